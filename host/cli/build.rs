@@ -1,8 +1,9 @@
 //! Puts the built-in plugins, and the attacks of the demo, into the binary.
 //!
-//! They come from where `cargo xtask plugins` left them, `target/plugins`, or from the folder `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a
-//! component and `NAME.cwasm` its code compiled ahead of time, which may be missing: it is compiled into the cache at the first use then.
-//! Where no chore has run, as in `cargo install --path host/cli`, the components are built here.
+//! They come from where `cargo xtask plugins` left them, `target/plugins`, or from the folder
+//! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its code compiled ahead
+//! of time, which may be missing: it is compiled into the cache at the first use then. Where no
+//! chore has run, as in `cargo install --path host/cli`, the components are built here.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +14,8 @@ use std::process::{Command, ExitCode};
 /// The plugins whose tools everybody gets.
 const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
 
-/// The attacks of `berth demo`, which says so where they are missing. A stranger's component: loaded there only, and in no way trusted.
+/// The attacks of `berth demo`, which says so where they are missing. A stranger's component:
+/// loaded there only, and in no way trusted.
 const HOSTILE: &str = "hostile";
 
 /// The target that plugins are built for.
@@ -34,7 +36,8 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=BERTH_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder(&out)?;
-    let plugins = BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
+    let plugins =
+        BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
     let source = format!(
         "/// The plugins whose tools everybody gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
          /// The component that attacks in the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
@@ -46,11 +49,15 @@ fn generate() -> Result<(), String> {
 
 /// The plugin as an element of the list.
 fn plugin(folder: &Path, name: &str) -> Result<String, String> {
-    let [wasm, compiled] = ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
+    let [wasm, compiled] =
+        ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
     let code = included(&compiled, "precompiled!");
     println!("cargo::rerun-if-changed={}", wasm.display());
     if !wasm.exists() {
-        return Err(format!("{} is missing: `cargo xtask plugins` makes it in target/plugins", wasm.display()));
+        return Err(format!(
+            "{} is missing: `cargo xtask plugins` makes it in target/plugins",
+            wasm.display()
+        ));
     }
     Ok(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, "))
 }
@@ -69,12 +76,17 @@ fn folder(out: &Path) -> Result<PathBuf, String> {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let workspace = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;
     let made = workspace.join("target/plugins");
-    if BUILT_IN.iter().all(|name| made.join(format!("{name}.wasm")).exists()) { Ok(made) } else { build(workspace, &made, out) }
+    if BUILT_IN.iter().all(|name| made.join(format!("{name}.wasm")).exists()) {
+        Ok(made)
+    } else {
+        build(workspace, &made, out)
+    }
 }
 
 /// Builds the components in the target folder of this very script, and returns where they are.
 fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String> {
-    // Since it is not there, this script runs whenever cargo does, and cargo looks at the plugins' sources below.
+    // Since it is not there, this script runs whenever cargo does, and cargo looks at the plugins'
+    // sources below.
     println!("cargo::rerun-if-changed={}", awaited.display());
     let target = out.join("plugins");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -94,16 +106,22 @@ fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String
         // One message: what cargo takes from a build script ends with the line.
         let first = told.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
         eprintln!("{told}");
-        return Err(format!("the built-in plugins can't be built: {first} (if {WASM} is missing: rustup target add {WASM})"));
+        return Err(format!(
+            "the built-in plugins can't be built: {first} (if {WASM} is missing: rustup target add {WASM})"
+        ));
     }
     Ok(target.join(WASM).join("release"))
 }
 
-/// Whether a variable tells how the binary is built, which is not how plugins are. What says where cargo finds crates stays.
+/// Whether a variable tells how the binary is built, which is not how plugins are. What says where
+/// cargo finds crates stays.
 fn is_about_this_build(name: &OsStr) -> bool {
-    const STAYS: [&str; 5] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR"];
+    const STAYS: [&str; 5] =
+        ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR"];
     let name = name.to_string_lossy();
-    let about = ["CARGO_", "RUSTC_", "RUSTFLAGS", "RUSTDOCFLAGS"].iter().any(|prefix| name.starts_with(prefix));
+    let about = ["CARGO_", "RUSTC_", "RUSTFLAGS", "RUSTDOCFLAGS"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
     about && !STAYS.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -1,5 +1,5 @@
-//! Makes one table of the built-in rules, so that no instance has to read TOML for them. What is wrong with a rule beyond its form is found
-//! by the unit tests.
+//! Makes one table of the built-in rules, so that no instance has to read TOML for them. What is
+//! wrong with a rule beyond its form is found by the unit tests.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,17 +8,25 @@ use std::{env, fs};
 use serde_json::{Map, Value, json};
 
 fn main() {
-    let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("rules");
+    let folder =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("rules");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(&folder).expect("the folder of the rules").map(|entry| entry.expect("an entry of it").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .expect("the folder of the rules")
+        .map(|entry| entry.expect("an entry of it").path())
+        .collect();
     files.sort();
     let mut table = String::from("&[\n");
-    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "toml")) {
+    for file in
+        files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
+    {
         let text = fs::read_to_string(file).expect("a file of rules");
-        let rules: Value = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        for rule in rules["rule"].as_array().into_iter().chain(rules["rules"].as_array()).flatten() {
-            write_rule(&mut table, rule).unwrap_or_else(|what| panic!("{}: {what}: {rule}", file.display()));
+        let rules: Value =
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for rule in rules["rule"].as_array().into_iter().chain(rules["rules"].as_array()).flatten()
+        {
+            write_rule(&mut table, rule)
+                .unwrap_or_else(|what| panic!("{}: {what}: {rule}", file.display()));
         }
     }
     table.push_str("]\n");
@@ -28,7 +36,11 @@ fn main() {
 
 fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
     let name = rule["name"].as_str().ok_or("no name")?;
-    let (kind, pattern) = match rule["match"].as_object().map(|matcher| matcher.iter().collect::<Vec<_>>()).as_deref() {
+    let (kind, pattern) = match rule["match"]
+        .as_object()
+        .map(|matcher| matcher.iter().collect::<Vec<_>>())
+        .as_deref()
+    {
         Some([(kind, Value::String(pattern))]) => (kind.as_str(), pattern.as_str()),
         _ => return Err("not exactly one matcher".to_owned()),
     };
@@ -75,8 +87,8 @@ fn to_ascii(expressions: &mut Value) {
     }
 }
 
-/// An expression whose classes are those of ASCII. What programs print needs no more, and Unicode's take ten times as long to compile, which
-/// every instance would pay for.
+/// An expression whose classes are those of ASCII. What programs print needs no more, and Unicode's
+/// take ten times as long to compile, which every instance would pay for.
 fn ascii(expression: &str) -> String {
     let mut ascii = String::with_capacity(expression.len() * 2);
     let mut characters = expression.chars();

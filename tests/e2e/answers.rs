@@ -40,12 +40,18 @@ impl Twins {
         }
         symlink("../src/a.rs", folder.join("docs/link")).expect("a link is made");
         let keeping = host(&path, &folder, settings).await;
-        let truthful = host(&path, &folder, &[settings, &["tools.result_cache.enabled=false"]].concat()).await;
+        let truthful =
+            host(&path, &folder, &[settings, &["tools.result_cache.enabled=false"]].concat()).await;
         Self { folder, keeping, session: Session::new("the test's"), truthful, _root: root }
     }
 
     async fn call(&self, tool: &str, arguments: &Value) -> Answer {
-        self.keeping.call(Request { session: Some(self.session.clone()), ..Request::new(tool, arguments.clone()) }).await
+        self.keeping
+            .call(Request {
+                session: Some(self.session.clone()),
+                ..Request::new(tool, arguments.clone())
+            })
+            .await
     }
 
     /// Calls until the answer is a kept one, as it is once nothing has changed for a moment.
@@ -59,21 +65,34 @@ impl Twins {
         }
     }
 
-    /// What the call comes to has to be what it comes to without any kept answers. Says whether it was a kept one.
+    /// What the call comes to has to be what it comes to without any kept answers. Says whether it
+    /// was a kept one.
     async fn compare(&self, what: &str, tool: &str, arguments: &Value) -> bool {
         let answer = self.call(tool, arguments).await;
         let truth = self.truthful.call(Request::new(tool, arguments.clone())).await;
         assert!(!truth.cached);
-        assert_eq!(shown(&answer), shown(&truth), "{what}: {tool} {arguments}, kept: {}", answer.cached);
+        assert_eq!(
+            shown(&answer),
+            shown(&truth),
+            "{what}: {tool} {arguments}, kept: {}",
+            answer.cached
+        );
         answer.cached
     }
 }
 
 async fn host(root: &Path, folder: &Path, settings: &[&str]) -> Host {
     let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
-    let settings = ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(folder).builtins(&[builtin("file")]).helper(berth());
+    let settings =
+        ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .expect("the settings are valid");
+    let builder = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(folder)
+        .builtins(&[builtin("file")])
+        .helper(berth());
     builder.build().await.expect("the plugins load")
 }
 
@@ -109,7 +128,9 @@ type Change = (&'static str, fn(&Path));
 const CHANGES: &[Change] = &[
     ("other contents of the same size", |at| flip(&at.join("src/a.rs"))),
     ("other contents of the same size, with the old time", |at| {
-        let before = fs::metadata(at.join("src/a.rs")).and_then(|file| file.modified()).expect("it has a time");
+        let before = fs::metadata(at.join("src/a.rs"))
+            .and_then(|file| file.modified())
+            .expect("it has a time");
         flip(&at.join("src/a.rs"));
         let file = File::options().write(true).open(at.join("src/a.rs")).expect("it opens");
         file.set_times(FileTimes::new().set_modified(before)).expect("its time is set back");
@@ -119,9 +140,13 @@ const CHANGES: &[Change] = &[
         fs::write(at.join("new"), format!("needle {}\n", fresh())).expect("a file is written");
         fs::rename(at.join("new"), at.join("docs/d.md")).expect("it is renamed");
     }),
-    ("a new file", |at| fs::write(at.join(format!("src/{}.rs", fresh())), "a new needle\n").expect("a file is written")),
+    ("a new file", |at| {
+        fs::write(at.join(format!("src/{}.rs", fresh())), "a new needle\n")
+            .expect("a file is written");
+    }),
     ("a file less", |at| {
-        let mut entries = fs::read_dir(at.join("src")).expect("it is there").flatten().map(|entry| entry.path());
+        let mut entries =
+            fs::read_dir(at.join("src")).expect("it is there").flatten().map(|entry| entry.path());
         if let Some(file) = entries.find(|path| path.is_file() && !path.ends_with("a.rs")) {
             fs::remove_file(file).expect("it is removed");
         }
@@ -134,7 +159,8 @@ const CHANGES: &[Change] = &[
             fs::create_dir_all(at.join(folder).join("deep")).expect("a folder is made");
             for file in ["a.rs", "deep/b.rs"] {
                 if !at.join(folder).join(file).exists() {
-                    fs::write(at.join(folder).join(file), format!("needle {}\n", fresh())).expect("a file is written");
+                    fs::write(at.join(folder).join(file), format!("needle {}\n", fresh()))
+                        .expect("a file is written");
                 }
             }
         }
@@ -142,9 +168,13 @@ const CHANGES: &[Change] = &[
     ("a link leads elsewhere", |at| {
         let now = fs::read_link(at.join("docs/link")).expect("it is a link");
         let then = if now.ends_with("a.rs") { "../src/deep/b.rs" } else { "../src/a.rs" };
-        fs::remove_file(at.join("docs/link")).and_then(|()| symlink(then, at.join("docs/link"))).expect("a link is made");
+        fs::remove_file(at.join("docs/link"))
+            .and_then(|()| symlink(then, at.join("docs/link")))
+            .expect("a link is made");
     }),
-    ("an ignore file comes", |at| fs::write(at.join(".ignore"), format!("deep\n# {}\n", fresh())).expect("a file is written")),
+    ("an ignore file comes", |at| {
+        fs::write(at.join(".ignore"), format!("deep\n# {}\n", fresh())).expect("a file is written");
+    }),
     ("an ignore file says something else", |at| {
         fs::write(at.join(".ignore"), format!("c.md\n# {}\n", fresh())).expect("a file is written");
     }),
@@ -152,13 +182,17 @@ const CHANGES: &[Change] = &[
         let _ = fs::remove_file(at.join(".ignore"));
     }),
     ("an ignore file in a folder", |at| {
-        fs::write(at.join("docs/.gitignore"), format!("*.md\n# {}\n", fresh())).expect("a file is written");
+        fs::write(at.join("docs/.gitignore"), format!("*.md\n# {}\n", fresh()))
+            .expect("a file is written");
     }),
-    ("a repository begins", |at| fs::create_dir_all(at.join(".git/info")).expect("a folder is made")),
+    ("a repository begins", |at| {
+        fs::create_dir_all(at.join(".git/info")).expect("a folder is made");
+    }),
     ("a repository excludes", |at| {
         if at.join(".git").exists() {
             fs::create_dir_all(at.join(".git/info")).expect("a folder is made");
-            fs::write(at.join(".git/info/exclude"), format!("other\n# {}\n", fresh())).expect("a file is written");
+            fs::write(at.join(".git/info/exclude"), format!("other\n# {}\n", fresh()))
+                .expect("a file is written");
         }
     }),
     ("a repository ends", |at| {
@@ -166,14 +200,22 @@ const CHANGES: &[Change] = &[
         let _ = fs::remove_file(at.join("docs/.gitignore"));
     }),
     ("another mode", |at| {
-        let mode = fs::metadata(at.join("src/a.rs")).expect("it is there").permissions().mode() ^ 0o044;
-        fs::set_permissions(at.join("src/a.rs"), Permissions::from_mode(mode)).expect("its mode is set");
+        let mode =
+            fs::metadata(at.join("src/a.rs")).expect("it is there").permissions().mode() ^ 0o044;
+        fs::set_permissions(at.join("src/a.rs"), Permissions::from_mode(mode))
+            .expect("its mode is set");
     }),
     ("a file becomes a folder, and a file again", |at| {
         let path = at.join("docs/c.md");
         match path.is_dir() {
-            true => fs::remove_dir_all(&path).and_then(|()| fs::write(&path, "needle in a file\n")).expect("it is a file"),
-            false => fs::remove_file(&path).and_then(|()| fs::create_dir(&path)).expect("it is a folder"),
+            true => fs::remove_dir_all(&path)
+                .and_then(|()| fs::write(&path, "needle in a file\n"))
+                .expect("it is a file"),
+            false => {
+                fs::remove_file(&path)
+                    .and_then(|()| fs::create_dir(&path))
+                    .expect("it is a folder");
+            }
         }
     }),
 ];
@@ -181,7 +223,11 @@ const CHANGES: &[Change] = &[
 /// Exchanges a letter.
 fn flip(path: &Path) {
     let text = fs::read_to_string(path).expect("it is text");
-    let text = if text.contains("needle") { text.replace("needle", "noodle") } else { text.replace("noodle", "needle") };
+    let text = if text.contains("needle") {
+        text.replace("needle", "noodle")
+    } else {
+        text.replace("noodle", "needle")
+    };
     fs::write(path, text).expect("the file is written");
 }
 
@@ -202,7 +248,10 @@ fn an_answer_serves_until_something_changes_that_it_was_made_of() {
         let twins = Twins::new(&[]).await;
         for (what, change) in CHANGES {
             for (tool, arguments) in calls() {
-                if fs::symlink_metadata(twins.folder.join("docs/c.md")).is_ok_and(|file| file.is_dir()) && tool == "read" {
+                if fs::symlink_metadata(twins.folder.join("docs/c.md"))
+                    .is_ok_and(|file| file.is_dir())
+                    && tool == "read"
+                {
                     continue;
                 }
                 twins.until_kept(tool, &arguments).await;
@@ -259,14 +308,16 @@ fn sessions_share_no_answers_and_can_forget_theirs() {
         let arguments = json!({ "pattern": "needle" });
         twins.until_kept("grep", &arguments).await;
         let other = Session::new("somebody else");
-        let request = || Request { session: Some(other.clone()), ..Request::new("grep", arguments.clone()) };
+        let request =
+            || Request { session: Some(other.clone()), ..Request::new("grep", arguments.clone()) };
         assert!(!twins.keeping.call(request()).await.cached);
         while !twins.keeping.call(request()).await.cached {}
         assert!(other.cache_summary().hits > 0);
         other.clear_cache();
         assert_eq!(other.cache_summary(), berth_core::CacheSummary::default());
         assert!(!twins.keeping.call(request()).await.cached);
-        // What was kept may have been dropped since, where checking it took too long; what is counted goes with a session's answers alone.
+        // What was kept may have been dropped since, where checking it took too long; what is
+        // counted goes with a session's answers alone.
         assert!(twins.session.cache_summary().hits > 0);
     });
 }
@@ -276,15 +327,23 @@ fn other_arguments_and_other_hosts_get_their_own() {
     run(async {
         let twins = Twins::new(&[]).await;
         let session = Session::new("of two hosts");
-        let request = |arguments: Value| Request { session: Some(session.clone()), ..Request::new("read", arguments) };
-        while !twins.keeping.call(request(json!({ "path": "src/a.rs", "limit": 1 }))).await.cached {}
+        let request = |arguments: Value| Request {
+            session: Some(session.clone()),
+            ..Request::new("read", arguments)
+        };
+        while !twins.keeping.call(request(json!({ "path": "src/a.rs", "limit": 1 }))).await.cached {
+        }
         let whole = twins.keeping.call(request(json!({ "path": "src/a.rs" }))).await;
         assert!(!whole.cached && shown(&whole).contains("needle"));
         // The same session, a host whose rules say otherwise.
         let root = twins.folder.parent().expect("it lies in one");
         let strict = host(root, &twins.folder, &["tools.file.deny_read=[\"a.rs\"]"]).await;
         let refused = strict.call(request(json!({ "path": "src/a.rs", "limit": 1 }))).await;
-        assert!(!refused.cached && shown(&refused).starts_with("policy_blocked"), "{}", shown(&refused));
+        assert!(
+            !refused.cached && shown(&refused).starts_with("policy_blocked"),
+            "{}",
+            shown(&refused)
+        );
     });
 }
 
@@ -297,7 +356,12 @@ fn an_answer_goes_the_way_of_a_fresh_one() {
         let kept = twins.until_kept("read", &arguments).await;
         assert!(kept.contains("needle") && !kept.contains('\u{1b}'), "{kept:?}");
         let answer = twins.call("read", &arguments).await;
-        let steps: Vec<&str> = answer.steps.iter().map(|step| step.name).filter(|name| ["cache", "run", "shape"].contains(name)).collect();
+        let steps: Vec<&str> = answer
+            .steps
+            .iter()
+            .map(|step| step.name)
+            .filter(|name| ["cache", "run", "shape"].contains(name))
+            .collect();
         assert!(steps == ["cache", "shape"] || !answer.cached, "{steps:?}");
     });
 }
@@ -320,7 +384,12 @@ fn what_fails_or_acts_or_is_a_stranger_s_is_not_kept() {
         // The built-in tools themselves, under a stranger's hat: what they claim is not believed.
         let root = twins.folder.parent().expect("it lies in one");
         let path = format!("plugins.file.path={:?}", plugin("file"));
-        let settings = [path.as_str(), "plugins.file.replaces=file", "plugins.file.reload=trust", "plugins.file.allowed_paths=[\".\"]"];
+        let settings = [
+            path.as_str(),
+            "plugins.file.replaces=file",
+            "plugins.file.reload=trust",
+            "plugins.file.allowed_paths=[\".\"]",
+        ];
         let replaced = host(root, &twins.folder, &settings).await;
         for _ in 0..5 {
             let answer = replaced.call(Request::new("read", json!({ "path": "src/a.rs" }))).await;
@@ -336,8 +405,13 @@ fn what_a_plugin_claims_is_believed_once_it_was_approved() {
         let root = twins.folder.parent().expect("it lies in one");
         let folders = || Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
         let settings = vec!["plugins.file.allowed_paths=[\".\"]".to_owned()];
-        let loaded = config::load(&folders(), &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
-        let builder = Host::builder().config(loaded).folders(folders()).working_directory(&twins.folder).helper(berth());
+        let loaded = config::load(&folders(), &Inputs { settings, ..Inputs::default() })
+            .expect("the settings are valid");
+        let builder = Host::builder()
+            .config(loaded)
+            .folders(folders())
+            .working_directory(&twins.folder)
+            .helper(berth());
         // Who names a component for a run approves it.
         let host = builder.plugin_file(plugin("file")).build().await.expect("the plugin loads");
         let call = || host.call(Request::new("file__read", json!({ "path": "src/a.rs" })));
@@ -359,7 +433,10 @@ fn nothing_is_kept_where_the_operator_says_so_or_for_longer() {
         let one = Twins::new(&["tools.result_cache.max_entries=1"]).await;
         one.until_kept("read", &json!({ "path": "src/a.rs" })).await;
         one.until_kept("grep", &json!({ "pattern": "needle" })).await;
-        assert!(one.session.cache_summary().answers <= 1, "the second takes the place of the first");
+        assert!(
+            one.session.cache_summary().answers <= 1,
+            "the second takes the place of the first"
+        );
     });
 }
 

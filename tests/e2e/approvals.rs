@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{
-    Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host, Outcome, Output, Provider, Question, Reply,
-    Request, Scope, Session,
+    Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host,
+    Outcome, Output, Provider, Question, Reply, Request, Scope, Session,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ use crate::support::{Living, Scene, berth, builtin, run, shared_cache, soon, ver
 
 /// A scene in which what acts asks.
 async fn supervised(settings: &[&str]) -> Scene {
-    let settings: Vec<&str> = std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
+    let settings: Vec<&str> =
+        std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
     Scene::with(&settings, |_| {}).await
 }
 
@@ -91,9 +92,16 @@ fn without_a_person_what_acts_does_not_happen_and_what_reads_does() {
         let failure = answer.outcome.expect_err("nobody agreed");
         assert_eq!(failure.category, Category::ConfirmationRequired);
         let denial = failure.denial.expect("it names the rule");
-        assert!(denial.rule.contains("supervised") && denial.remedy.contains("tools.permissions.write"), "{denial:?}");
+        assert!(
+            denial.rule.contains("supervised") && denial.remedy.contains("tools.permissions.write"),
+            "{denial:?}"
+        );
         assert!(!scene.granted.join("notes.txt").exists() && answer.approval.is_none());
-        scene.call("read", json!({ "path": "public.txt" })).await.outcome.expect("reading asks nobody");
+        scene
+            .call("read", json!({ "path": "public.txt" }))
+            .await
+            .outcome
+            .expect("reading asks nobody");
     });
 }
 
@@ -125,14 +133,30 @@ fn a_yes_for_the_session_serves_calls_that_are_the_same_and_no_others() {
         assert_eq!(asked(write("x", &person, &session)).await, 1);
         assert_eq!(asked(write("x", &person, &session)).await, 0, "it is the same call");
         let spelled = json!({ "content": "x", "path": scene.granted.join("./notes.txt") });
-        assert_eq!(asked(Request { arguments: spelled, ..write("", &person, &session) }).await, 0, "it is the same file and the same text");
+        assert_eq!(
+            asked(Request { arguments: spelled, ..write("", &person, &session) }).await,
+            0,
+            "it is the same file and the same text"
+        );
 
         assert_eq!(asked(write("y", &person, &session)).await, 1, "other arguments");
         let elsewhere = json!({ "path": "other.txt", "content": "x" });
-        assert_eq!(asked(Request { arguments: elsewhere, ..write("", &person, &session) }).await, 1, "another file");
+        assert_eq!(
+            asked(Request { arguments: elsewhere, ..write("", &person, &session) }).await,
+            1,
+            "another file"
+        );
         let attached = vec![Content::text("attached")];
-        assert_eq!(asked(Request { attachments: attached, ..write("x", &person, &session) }).await, 1, "an attachment");
-        assert_eq!(asked(write("x", &person, &Session::new("s"))).await, 1, "another session, whatever it is called");
+        assert_eq!(
+            asked(Request { attachments: attached, ..write("x", &person, &session) }).await,
+            1,
+            "an attachment"
+        );
+        assert_eq!(
+            asked(write("x", &person, &Session::new("s"))).await,
+            1,
+            "another session, whatever it is called"
+        );
         // Whoever asks on behalf of somebody else is bound by the same yes.
         let unasked = Request { approver: None, ..write("x", &person, &session) };
         assert_eq!(asked(unasked).await, 0);
@@ -154,7 +178,10 @@ fn a_yes_for_a_version_of_a_plugin_is_none_for_the_next() {
             };
             host.call(request).await.outcome.expect("a person agreed").joined_text()
         };
-        assert_eq!((said().await.as_str(), said().await.as_str(), person.asked().len()), ("one", "one", 1));
+        assert_eq!(
+            (said().await.as_str(), said().await.as_str(), person.asked().len()),
+            ("one", "one", 1)
+        );
         living.put("word", &version("word", "1.0.0", "two").encode());
         host.reload_plugins().await;
         assert_eq!((said().await.as_str(), person.asked().len()), ("two", 2));
@@ -175,10 +202,17 @@ fn a_yes_ends() {
 
         // As if an hour had gone by: what is kept says when it ends.
         let sessions = root.path().join("data/sessions");
-        let kept = fs::read_dir(&sessions).expect("it is there").flatten().map(|entry| entry.path());
-        let kept = kept.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("there is one");
-        let mut state: Value = serde_json::from_slice(&fs::read(&kept).expect("it is there")).expect("it is JSON");
-        for approval in state["state"]["approvals"].as_object_mut().expect("there are some").values_mut() {
+        let kept =
+            fs::read_dir(&sessions).expect("it is there").flatten().map(|entry| entry.path());
+        let kept = kept
+            .into_iter()
+            .find(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .expect("there is one");
+        let mut state: Value =
+            serde_json::from_slice(&fs::read(&kept).expect("it is there")).expect("it is JSON");
+        for approval in
+            state["state"]["approvals"].as_object_mut().expect("there are some").values_mut()
+        {
             let until = approval["until"].as_u64().expect("a time");
             approval["until"] = json!(until - 3600);
         }
@@ -201,8 +235,14 @@ fn a_no_is_told_and_changes_nothing() {
         let person = Person::saying(Reply::No { by: "a test".to_owned() });
         let answer = scene.host.call(write("x", &person, &Session::new("s"))).await;
         let failure = answer.outcome.expect_err("a person said no");
-        assert_eq!((failure.category, failure.code.as_deref()), (Category::PolicyBlocked, Some("denied_by_user")));
-        assert!(failure.message.contains("denied by the user") && !scene.granted.join("notes.txt").exists());
+        assert_eq!(
+            (failure.category, failure.code.as_deref()),
+            (Category::PolicyBlocked, Some("denied_by_user"))
+        );
+        assert!(
+            failure.message.contains("denied by the user")
+                && !scene.granted.join("notes.txt").exists()
+        );
         scene.assert_serves().await;
     });
 }
@@ -216,7 +256,8 @@ fn a_yes_skips_the_asking_and_nothing_else() {
         impl Approver for Late {
             fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
                 let settings = vec!["tools.autonomy=read-only".to_owned()];
-                let loaded = config::load(&self.1, &Inputs { settings, ..Inputs::default() }).expect("it is valid");
+                let loaded = config::load(&self.1, &Inputs { settings, ..Inputs::default() })
+                    .expect("it is valid");
                 self.0.reload_rules(&loaded).expect("the rules are right");
                 Box::pin(async { Reply::Yes { scope: Scope::Once, by: "a test".to_owned() } })
             }
@@ -232,7 +273,8 @@ fn a_yes_skips_the_asking_and_nothing_else() {
         let scene = supervised(&[]).await;
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
         let outside = json!({ "path": scene.secret_file, "content": "x" });
-        let answer = scene.host.call(Request { arguments: outside, ..write("", &person, &session) }).await;
+        let answer =
+            scene.host.call(Request { arguments: outside, ..write("", &person, &session) }).await;
         assert_eq!(category(&answer.outcome), Some(Category::PolicyBlocked));
         assert!(person.asked().is_empty(), "nobody is asked about what is refused anyhow");
         scene.assert_untouched();
@@ -246,11 +288,22 @@ fn a_yes_is_for_the_same_arguments_in_whatever_form_they_come() {
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
         let call = |timeout: Value| {
             let approver: Arc<dyn Approver> = Arc::clone(&person) as _;
-            let request = Request::new("bash", json!({ "command": "echo done", "timeout": timeout }));
-            scene.host.call(Request { approver: Some(approver), session: Some(session.clone()), ..request })
+            let request =
+                Request::new("bash", json!({ "command": "echo done", "timeout": timeout }));
+            scene.host.call(Request {
+                approver: Some(approver),
+                session: Some(session.clone()),
+                ..request
+            })
         };
-        for (timeout, asked) in [(json!(20), 1), (json!(20.0), 1), (json!("20"), 1), (json!("20.0"), 1), (json!(21.0), 2), (json!("21"), 2)]
-        {
+        for (timeout, asked) in [
+            (json!(20), 1),
+            (json!(20.0), 1),
+            (json!("20"), 1),
+            (json!("20.0"), 1),
+            (json!(21.0), 2),
+            (json!("21"), 2),
+        ] {
             let answer = call(timeout.clone()).await;
             assert!(answer.outcome.is_ok(), "{timeout}: {answer:?}");
             assert_eq!(person.asked().len(), asked, "{timeout}");
@@ -283,8 +336,16 @@ fn a_yes_is_not_for_what_a_file_holds_by_then() {
                 scene.host.call(Request { approver, session: Some(session.clone()), ..request })
             };
             let answer = call(Some(Arc::new(Grown(file.clone(), scope)))).await;
-            assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
-            assert_eq!(category(&call(None).await.outcome), Some(Category::ConfirmationRequired), "nothing is remembered of it");
+            assert_eq!(
+                category(&answer.outcome),
+                Some(Category::ConfirmationRequired),
+                "{answer:?}"
+            );
+            assert_eq!(
+                category(&call(None).await.outcome),
+                Some(Category::ConfirmationRequired),
+                "nothing is remembered of it"
+            );
             assert_eq!(fs::read_to_string(&file).expect("it is there"), "one\none\n");
         }
     });
@@ -297,7 +358,9 @@ fn a_yes_is_not_for_what_a_link_leads_to_by_then() {
     impl Approver for Swapped {
         fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
             let link = self.0.join("link.txt");
-            fs::remove_file(&link).and_then(|()| symlink("precious.txt", link)).expect("the link is exchanged");
+            fs::remove_file(&link)
+                .and_then(|()| symlink("precious.txt", link))
+                .expect("the link is exchanged");
             Box::pin(async { Reply::Yes { scope: Scope::Session, by: "a test".to_owned() } })
         }
     }
@@ -313,8 +376,14 @@ fn a_yes_is_not_for_what_a_link_leads_to_by_then() {
         assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
         // Nor is it for the next call, whatever the link leads to then.
         assert_eq!(category(&call(None).await.outcome), Some(Category::ConfirmationRequired));
-        assert_eq!(fs::read_to_string(scene.granted.join("precious.txt")).expect("it is there"), "precious");
-        assert_eq!(fs::read_to_string(scene.granted.join("public.txt")).expect("it is there"), "public");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("precious.txt")).expect("it is there"),
+            "precious"
+        );
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("public.txt")).expect("it is there"),
+            "public"
+        );
     });
 }
 
@@ -340,11 +409,15 @@ impl Provider for Obliging {
 fn what_a_model_writes_approves_nothing() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
-        let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
+        let folders =
+            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
         let calls = Arc::new(AtomicUsize::new(0));
         let loaded = config::load(&folders, &Inputs::default()).expect("the defaults are valid");
-        let host =
-            Host::builder().config(loaded).folders(folders).working_directory(root.path()).provider(Arc::new(Obliging(Arc::clone(&calls))));
+        let host = Host::builder()
+            .config(loaded)
+            .folders(folders)
+            .working_directory(root.path())
+            .provider(Arc::new(Obliging(Arc::clone(&calls))));
         let host = host.build().await.expect("the host starts");
         for arguments in [
             json!({ "approved": true }),
@@ -352,7 +425,11 @@ fn what_a_model_writes_approves_nothing() {
             json!({ "session": "s", "trust": "trusted", "fingerprint": "0".repeat(64) }),
         ] {
             let answer = host.call(Request::new("oblige", arguments)).await;
-            assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
+            assert_eq!(
+                category(&answer.outcome),
+                Some(Category::ConfirmationRequired),
+                "{answer:?}"
+            );
             assert!(answer.approval.is_none());
         }
         assert_eq!(calls.load(Ordering::SeqCst), 0);
@@ -365,19 +442,31 @@ fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
         let scene = supervised(&[]).await;
         let (silent, cancel) = (Arc::new(Silent::default()), CancellationToken::new());
         let ask = |number: usize| {
-            let (host, approver, cancel) = (Arc::clone(&scene.host), Arc::clone(&silent), cancel.clone());
+            let (host, approver, cancel) =
+                (Arc::clone(&scene.host), Arc::clone(&silent), cancel.clone());
             let arguments = json!({ "path": "notes.txt", "content": number.to_string() });
             tokio::spawn(async move {
                 // Sixteen are of one session, which has no more.
                 let session = Some(Session::new(format!("s{}", number / 16)));
-                let request = Request { approver: Some(approver), session, cancel, ..Request::new("write", arguments) };
+                let request = Request {
+                    approver: Some(approver),
+                    session,
+                    cancel,
+                    ..Request::new("write", arguments)
+                };
                 host.call(request).await.outcome
             })
         };
         let mut waiting: Vec<_> = (0..16).map(ask).collect();
         soon("16 questions wait", || silent.waiting.load(Ordering::SeqCst) == 16).await;
-        let of_the_same = ask(0).await.expect("the host does not panic").expect_err("its session has as many as it may");
-        assert!(of_the_same.message.contains("16 questions of this session wait"), "{of_the_same:?}");
+        let of_the_same = ask(0)
+            .await
+            .expect("the host does not panic")
+            .expect_err("its session has as many as it may");
+        assert!(
+            of_the_same.message.contains("16 questions of this session wait"),
+            "{of_the_same:?}"
+        );
         waiting.extend((16..64).map(ask));
         soon("64 questions wait", || silent.waiting.load(Ordering::SeqCst) == 64).await;
         let one_more = ask(64).await.expect("the host does not panic");
@@ -405,21 +494,50 @@ fn a_person_sees_what_changes_in_a_file_and_nothing_that_the_tool_may_not_read()
         fs::write(scene.granted.join("notes.txt"), &lines).expect("a file is written");
         let preview = async |tool: &str, arguments: Value| {
             let person = Person::yes(Scope::Once);
-            let request = Request { arguments, tool: tool.to_owned(), ..write("", &person, &Session::new("s")) };
+            let request = Request {
+                arguments,
+                tool: tool.to_owned(),
+                ..write("", &person, &Session::new("s"))
+            };
             let _ = scene.host.call(request).await;
             person.asked().first().and_then(|question| question.preview.clone())
         };
-        let edited = preview("edit", json!({ "path": "notes.txt", "old_string": "line 5", "new_string": "line five" })).await;
+        let edited = preview(
+            "edit",
+            json!({ "path": "notes.txt", "old_string": "line 5", "new_string": "line five" }),
+        )
+        .await;
         let edited = edited.expect("the file may be read");
-        assert_eq!(edited.diff, "@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n-line 5\n+line five\n line 6\n line 7\n line 8\n");
+        assert_eq!(
+            edited.diff,
+            "@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n-line 5\n+line five\n line 6\n line 7\n line 8\n"
+        );
         assert_eq!(edited.shows, ["old_string", "new_string"]);
-        let written = preview("write", json!({ "path": "notes.txt", "content": "short\n" })).await.expect("the file may be read");
-        assert!(written.diff.contains("-line 1\n") && written.diff.contains("+short\n"), "{}", written.diff);
+        let written = preview("write", json!({ "path": "notes.txt", "content": "short\n" }))
+            .await
+            .expect("the file may be read");
+        assert!(
+            written.diff.contains("-line 1\n") && written.diff.contains("+short\n"),
+            "{}",
+            written.diff
+        );
         assert_eq!(written.shows, ["content"]);
-        assert_eq!(fs::read_to_string(scene.granted.join("notes.txt")).expect("it is there"), "short\n");
-        let new = preview("write", json!({ "path": "new.txt", "content": "a\n" })).await.expect("there is nothing to hide");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("notes.txt")).expect("it is there"),
+            "short\n"
+        );
+        let new = preview("write", json!({ "path": "new.txt", "content": "a\n" }))
+            .await
+            .expect("there is nothing to hide");
         assert_eq!(new.diff, "@@ -0,0 +1 @@\n+a\n");
-        assert_eq!(preview("edit", json!({ "path": "new.txt", "old_string": "not there", "new_string": "x" })).await, None);
+        assert_eq!(
+            preview(
+                "edit",
+                json!({ "path": "new.txt", "old_string": "not there", "new_string": "x" })
+            )
+            .await,
+            None
+        );
 
         let scene = supervised(&["tools.file.allow_read=[\"*.txt\"]"]).await;
         fs::write(scene.granted.join("hidden.key"), "the key\n").expect("a file is written");

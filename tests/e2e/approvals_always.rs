@@ -24,12 +24,18 @@ fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
     let file = cli.root.path().join("config/berth.toml");
     fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("its mode is set");
     let path = cli.work().join("notes.txt");
-    let rule = format!("[[tools.permissions.write]]\npattern = \"{}\"\nexact = true\naction = \"allow\"\n", path.display());
+    let rule = format!(
+        "[[tools.permissions.write]]\npattern = \"{}\"\nexact = true\naction = \"allow\"\n",
+        path.display()
+    );
 
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     let shown = cli.run(&["approvals"]).ends(0).stdout;
-    assert!(rule.lines().all(|line| shown.contains(&format!("│ {line}"))), "it is shown first: {shown}");
+    assert!(
+        rule.lines().all(|line| shown.contains(&format!("│ {line}"))),
+        "it is shown first: {shown}"
+    );
     assert_eq!(configuration(&cli), mine);
     let said = cli.run(&["approvals", "allow", &id, "--always"]).ends(0).stdout;
     assert!(said.contains(&rule), "{said}");
@@ -56,7 +62,11 @@ fn always_at_a_terminal_stands_before_the_rule_that_asked() {
     said.ends(0);
     assert_eq!(notes(&cli), "new");
     let written = configuration(&cli);
-    assert!(written.starts_with("[[tools.permissions.write]]\npattern = \"/") && written.ends_with(&format!("\n{asks}")), "{written}");
+    assert!(
+        written.starts_with("[[tools.permissions.write]]\npattern = \"/")
+            && written.ends_with(&format!("\n{asks}")),
+        "{written}"
+    );
     cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(0);
     cli.run(&["call", "write", "path=other.txt", "content=other"]).ends(3);
 }
@@ -69,7 +79,8 @@ fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
         cli.run(line).ends(3);
         let waiting = waiting(&cli);
         let question = waiting.last().expect("it waits");
-        let reason = question["question"]["always"]["unavailable"].as_str().expect("it is not offered");
+        let reason =
+            question["question"]["always"]["unavailable"].as_str().expect("it is not offered");
         assert!(reason.contains(why), "{reason}");
         let id = question["id"].as_str().expect("it has a name");
         let refused = cli.run(&["approvals", "allow", id, "--always"]).ends(2);
@@ -80,8 +91,14 @@ fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
         reason.to_owned()
     };
     fs::write(cli.root.path().join("team.toml"), "").expect("a file is written");
-    unavailable(&[&WRITE[..], &["--config", "../team.toml"]].concat(), "team.toml is used instead of your own");
-    unavailable(&["call", "copy_path", "source=notes.txt", "destination=copy.txt"], "several things");
+    unavailable(
+        &[&WRITE[..], &["--config", "../team.toml"]].concat(),
+        "team.toml is used instead of your own",
+    );
+    unavailable(
+        &["call", "copy_path", "source=notes.txt", "destination=copy.txt"],
+        "several things",
+    );
     unavailable(&["call", "delete_path", "path=notes.txt"], "with all that is in it");
 
     // A stranger's file asks, whatever the user's says.
@@ -118,7 +135,12 @@ fn always_is_not_offered_where_the_file_can_t_be_written() {
     let berth = cli.command(&WRITE);
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = std::process::Command::new("setpriv");
-        command.args(["--bounding-set", "-all"]).arg(berth.get_program()).args(berth.get_args()).current_dir(cli.work()).env_clear();
+        command
+            .args(["--bounding-set", "-all"])
+            .arg(berth.get_program())
+            .args(berth.get_args())
+            .current_dir(cli.work())
+            .env_clear();
         command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command
     } else {
@@ -135,23 +157,34 @@ fn always_is_not_offered_where_the_file_can_t_be_written() {
 fn a_yes_for_good_counts_at_once_in_a_host_that_runs() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
-        let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
+        let folders =
+            Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
         let work = root.path().join("work");
         fs::create_dir(&work).expect("a folder is made");
         let host = host(&folders, &work).await;
         let (person, session) = (Person::yes(Scope::Always), Session::new("s"));
         host.call(write("x", &person, &session)).await.outcome.expect("a person agreed");
-        let answer = host.call(Request { approver: None, ..write("y", &person, &Session::new("other")) }).await;
+        let answer = host
+            .call(Request { approver: None, ..write("y", &person, &Session::new("other")) })
+            .await;
         answer.outcome.expect("a rule allows it");
-        assert!(answer.approval.is_none() && answer.decision.expect("it was decided on").place.contains("berth.toml, line 1"));
+        assert!(
+            answer.approval.is_none()
+                && answer.decision.expect("it was decided on").place.contains("berth.toml, line 1")
+        );
         let elsewhere = json!({ "path": "other.txt", "content": "y" });
-        let answer = host.call(Request { arguments: elsewhere, approver: None, ..write("", &person, &session) }).await;
+        let answer = host
+            .call(Request { arguments: elsewhere, approver: None, ..write("", &person, &session) })
+            .await;
         assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired));
         assert_eq!(fs::read_to_string(work.join("notes.txt")).expect("it is there"), "y");
 
         // A second one, beside the first.
         let elsewhere = json!({ "path": "other.txt", "content": "y" });
-        host.call(Request { arguments: elsewhere, ..write("", &person, &session) }).await.outcome.expect("a person agreed");
+        host.call(Request { arguments: elsewhere, ..write("", &person, &session) })
+            .await
+            .outcome
+            .expect("a person agreed");
         let written = fs::read_to_string(folders.config_file()).expect("it is there");
         assert_eq!(written.matches("[[tools.permissions.write]]").count(), 2, "{written}");
         assert_eq!(person.asked().len(), 2);

@@ -39,14 +39,22 @@ fn without_a_terminal_it_says_who_can_agree_and_how() {
     let cli = Cli::new();
     let refused = cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
-    for expected in ["confirmation_required", &format!("berth approvals allow {id}"), "--yes", "tools.permissions.write"] {
+    for expected in [
+        "confirmation_required",
+        &format!("berth approvals allow {id}"),
+        "--yes",
+        "tools.permissions.write",
+    ] {
         assert!(refused.stderr.contains(expected), "{expected} is missing in {}", refused.stderr);
     }
     assert_eq!(notes(&cli), "first\nsecond\n");
     let answer = cli.run(&[&WRITE[..], &["--json"]].concat()).ends(3).json();
     assert_eq!(answer["failure"]["category"], json!("confirmation_required"));
     assert_eq!(only_question(&cli), id, "the same call is the same question");
-    assert_eq!(fs::metadata(&questions(&cli)[0]).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&questions(&cli)[0]).expect("it is there").permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[test]
@@ -56,11 +64,19 @@ fn yes_on_the_command_line_counts_for_that_call_unless_the_configuration_forbids
     assert_eq!(notes(&cli), "new");
     cli.run(&WRITE).ends(3);
     cli.run(&["call", "write", "path=../secret.txt", "content=x", "--yes"]).ends(3);
-    assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "the secret");
+    assert_eq!(
+        fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"),
+        "the secret"
+    );
 
     cli.configure("[approvals]\nyes_flag = false\n");
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=x", "--yes"]).ends(3);
-    assert!(refused.stderr.contains("yes_flag = false") && refused.stderr.contains("berth.toml, line 2"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("yes_flag = false")
+            && refused.stderr.contains("berth.toml, line 2"),
+        "{}",
+        refused.stderr
+    );
     assert_eq!(notes(&cli), "new");
 }
 
@@ -70,7 +86,15 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     let shown = cli.run(&["approvals"]).ends(0).stdout;
-    for expected in [&*id, "write needs approval", "notes.txt", "-first", "+new", "autonomy = \"supervised\"", "berth approvals allow ID"] {
+    for expected in [
+        &*id,
+        "write needs approval",
+        "notes.txt",
+        "-first",
+        "+new",
+        "autonomy = \"supervised\"",
+        "berth approvals allow ID",
+    ] {
         assert!(shown.contains(expected), "{expected} is missing in {shown}");
     }
     cli.run(&["approvals", "allow", &id[..6]]).ends(0);
@@ -91,7 +115,8 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
 #[test]
 fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
     let cli = Cli::new();
-    let edit = ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
+    let edit =
+        ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
     for (scope, end) in [(&[][..], "once\n"), (&["--session"], "session\n")] {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
         cli.run(&edit).ends(3);
@@ -106,7 +131,8 @@ fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
         cli.run(&edit).ends(0);
         assert_eq!(notes(&cli), "1\nsecond\n");
         // A yes for the session was taken by now, and is none for another change either.
-        fs::write(cli.work().join("notes.txt"), format!("{more}first\n")).expect("a file is written");
+        fs::write(cli.work().join("notes.txt"), format!("{more}first\n"))
+            .expect("a file is written");
         cli.run(&edit).ends(3);
         assert_eq!(notes(&cli), format!("{more}first\n"));
         cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
@@ -118,9 +144,18 @@ fn of_calls_at_the_same_time_one_takes_the_yes() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
-    let call = || cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let call = || {
+        cli.command(&WRITE)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("berth starts")
+    };
     let calls: Vec<_> = (0..6).map(|_| call()).collect();
-    let ended: Vec<i32> = calls.into_iter().map(|call| Ended::from_output(call.wait_with_output().expect("it ends")).code).collect();
+    let ended: Vec<i32> = calls
+        .into_iter()
+        .map(|call| Ended::from_output(call.wait_with_output().expect("it ends")).code)
+        .collect();
     assert_eq!(ended.iter().filter(|code| **code == 0).count(), 1, "{ended:?}");
     assert!(ended.iter().all(|code| [0, 3].contains(code)), "{ended:?}");
 }
@@ -149,7 +184,10 @@ fn a_no_from_another_terminal_is_told_to_the_next_call_that_is_the_same() {
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
     let refused = cli.run(&[&WRITE[..], &["--json"]].concat()).ends(3).json();
-    assert_eq!((&refused["failure"]["category"], &refused["failure"]["code"]), (&json!("policy_blocked"), &json!("denied_by_user")));
+    assert_eq!(
+        (&refused["failure"]["category"], &refused["failure"]["code"]),
+        (&json!("policy_blocked"), &json!("denied_by_user"))
+    );
     assert_eq!(notes(&cli), "first\nsecond\n");
 }
 
@@ -157,7 +195,13 @@ fn a_no_from_another_terminal_is_told_to_the_next_call_that_is_the_same() {
 fn a_call_can_wait_for_the_answer() {
     let cli = Cli::new();
     cli.configure("[approvals]\nwait_secs = 600\n");
-    let call = |line: &[&str]| cli.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let call = |line: &[&str]| {
+        cli.command(line)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("berth starts")
+    };
     let answered = |answer: &str| {
         let call = call(&WRITE);
         // Each look is a process of its own, which takes its time.
@@ -177,7 +221,11 @@ fn a_call_can_wait_for_the_answer() {
     while waiting(&cli).is_empty() {}
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     let ended = Ended::from_output(waits.wait_with_output().expect("it ends")).ends(3);
-    assert!(ended.stderr.contains("is gone: the same call got an answer elsewhere"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("is gone: the same call got an answer elsewhere"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -228,9 +276,12 @@ fn questions_that_others_could_have_written_approve_nothing() {
     // An answer to another question, under the name of this one.
     let mut other: Value = serde_json::from_str(&good).expect("it is JSON");
     other["question"]["fingerprint"] = json!("0".repeat(64));
-    fs::write(path, other.to_string()).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o600))).expect("it is written");
+    fs::write(path, other.to_string())
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o600)))
+        .expect("it is written");
     refused();
-    let kept: Value = serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON");
+    let kept: Value =
+        serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON");
     assert_eq!(kept, other, "the question of another call stays");
 
     // One that has ended.
@@ -240,7 +291,9 @@ fn questions_that_others_could_have_written_approve_nothing() {
     refused();
 
     let folder = path.parent().expect("it has a folder");
-    fs::write(path, &good).and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o777))).expect("its mode is set");
+    fs::write(path, &good)
+        .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o777)))
+        .expect("its mode is set");
     refused();
     fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("its mode is set");
     cli.run(&WRITE).ends(0);
@@ -255,7 +308,9 @@ fn no_more_than_64_questions_wait() {
     let good = fs::read_to_string(path).expect("it is there");
     for number in 0..64 {
         let copy = path.with_file_name(format!("{number:012x}.json"));
-        fs::write(&copy, &good).and_then(|()| fs::set_permissions(&copy, Permissions::from_mode(0o600))).expect("it is written");
+        fs::write(&copy, &good)
+            .and_then(|()| fs::set_permissions(&copy, Permissions::from_mode(0o600)))
+            .expect("it is written");
     }
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=more"]).ends(3);
     assert!(refused.stderr.contains("64 questions wait already"), "{}", refused.stderr);
@@ -265,11 +320,21 @@ fn no_more_than_64_questions_wait() {
 #[test]
 fn what_is_answered_takes_no_place_and_what_is_outdated_gives_its_own() {
     let cli = Cli::new();
-    let ask = |content: &str| cli.run(&["call", "write", "path=notes.txt", &format!("content={content}")]).ends(3).stderr;
-    let fill = |letter: char| (0..16).for_each(|number| assert!(ask(&format!("{letter}{number}")).contains("it waits as question")));
+    let ask = |content: &str| {
+        cli.run(&["call", "write", "path=notes.txt", &format!("content={content}")]).ends(3).stderr
+    };
+    let fill = |letter: char| {
+        (0..16).for_each(|number| {
+            assert!(ask(&format!("{letter}{number}")).contains("it waits as question"));
+        });
+    };
     fill('a');
     let refused = ask("more");
-    assert!(refused.contains("16 questions of this session wait already") && refused.contains("`berth approvals`"), "{refused}");
+    assert!(
+        refused.contains("16 questions of this session wait already")
+            && refused.contains("`berth approvals`"),
+        "{refused}"
+    );
     assert!(!refused.contains("configuration:"), "nothing is wrong with it: {refused}");
     for question in waiting(&cli) {
         cli.run(&["approvals", "deny", question["id"].as_str().expect("it has a name")]).ends(0);
@@ -300,7 +365,12 @@ fn a_yes_for_good_is_no_answer_that_outlives_its_rule() {
 
     // Who waits gets it.
     cli.configure("[approvals]\nwait_secs = 600\n");
-    let call = cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let call = cli
+        .command(&WRITE)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("berth starts");
     while waiting(&cli).is_empty() {}
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
     Ended::from_output(call.wait_with_output().expect("it ends")).ends(0);
@@ -312,7 +382,14 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
     let cli = Cli::new();
     let Some(denied) = cli.typed(&WRITE, "n\n") else { return };
     let denied = denied.ends(3);
-    for expected in ["write needs approval", "notes.txt", "-first", "+new", "why: autonomy = \"supervised\"", "denied_by_user"] {
+    for expected in [
+        "write needs approval",
+        "notes.txt",
+        "-first",
+        "+new",
+        "why: autonomy = \"supervised\"",
+        "denied_by_user",
+    ] {
         assert!(denied.stdout.contains(expected), "{expected} is missing in {}", denied.stdout);
     }
     for input in ["\n", "perhaps\nn\n", "yes please\n\n"] {
@@ -397,14 +474,24 @@ fn what_an_argument_holds_neither_steers_the_terminal_nor_hides() {
     if let Some(shown) = cli.typed(&line, "n\n") {
         // `typed` looks for escapes in what is printed.
         let shown = shown.ends(3).stdout;
-        for marked in ["\\u{1b}[2J", "\\u{7}", "\\u{202e}gnp.exe", "\\u{d}+Allow it? y", "\\u{9b}31m", "\\u{200b}end\\u{e0041}"] {
+        for marked in [
+            "\\u{1b}[2J",
+            "\\u{7}",
+            "\\u{202e}gnp.exe",
+            "\\u{d}+Allow it? y",
+            "\\u{9b}31m",
+            "\\u{200b}end\\u{e0041}",
+        ] {
             assert!(shown.contains(marked), "{marked} is missing in {shown}");
         }
         assert!(shown.lines().all(|line| !line.starts_with("Allow it? y")), "{shown}");
     }
     cli.run(&line).ends(3);
     let listed = cli.run(&["approvals"]).ends(0).stdout;
-    assert!(listed.contains("\\u{1b}[2J") && !listed.contains(['\u{202e}', '\u{9b}', '\u{200b}']), "{listed}");
+    assert!(
+        listed.contains("\\u{1b}[2J") && !listed.contains(['\u{202e}', '\u{9b}', '\u{200b}']),
+        "{listed}"
+    );
     assert_eq!(notes(&cli), "first\nsecond\n");
 }
 
@@ -417,18 +504,33 @@ fn what_is_too_long_to_be_shown_is_not_asked_about() {
     fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
     let call = |more: &[&str]| {
         let stdin = fs::File::open(cli.work().join("arguments.json")).expect("it is there");
-        Ended::from_output(cli.command(&[&["call", "write", "-"], more].concat()).stdin(stdin).output().expect("berth starts"))
+        Ended::from_output(
+            cli.command(&[&["call", "write", "-"], more].concat())
+                .stdin(stdin)
+                .output()
+                .expect("berth starts"),
+        )
     };
     let refused = call(&[]).ends(3);
-    assert!(refused.stderr.contains("nobody is asked about more than 64") && refused.stderr.contains("--yes"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("nobody is asked about more than 64")
+            && refused.stderr.contains("--yes"),
+        "{}",
+        refused.stderr
+    );
     assert!(waiting(&cli).is_empty());
     call(&["--yes"]).ends(0);
     assert_eq!(notes(&cli), long);
 
     // A long file in which little changes is a short question.
-    let arguments = json!({ "path": "notes.txt", "content": long.replace("line 777\n", "line sevens\n") }).to_string();
+    let arguments =
+        json!({ "path": "notes.txt", "content": long.replace("line 777\n", "line sevens\n") })
+            .to_string();
     fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
     call(&[]).ends(3);
     let listed = cli.run(&["approvals"]).ends(0).stdout;
-    assert!(listed.contains("-line 777\n") && listed.contains("+line sevens\n") && listed.len() < 2000, "{listed}");
+    assert!(
+        listed.contains("-line 777\n") && listed.contains("+line sevens\n") && listed.len() < 2000,
+        "{listed}"
+    );
 }

@@ -49,9 +49,19 @@ fn a_failure_has_its_code_and_all_of_the_output() {
     let cli = unasked();
     let ended = cli.run(&["call", "bash", "command=echo out; echo no >&2; exit 3"]).ends(1);
     assert_eq!(ended.stdout, "stdout:\nout\n\nstderr:\nno\n");
-    assert!(ended.stderr.starts_with("error[permanent_failure/exit-status]: Exit code: 3\n"), "{}", ended.stderr);
-    assert_eq!(cli.run(&["call", "shell", "command=echo 'permission denied'"]).ends(0).stdout, "permission denied\n");
-    let late = cli.run(&["call", "--json", "bash", r#"{"command": "sleep 600", "timeout": 1}"#]).ends(1).json();
+    assert!(
+        ended.stderr.starts_with("error[permanent_failure/exit-status]: Exit code: 3\n"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        cli.run(&["call", "shell", "command=echo 'permission denied'"]).ends(0).stdout,
+        "permission denied\n"
+    );
+    let late = cli
+        .run(&["call", "--json", "bash", r#"{"command": "sleep 600", "timeout": 1}"#])
+        .ends(1)
+        .json();
     assert_eq!(late["failure"]["category"], "timeout");
 }
 
@@ -60,17 +70,27 @@ fn many_parallel_commands_all_succeed_and_ping_does_not_wait_for_them() {
     let cli = unasked();
     let mut client = Client::new(&cli, &["--set", "tools.call=300"], LEGACY, false);
     let slow = "until [ -e go ]; do sleep 0.1; done";
-    let command = |number: u64| if number < 64 { slow.to_owned() } else { format!("echo no. {number}") };
+    let command =
+        |number: u64| if number < 64 { slow.to_owned() } else { format!("echo no. {number}") };
     // One more than are begun at a time.
     let mut left: HashMap<u64, u64> = (0..257)
-        .map(|number| (client.ask("tools/call", json!({ "name": "bash", "arguments": { "command": command(number) } })), number))
+        .map(|number| {
+            (
+                client.ask(
+                    "tools/call",
+                    json!({ "name": "bash", "arguments": { "command": command(number) } }),
+                ),
+                number,
+            )
+        })
         .collect();
     let ping = client.ask("ping", json!({}));
     assert_eq!(client.next()["id"], ping, "it does not wait behind them");
     fs::write(cli.work().join("go"), "").expect("a file is written");
     while !left.is_empty() {
         let message = client.next();
-        let number = message["id"].as_u64().and_then(|id| left.remove(&id)).expect("each is answered once");
+        let number =
+            message["id"].as_u64().and_then(|id| left.remove(&id)).expect("each is answered once");
         assert_eq!(message["result"]["isError"], false, "{message}");
         assert!(number < 64 || message.to_string().contains(&format!("no. {number}")), "{message}");
     }
@@ -82,12 +102,18 @@ fn another_name_of_the_command_is_no_way_round_a_rule() {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"\n[[tools.permissions.bash]]\npattern = \"touch *\"\naction = \"deny\"\n");
     for name in ["command", "cmd", "script", "shell_command", "bash", "sh"] {
-        let denied = cli.run(&["call", "--json", "bash", &json!({ name: "touch made" }).to_string()]).ends(3).json();
+        let denied = cli
+            .run(&["call", "--json", "bash", &json!({ name: "touch made" }).to_string()])
+            .ends(3)
+            .json();
         assert_eq!(denied["failure"]["category"], "policy_blocked", "{name}: {denied}");
         cli.run(&["call", "bash", &format!("{name}=touch made")]).ends(3);
         assert_eq!(envelope(&cli, &json!({ name: "echo hi" }), 0)["stdout"], "hi\n", "{name}");
     }
-    for both in [json!({ "command": "true", "cmd": "touch made" }), json!({ "cmd": "true", "sh": "touch made" })] {
+    for both in [
+        json!({ "command": "true", "cmd": "touch made" }),
+        json!({ "cmd": "true", "sh": "touch made" }),
+    ] {
         let refused = cli.run(&["call", "--json", "bash", &both.to_string()]).json();
         assert_eq!(refused["failure"]["category"], "invalid_parameters", "{refused}");
     }
@@ -122,11 +148,14 @@ fn a_terminal_sees_output_as_it_comes_and_once() {
 /// `None`, which is said, where this machine has no `script`, which makes terminals.
 fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
     let command = cli.command(&[]);
-    let words = std::iter::once(command.get_program().to_string_lossy().into_owned()).chain(line.iter().cloned());
+    let words = std::iter::once(command.get_program().to_string_lossy().into_owned())
+        .chain(line.iter().cloned());
     let line = words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).current_dir(cli.work()).env_clear();
-    script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
+    script
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("NO_COLOR", "1");
     script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let child = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = child.inspect_err(|_| not_tried("script")) else { return None };
@@ -138,9 +167,15 @@ fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
 fn a_client_of_mcp_is_told_output_as_it_comes() {
     let cli = unasked();
     let mut client = Client::new(&cli, &[], LEGACY, false);
-    let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "cmd": WAITS }, "_meta": { "progressToken": "p" } }));
+    let id = client.ask(
+        "tools/call",
+        json!({ "name": "bash", "arguments": { "cmd": WAITS }, "_meta": { "progressToken": "p" } }),
+    );
     let told = client.notification("notifications/progress");
-    assert_eq!((&told["params"]["progressToken"], &told["params"]["message"]), (&json!("p"), &json!("first\n")));
+    assert_eq!(
+        (&told["params"]["progressToken"], &told["params"]["message"]),
+        (&json!("p"), &json!("first\n"))
+    );
     fs::write(cli.work().join("go"), "").expect("a file is made");
     let answer = client.answer(id);
     assert!(text(&answer).contains("\nfirst\nsecond\n"), "{answer}");
@@ -156,14 +191,19 @@ fn a_long_answer_keeps_its_structure_for_a_client_of_mcp() {
     let structured = &answer["structuredContent"];
     assert_eq!((&structured["exit_code"], &structured["truncated"]), (&json!(0), &json!(true)));
     let stdout = structured["stdout"].as_str().expect("is a text");
-    assert!(stdout.contains(">\n1\n2\n") && stdout.contains("\n100000\n</") && stdout.len() < 31_000, "{} bytes", stdout.len());
+    assert!(
+        stdout.contains(">\n1\n2\n") && stdout.contains("\n100000\n</") && stdout.len() < 31_000,
+        "{} bytes",
+        stdout.len()
+    );
 }
 
 /// How many processes of this machine follow a file.
 fn following(file: &Path) -> usize {
     let file = file.display().to_string();
     let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
-    let lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    let lines =
+        processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
     lines.filter(|line| line.split('\0').eq(["tail", "-f", file.as_str(), ""])).count()
 }
 
@@ -180,11 +220,17 @@ fn taking_a_call_back_ends_all_that_it_started() {
     let file = notes.clone();
     run(async move {
         let mut client = Client::new(&cli, &[], LEGACY, false);
-        let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "command": endless(&file), "timeout": 600 } }));
+        let id = client.ask(
+            "tools/call",
+            json!({ "name": "bash", "arguments": { "command": endless(&file), "timeout": 600 } }),
+        );
         soon("the command runs", || following(&file) == 2).await;
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
         soon("the command is gone", || following(&file) == 0).await;
-        assert!(text(&client.call("bash", json!({ "command": "echo still here" }))).contains("still here\n"));
+        assert!(
+            text(&client.call("bash", json!({ "command": "echo still here" })))
+                .contains("still here\n")
+        );
     });
     assert_eq!(following(&notes), 0);
 }

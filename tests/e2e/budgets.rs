@@ -1,5 +1,5 @@
-//! What a call costs, in counts that are the same each time, and the most that each may be: system calls and page faults. Times are the
-//! benches' matter.
+//! What a call costs, in counts that are the same each time, and the most that each may be: system
+//! calls and page faults. Times are the benches' matter.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::support::{berth, built, not_tried, shared_cache};
 
-/// What differs from one time to the next, and tells nothing of what a call does: waiting, clocks, threads and memory; and `close`, of which
-/// a process that ends leaves some to the kernel.
+/// What differs from one time to the next, and tells nothing of what a call does: waiting, clocks,
+/// threads and memory; and `close`, of which a process that ends leaves some to the kernel.
 const UNSTEADY: [&str; 34] = [
     "futex",
     "clock_nanosleep",
@@ -65,7 +65,8 @@ fn calls_stay_within_their_budget_of_system_calls() {
     budget("grep", 27);
 }
 
-/// Has a case called under `strace`, and returns what its median call did. Nothing where that can't be tried.
+/// Has a case called under `strace`, and returns what its median call did. Nothing where that can't
+/// be tried.
 fn budget(case: &str, most: usize) -> Option<usize> {
     let mut calls = calls_of(&traced(&mut calls_in(case))?);
     assert!(calls.len() > 30, "{case}: {} calls", calls.len());
@@ -74,21 +75,29 @@ fn budget(case: &str, most: usize) -> Option<usize> {
     calls.sort_by_key(|counts| counts.values().sum::<usize>());
     let middle = &calls[calls.len() / 2];
     let sum = middle.values().sum();
-    assert!(sum <= most, "a call of {case} made {sum} system calls; the budget is {most}: {middle:?}");
+    assert!(
+        sum <= most,
+        "a call of {case} made {sum} system calls; the budget is {most}: {middle:?}"
+    );
     Some(sum)
 }
 
 #[test]
 fn a_process_stays_within_its_budget_of_system_calls() {
-    // One below another on any machine: looking for links takes a system call for each folder above.
+    // One below another on any machine: looking for links takes a system call for each folder
+    // above.
     let home = tempfile::tempdir_in("/tmp").expect("a folder is made");
     // The first makes folders.
     read_in(home.path()).output().expect("berth starts");
     let Some(trace) = traced(&mut read_in(home.path())) else { return };
     let mut counts = Counts::new();
-    trace.lines().filter_map(steady).for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
+    trace
+        .lines()
+        .filter_map(steady)
+        .for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
     let sum: usize = counts.values().sum();
-    // Most of them look for the links in the places where credentials lie. A few depend on the machine's control groups.
+    // Most of them look for the links in the places where credentials lie. A few depend on the
+    // machine's control groups.
     assert!(sum <= 620, "`berth call read` made {sum} system calls: {counts:?}");
 }
 
@@ -98,7 +107,12 @@ fn calls_stay_within_their_budget_of_page_faults() {
         let ended = calls_in(case).output().expect("the bench program starts");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
         let told: Value = serde_json::from_slice(&ended.stdout).expect("it tells its faults");
-        let mut faults: Vec<u64> = told["page_faults"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+        let mut faults: Vec<u64> = told["page_faults"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(Value::as_u64)
+            .collect();
         faults.sort_unstable();
         // The memory of a sandbox serves again as it is. Other threads have some now and then.
         assert_eq!(faults[faults.len() / 2], 0, "{case}: {told}");
@@ -112,17 +126,19 @@ fn a_process_stays_within_its_budget_of_page_faults() {
         let child = read_in(home.path()).stdout(Stdio::null()).spawn().expect("berth starts");
         let id = Pid::from_child(&child);
         waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).expect("it ends");
-        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is not forgotten yet");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))
+            .expect("it is not forgotten yet");
         let ended = child.wait_with_output().expect("it ends").status;
         assert!(ended.success(), "{ended}");
-        let fields: Vec<&str> = stat.rsplit_once(')').expect("it has a name").1.split_ascii_whitespace().collect();
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').expect("it has a name").1.split_ascii_whitespace().collect();
         fields[7].parse::<u64>().expect("a number")
     };
     faults();
     let mut all: Vec<u64> = (0..7).map(|_| faults()).collect();
     all.sort_unstable();
-    // They differ by some dozens: threads touch their stacks or don't, the kernel maps what lies around a page if it has it. 3,740 was
-    // the most in 30 runs of a binary of 166 MB.
+    // They differ by some dozens: threads touch their stacks or don't, the kernel maps what lies
+    // around a page if it has it. 3,740 was the most in 30 runs of a binary of 166 MB.
     assert!(all[3] <= 4200, "{all:?}");
 }
 
@@ -130,21 +146,30 @@ fn a_process_stays_within_its_budget_of_page_faults() {
 fn read_in(home: &Path) -> Command {
     fs::write(home.join("hello.txt"), "hello\n").expect("a file is written");
     let mut command = Command::new(berth());
-    command.args(["call", "read", "path=hello.txt"]).current_dir(home).env_clear().env("HOME", home);
+    command
+        .args(["call", "read", "path=hello.txt"])
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home);
     command
 }
 
 /// Calls of a case, each between two marks.
 fn calls_in(case: &str) -> Command {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
+    let repository =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
     let mut command = Command::new(built("bench"));
     command.arg("--repository").arg(repository).args(["--counted", case]).arg(shared_cache());
     command
 }
 
-/// What `strace` wrote of a program and all of its threads. Nothing where this machine has none, or it may not look.
+/// What `strace` wrote of a program and all of its threads. Nothing where this machine has none, or
+/// it may not look.
 fn traced(command: &mut Command) -> Option<String> {
-    let may_look = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success());
+    let may_look = Command::new("strace")
+        .args(["-qq", "-o", "/dev/null", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
     if !may_look {
         not_tried("strace");
         return None;
@@ -153,7 +178,11 @@ fn traced(command: &mut Command) -> Option<String> {
     let trace = folder.path().join("trace");
     let mut strace = Command::new("strace");
     // The program gets the variables that were meant for it, and `strace` where programs are.
-    strace.args(["-f", "-qq", "-E", "PATH", "-o"]).arg(&trace).arg(command.get_program()).args(command.get_args());
+    strace
+        .args(["-f", "-qq", "-E", "PATH", "-o"])
+        .arg(&trace)
+        .arg(command.get_program())
+        .args(command.get_args());
     strace.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     strace.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(folder) = command.get_current_dir() {
@@ -179,11 +208,14 @@ fn calls_of(trace: &str) -> Vec<Counts> {
     calls
 }
 
-/// The name of a system call, if it counts: `17 read(3, "x", 1) = 1`, or the beginning of one that another thread interrupted.
+/// The name of a system call, if it counts: `17 read(3, "x", 1) = 1`, or the beginning of one that
+/// another thread interrupted.
 fn steady(line: &str) -> Option<&str> {
     let (_, call) = line.split_once(' ')?;
     let (name, rest) = call.trim_start().split_once('(')?;
-    // The standard library looks whether a descriptor is open before it closes it, where debugging is on.
-    let counts = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    // The standard library looks whether a descriptor is open before it closes it, where debugging
+    // is on.
+    let counts =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     (counts && !UNSTEADY.contains(&name) && !rest.contains("F_GETFD")).then_some(name)
 }

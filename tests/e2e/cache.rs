@@ -1,4 +1,5 @@
-//! Compiled code is used again only where nobody else can have written it. A host whose helper does not work shows whether it was.
+//! Compiled code is used again only where nobody else can have written it. A host whose helper does
+//! not work shows whether it was.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -36,8 +37,12 @@ impl Compiled {
 
     async fn host(&self, helper: &Path) -> Result<Host, String> {
         let folders = Folders::inside(self.root.path());
-        let builder = Host::builder().config(unasked(&folders)).folders(folders).working_directory(self.root.path());
-        let host = builder.plugin_file(self.root.path().join("plugin.wasm")).helper(helper).build().await;
+        let builder = Host::builder()
+            .config(unasked(&folders))
+            .folders(folders)
+            .working_directory(self.root.path());
+        let host =
+            builder.plugin_file(self.root.path().join("plugin.wasm")).helper(helper).build().await;
         host.map_err(|error| error.to_string())
     }
 
@@ -56,7 +61,10 @@ impl Compiled {
     async fn assert_loads(&self) {
         let host = self.host(&berth()).await.expect("it is compiled anew");
         let answer = host.call(Request::new("handmade__tool", json!({}))).await;
-        assert_eq!(answer.outcome.expect_err("the tool itself crashes").code.as_deref(), Some("crash"));
+        assert_eq!(
+            answer.outcome.expect_err("the tool itself crashes").code.as_deref(),
+            Some("crash")
+        );
     }
 }
 
@@ -68,7 +76,10 @@ fn set_mode(path: &Path, mode: u32) {
 fn code_is_compiled_once() {
     run(async {
         let compiled = Compiled::new().await;
-        assert_eq!(fs::metadata(&compiled.folder).expect("it is there").permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(&compiled.folder).expect("it is there").permissions().mode() & 0o777,
+            0o700
+        );
         assert!(compiled.is_used().await);
     });
 }
@@ -105,12 +116,18 @@ fn code_behind_a_link_is_not_used() {
     run(async {
         let compiled = Compiled::new().await;
         let aside = compiled.root.path().join("aside");
-        fs::rename(&compiled.code, &aside).and_then(|()| symlink(&aside, &compiled.code)).expect("a link is made");
+        fs::rename(&compiled.code, &aside)
+            .and_then(|()| symlink(&aside, &compiled.code))
+            .expect("a link is made");
         assert!(!compiled.is_used().await);
-        fs::remove_file(&compiled.code).and_then(|()| fs::rename(&aside, &compiled.code)).expect("the code is back");
+        fs::remove_file(&compiled.code)
+            .and_then(|()| fs::rename(&aside, &compiled.code))
+            .expect("the code is back");
         assert!(compiled.is_used().await);
 
-        fs::rename(&compiled.folder, &aside).and_then(|()| symlink(&aside, &compiled.folder)).expect("a link is made");
+        fs::rename(&compiled.folder, &aside)
+            .and_then(|()| symlink(&aside, &compiled.folder))
+            .expect("a link is made");
         assert!(!compiled.is_used().await);
         compiled.assert_loads().await;
     });
@@ -122,7 +139,9 @@ fn code_that_was_cut_off_or_is_none_is_compiled_anew() {
         let compiled = Compiled::new().await;
         for code in [&b""[..], b"\x7fELF", b"not code at all"] {
             // Replaced, not changed: the file may be mapped.
-            fs::remove_file(&compiled.code).and_then(|()| fs::write(&compiled.code, code)).expect("the code is replaced");
+            fs::remove_file(&compiled.code)
+                .and_then(|()| fs::write(&compiled.code, code))
+                .expect("the code is replaced");
             set_mode(&compiled.code, 0o600);
             assert!(!compiled.is_used().await, "{code:?}");
             compiled.assert_loads().await;
@@ -140,9 +159,12 @@ fn code_of_another_user_is_not_used() {
             match chown(path, Some(65_534), None) {
                 Ok(()) => {
                     assert!(!compiled.is_used().await, "{}", path.display());
-                    chown(path, Some(rustix::process::geteuid().as_raw()), None).expect("root takes it back");
+                    chown(path, Some(rustix::process::geteuid().as_raw()), None)
+                        .expect("root takes it back");
                 }
-                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
+                }
             }
         }
         assert!(compiled.is_used().await);

@@ -30,7 +30,9 @@ impl Looping {
         let cancel = CancellationToken::new();
         let request = Request::new(format!("{plugin}__emit_and_loop"), json!({ "text": "so far" }));
         let (host, cancelled) = (Arc::clone(host), cancel.clone());
-        let call = tokio::spawn(async move { host.call(Request { events, cancel: cancelled, ..request }).await });
+        let call = tokio::spawn(async move {
+            host.call(Request { events, cancel: cancelled, ..request }).await
+        });
         heard.emitted.notified().await;
         Self { cancel, call }
     }
@@ -83,7 +85,10 @@ fn a_call_that_sleeps_in_the_host_is_stopped_too() {
         let scene = Scene::with(&LONG, |_| {}).await;
         for _ in 0..SHARE + 1 {
             let cancel = CancellationToken::new();
-            let request = Request { cancel: cancel.clone(), ..Request::new("hostile__sleep_forever", json!({})) };
+            let request = Request {
+                cancel: cancel.clone(),
+                ..Request::new("hostile__sleep_forever", json!({}))
+            };
             let host = Arc::clone(&scene.host);
             let call = tokio::spawn(async move { host.call(request).await });
             scene.assert_serves().await;
@@ -100,7 +105,8 @@ fn a_call_that_was_cancelled_before_it_began_does_not_begin() {
         let cancel = CancellationToken::new();
         cancel.cancel();
         let file = scene.granted.join("new.txt");
-        let request = Request { cancel, ..Request::new("hostile__write_outside", json!({ "path": file })) };
+        let request =
+            Request { cancel, ..Request::new("hostile__write_outside", json!({ "path": file })) };
         failure(&scene.host.call(request).await, Category::Cancelled, None);
         assert!(!file.exists());
     });
@@ -113,7 +119,9 @@ fn one_plugin_can_not_take_all_places() {
         let calls = Looping::begin_many(&scene.host, "hostile", MOST).await;
         let one_more = || {
             let host = Arc::clone(&scene.host);
-            tokio::spawn(async move { host.call(Request::new("hostile__tell_the_grants", json!({}))).await })
+            tokio::spawn(async move {
+                host.call(Request::new("hostile__tell_the_grants", json!({}))).await
+            })
         };
         let waiting: Vec<JoinHandle<Answer>> = (0..64).map(|_| one_more()).collect();
         scene.assert_serves().await;
@@ -134,11 +142,19 @@ fn call_that_waits_until_its_deadline_is_told_that_the_host_is_busy() {
         let other = |root: &std::path::Path| {
             let component = std::fs::read(plugin("hostile")).expect("it was built");
             let (name, renamed) = (&b"\"name\": \"hostile\""[..], &b"\"name\": \"another\""[..]);
-            let at = component.windows(name.len()).position(|window| window == name).expect("it names itself");
+            let at = component
+                .windows(name.len())
+                .position(|window| window == name)
+                .expect("it names itself");
             let component = [&component[..at], renamed, &component[at + name.len()..]].concat();
             std::fs::write(root.join("another.wasm"), component).expect("a plugin is written");
         };
-        let settings = [LONG[0], LONG[1], "plugins.another.path=\"{root}/another.wasm\"", "plugins.another.reload=trust"];
+        let settings = [
+            LONG[0],
+            LONG[1],
+            "plugins.another.path=\"{root}/another.wasm\"",
+            "plugins.another.reload=trust",
+        ];
         let scene = Scene::with(&settings, other).await;
         let mut calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
         calls.extend(Looping::begin_many(&scene.host, "another", SHARE).await);
@@ -162,9 +178,15 @@ fn calls_know_nothing_of_each_other() {
                 tokio::spawn(async move {
                     let text = format!("call {number}");
                     loop {
-                        match host.call(Request::new("echo", json!({ "text": text }))).await.outcome {
+                        match host.call(Request::new("echo", json!({ "text": text }))).await.outcome
+                        {
                             Ok(output) => return assert_eq!(output.joined_text(), text),
-                            Err(failure) => assert_eq!(failure.code.as_deref(), Some("busy"), "{}", failure.message),
+                            Err(failure) => assert_eq!(
+                                failure.code.as_deref(),
+                                Some("busy"),
+                                "{}",
+                                failure.message
+                            ),
                         }
                     }
                 })

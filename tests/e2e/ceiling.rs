@@ -31,17 +31,30 @@ impl Under {
 
 #[test]
 fn neither_file_nor_variable_nor_flag_leads_out_of_a_ceiling() {
-    let under = Under::new("[tools]\nmax_call = 9\n[tools.file]\nallowed_paths = [\".\"]\ndeny_read = [\"notes.txt\"]\n");
+    let under = Under::new(
+        "[tools]\nmax_call = 9\n[tools.file]\nallowed_paths = [\".\"]\ndeny_read = [\"notes.txt\"]\n",
+    );
     let root = under.cli.root.path().canonicalize().expect("it is there").display().to_string();
-    under.cli.configure(&format!("[tools]\nmax_call = 60\n[tools.file]\nallowed_paths = [{root:?}]\n"));
+    under
+        .cli
+        .configure(&format!("[tools]\nmax_call = 60\n[tools.file]\nallowed_paths = [{root:?}]\n"));
     let refused = under.run(&["call", "read", "path=../secret.txt"], &[]).ends(3);
     assert!(!refused.stdout.contains("the secret"), "{}", refused.stdout);
-    let refused = under.run(&["--allow", "/", "--allow-read", &root, "call", "read", "path=../secret.txt"], &[]).ends(3);
+    let refused = under
+        .run(&["--allow", "/", "--allow-read", &root, "call", "read", "path=../secret.txt"], &[])
+        .ends(3);
     assert!(!refused.stdout.contains("the secret"), "{}", refused.stdout);
     let variable = [("BERTH_TOOLS_FILE_ALLOWED_PATHS", "/"), ("BERTH_TOOLS_FILE_DENY_READ", "[]")];
     under.run(&["call", "read", "path=../secret.txt"], &variable).ends(3);
-    let refused = under.run(&["--set", "tools.file.deny_read=[]", "call", "read", "path=notes.txt"], &variable).ends(3);
-    assert!(refused.stderr.contains("deny_read = \"notes.txt\"") && refused.stderr.contains("ceiling.toml, line 5"), "{}", refused.stderr);
+    let refused = under
+        .run(&["--set", "tools.file.deny_read=[]", "call", "read", "path=notes.txt"], &variable)
+        .ends(3);
+    assert!(
+        refused.stderr.contains("deny_read = \"notes.txt\"")
+            && refused.stderr.contains("ceiling.toml, line 5"),
+        "{}",
+        refused.stderr
+    );
 
     // It is silent where nobody asks, and told where somebody does.
     under.run(&["call", "list_directory"], &[]).ends(0);
@@ -50,10 +63,23 @@ fn neither_file_nor_variable_nor_flag_leads_out_of_a_ceiling() {
     let told = format!("ceiling.toml:2: `tools.max_call` would be 60 ({root}/config/berth.toml:2)");
     assert!(shown.contains("bounds all of that") && shown.contains(&told), "{shown}");
     let shown = under.run(&["config", "show", "--json"], &[]).ends(0).json();
-    let taken = shown["ceilings"][0]["taken"].as_array().expect("a list").iter().find(|taken| taken["key"] == json!("tools.max_call"));
-    assert_eq!(taken.map(|taken| (&taken["held"], &taken["wanted"])), Some((&json!(9), &json!(60))), "{shown}");
+    let taken = shown["ceilings"][0]["taken"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|taken| taken["key"] == json!("tools.max_call"));
+    assert_eq!(
+        taken.map(|taken| (&taken["held"], &taken["wanted"])),
+        Some((&json!(9), &json!(60))),
+        "{shown}"
+    );
     let doctor = under.run(&["doctor"], &[]).stdout;
-    assert!(doctor.contains("ceiling.toml bounds tools.file.allowed_paths, tools.file.deny_read, tools.max_call"), "{doctor}");
+    assert!(
+        doctor.contains(
+            "ceiling.toml bounds tools.file.allowed_paths, tools.file.deny_read, tools.max_call"
+        ),
+        "{doctor}"
+    );
 }
 
 #[test]
@@ -66,7 +92,11 @@ fn no_tool_changes_a_ceiling() {
         &["call", "move_path", "source=notes.txt", "destination=ceiling.toml", "overwrite=true"],
     ] {
         let ended = under.run(line, &[]);
-        assert!(ended.code == 3 && ended.stderr.contains("policy_blocked"), "{line:?}: {}", ended.stderr);
+        assert!(
+            ended.code == 3 && ended.stderr.contains("policy_blocked"),
+            "{line:?}: {}",
+            ended.stderr
+        );
         assert_eq!(fs::read(&under.ceiling).expect("it is there"), before, "{line:?}");
     }
 }
@@ -75,9 +105,18 @@ fn no_tool_changes_a_ceiling() {
 fn nothing_starts_under_a_ceiling_that_is_missing_or_wrong() {
     let under = Under::new("[tools]\nmax_cal = 9\n");
     let wrong = under.run(&["call", "read", "path=notes.txt"], &[]).ends(4);
-    assert!(wrong.stderr.contains("ceiling.toml:2: ") && wrong.stderr.contains("did you mean `max_call`?"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("ceiling.toml:2: ")
+            && wrong.stderr.contains("did you mean `max_call`?"),
+        "{}",
+        wrong.stderr
+    );
     assert_eq!(wrong.stdout, "");
     fs::remove_file(&under.ceiling).expect("it goes");
     let missing = under.run(&["call", "read", "path=notes.txt"], &[]).ends(4);
-    assert!(missing.stderr.contains("ceiling.toml") && missing.stdout.is_empty(), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("ceiling.toml") && missing.stdout.is_empty(),
+        "{}",
+        missing.stderr
+    );
 }

@@ -14,14 +14,25 @@ fn a_tool_takes_pairs_json_and_standard_input() {
     let cli = Cli::new();
     let pairs = cli.run(&["call", "read", "path=notes.txt", "offset=2", "limit=1"]).ends(0).stdout;
     assert!(pairs.contains("2\tsecond") && !pairs.contains("first"), "{pairs}");
-    let json = cli.run(&["call", "read", r#"{"path": "notes.txt", "offset": 2, "limit": 1}"#]).ends(0).stdout;
+    let json = cli
+        .run(&["call", "read", r#"{"path": "notes.txt", "offset": 2, "limit": 1}"#])
+        .ends(0)
+        .stdout;
     assert_eq!(json, pairs);
-    let mut child = cli.command(&["call", "read", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = cli
+        .command(&["call", "read", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let child = child.as_mut().expect("berth starts");
     let input = child.stdin.take().expect("it has an input");
-    { input }.write_all(br#"{"path": "notes.txt", "offset": 2, "limit": 1}"#).expect("it reads its input");
+    { input }
+        .write_all(br#"{"path": "notes.txt", "offset": 2, "limit": 1}"#)
+        .expect("it reads its input");
     let mut stdout = String::new();
-    std::io::Read::read_to_string(child.stdout.as_mut().expect("it has an output"), &mut stdout).expect("it prints UTF-8");
+    std::io::Read::read_to_string(child.stdout.as_mut().expect("it has an output"), &mut stdout)
+        .expect("it prints UTF-8");
     assert!(child.wait().expect("it ends").success());
     assert_eq!(stdout, pairs);
 }
@@ -46,7 +57,10 @@ fn exit_codes_tell_what_went_wrong() {
     ] {
         let ended = cli.run(line).ends(code);
         assert_eq!(ended.stderr.is_empty(), code == 0, "{line:?}: {}", ended.stderr);
-        assert!(!ended.stdout.contains("the secret") && !ended.stderr.contains("the secret"), "{line:?}");
+        assert!(
+            !ended.stdout.contains("the secret") && !ended.stderr.contains("the secret"),
+            "{line:?}"
+        );
     }
     assert!(!PathBuf::from("/etc/new").exists());
 }
@@ -72,18 +86,28 @@ fn json_is_one_object_with_the_outcome() {
     let cli = Cli::new();
     let answer = cli.run(&["call", "read", "path=notes.txt", "--json"]).ends(0).json();
     assert_eq!((&answer["ok"], &answer["tool"]), (&json!(true), &json!("read")));
-    assert!(answer["output"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("first")), "{answer}");
+    assert!(
+        answer["output"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("first")),
+        "{answer}"
+    );
     let answer = cli.run(&["call", "read", "path=../secret.txt", "--json"]).ends(3).json();
     assert_eq!(answer["ok"], json!(false));
     assert_eq!(answer["failure"]["category"], json!("policy_blocked"), "{answer}");
-    assert!(answer["failure"]["denial"]["rule"].is_string() && answer["id"].is_string(), "{answer}");
+    assert!(
+        answer["failure"]["denial"]["rule"].is_string() && answer["id"].is_string(),
+        "{answer}"
+    );
 }
 
 #[test]
 fn verbose_tells_the_steps_beside_the_answer() {
     let cli = Cli::new();
     let ended = cli.run(&["call", "read", "path=notes.txt", "--verbose"]).ends(0);
-    assert!(ended.stdout.contains("first") && !ended.stdout.contains("validate"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("first") && !ended.stdout.contains("validate"),
+        "{}",
+        ended.stdout
+    );
     assert!(ended.stderr.contains("validate") && ended.stderr.contains("run"), "{}", ended.stderr);
 }
 
@@ -112,7 +136,10 @@ fn tools_are_listed_and_described() {
     let told = cli.run(&["tools", "read"]).ends(0).stdout;
     assert!(told.contains("path") && told.contains("offset"), "{told}");
     let definitions = cli.run(&["tools", "--json"]).ends(0).json();
-    assert!(definitions.as_array().is_some_and(|all| all.iter().any(|tool| tool["name"] == "read")), "{definitions}");
+    assert!(
+        definitions.as_array().is_some_and(|all| all.iter().any(|tool| tool["name"] == "read")),
+        "{definitions}"
+    );
 }
 
 #[test]
@@ -123,7 +150,8 @@ fn a_plugin_is_inspected_without_being_run() {
     for part in ["hostile", "read-write", "wasi:filesystem/types"] {
         assert!(told.contains(part), "{part} is missing: {told}");
     }
-    let info = cli.run(&["plugin", "inspect", "--json", &hostile.display().to_string()]).ends(0).json();
+    let info =
+        cli.run(&["plugin", "inspect", "--json", &hostile.display().to_string()]).ends(0).json();
     assert_eq!(info["name"], json!("hostile"), "{info}");
     assert!(info["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{info}");
     cli.run(&["plugin", "inspect", "notes.txt"]).ends(4);
@@ -157,7 +185,10 @@ fn a_hostile_plugin_can_not_steer_the_terminal() {
         // `run` looks for escapes in what is printed.
         let ended = cli.run(&["--plugin", &hostile, "--log", "trace", "call", attack, &arguments]);
         let printed = format!("{}{}", ended.stdout, ended.stderr);
-        assert!(printed.contains("word") && !printed.contains('\u{202e}') && !printed.contains('\u{7}'), "{printed}");
+        assert!(
+            printed.contains("word") && !printed.contains('\u{202e}') && !printed.contains('\u{7}'),
+            "{printed}"
+        );
     }
 }
 
@@ -166,7 +197,12 @@ fn the_configuration_is_shown_with_its_sources_and_checked() {
     let cli = Cli::new();
     cli.configure("[tools]\ncall = 7\n");
     let shown = cli.run(&["--set", "tools.max_call=70", "config", "show"]).ends(0).stdout;
-    let line = |key: &str| shown.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key} is missing: {shown}"));
+    let line = |key: &str| {
+        shown
+            .lines()
+            .find(|line| line.starts_with(key))
+            .unwrap_or_else(|| panic!("{key} is missing: {shown}"))
+    };
     assert!(line("call = 7").contains("berth.toml:2"), "{shown}");
     assert!(line("max_call = 70").contains("--set"), "{shown}");
     assert!(line("max_concurrent").contains("default"), "{shown}");
@@ -175,7 +211,10 @@ fn the_configuration_is_shown_with_its_sources_and_checked() {
     cli.configure("[tools]\ncal = 7\nmax_call = \"long\"\n");
     let wrong = cli.run(&["config", "check"]);
     let told = format!("{}{}", wrong.stdout, wrong.stderr);
-    assert!(wrong.code != 0 && told.contains("`call`") && told.contains(":2") && told.contains(":3"), "{told}");
+    assert!(
+        wrong.code != 0 && told.contains("`call`") && told.contains(":2") && told.contains(":3"),
+        "{told}"
+    );
     cli.run(&["call", "read", "path=notes.txt"]).ends(4);
     let schema = cli.run(&["config", "schema"]).ends(0).json();
     assert!(schema["properties"]["tools"].is_object(), "{schema}");
@@ -185,20 +224,47 @@ fn the_configuration_is_shown_with_its_sources_and_checked() {
 fn directories_are_allowed_for_one_command() {
     let cli = Cli::new();
     let root = cli.root.path().display().to_string();
-    assert!(cli.run(&["--allow-read", &root, "call", "read", "path=../secret.txt"]).ends(0).stdout.contains("the secret"));
+    assert!(
+        cli.run(&["--allow-read", &root, "call", "read", "path=../secret.txt"])
+            .ends(0)
+            .stdout
+            .contains("the secret")
+    );
     cli.run(&["--allow-read", &root, "call", "write", "path=../secret.txt", "content=x"]).ends(3);
-    assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "the secret");
-    cli.run(&["--set", "tools.autonomy=full", "--allow", &root, "call", "write", "path=../secret.txt", "content=x"]).ends(0);
+    assert_eq!(
+        fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"),
+        "the secret"
+    );
+    cli.run(&[
+        "--set",
+        "tools.autonomy=full",
+        "--allow",
+        &root,
+        "call",
+        "write",
+        "path=../secret.txt",
+        "content=x",
+    ])
+    .ends(0);
     assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "x");
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
     let cli = Cli::new();
-    fs::write(cli.work().join("long.txt"), "a line that is long enough to fill a pipe\n".repeat(2000)).expect("a file is written");
+    fs::write(
+        cli.work().join("long.txt"),
+        "a line that is long enough to fill a pipe\n".repeat(2000),
+    )
+    .expect("a file is written");
     let (reader, writer) = std::io::pipe().expect("a pipe is made");
     drop(reader);
-    let ended = cli.command(&["call", "read", "path=long.txt"]).stdout(writer).stderr(Stdio::piped()).output().expect("berth starts");
+    let ended = cli
+        .command(&["call", "read", "path=long.txt"])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("berth starts");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code().is_some() && !said.contains("panicked"), "{said}");
 }

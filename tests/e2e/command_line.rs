@@ -1,4 +1,5 @@
-//! What is around the calls on the command line: help, completions, manual pages, and what is said of mistakes.
+//! What is around the calls on the command line: help, completions, manual pages, and what is said
+//! of mistakes.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +9,8 @@ use serde_json::json;
 use crate::support::{Cli, Ended};
 use crate::support::{berth, not_tried};
 
-const COMMANDS: [&str; 8] = ["call", "tools", "plugin", "config", "demo", "doctor", "completions", "man"];
+const COMMANDS: [&str; 8] =
+    ["call", "tools", "plugin", "config", "demo", "doctor", "completions", "man"];
 
 #[test]
 fn help_is_a_command_too() {
@@ -42,7 +44,8 @@ fn every_shell_gets_completions_that_know_every_command() {
 fn bash_completes() {
     let cli = Cli::new();
     let script = cli.work().join("completions.bash");
-    fs::write(&script, cli.run(&["completions", "bash"]).ends(0).stdout).expect("the script is written");
+    fs::write(&script, cli.run(&["completions", "bash"]).ends(0).stdout)
+        .expect("the script is written");
     assert!(Command::new("bash").arg("-n").arg(&script).status().expect("bash starts").success());
     let complete = |words: &[&str]| {
         let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
@@ -52,7 +55,8 @@ fn bash_completes() {
             script.display(),
             words.len() - 1
         );
-        let output = Command::new("bash").args(["--norc", "-c", &line]).output().expect("bash starts");
+        let output =
+            Command::new("bash").args(["--norc", "-c", &line]).output().expect("bash starts");
         String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
     };
     assert_eq!(complete(&["berth", "doc"]), "doctor");
@@ -71,15 +75,26 @@ fn every_command_has_a_manual_page() {
     }
     let page = fs::read_to_string(pages.join("berth-config-show.1")).expect("there is one");
     assert_eq!(cli.run(&["man", "config", "show"]).ends(0).stdout, page);
-    assert_eq!(cli.run(&["man"]).ends(0).stdout, fs::read_to_string(pages.join("berth.1")).expect("there is one"));
+    assert_eq!(
+        cli.run(&["man"]).ends(0).stdout,
+        fs::read_to_string(pages.join("berth.1")).expect("there is one")
+    );
     assert!(cli.run(&["man", "cal"]).ends(2).stderr.contains("`call`"));
     cli.run(&["man", "call", "--all", "elsewhere"]).ends(2);
     if Command::new("groff").arg("--version").output().is_err() {
         not_tried("groff");
     } else {
         for page in fs::read_dir(&pages).expect("they are there").flatten() {
-            let set = Command::new("groff").args(["-man", "-Tutf8", "-ww"]).arg(page.path()).output().expect("groff starts");
-            assert!(set.status.success() && set.stderr.is_empty(), "{page:?}: {}", String::from_utf8_lossy(&set.stderr));
+            let set = Command::new("groff")
+                .args(["-man", "-Tutf8", "-ww"])
+                .arg(page.path())
+                .output()
+                .expect("groff starts");
+            assert!(
+                set.status.success() && set.stderr.is_empty(),
+                "{page:?}: {}",
+                String::from_utf8_lossy(&set.stderr)
+            );
             assert!(set.stdout.len() > 200, "{page:?}");
         }
     }
@@ -96,12 +111,24 @@ fn mistakes_are_json_where_json_was_asked_for() {
         (&["call", "read", "--json", "--output", "x"], 2, "usage", "--output"),
         (&["tools", "raed", "--json"], 2, "usage", "`read`"),
         (&["--set", "tools.cal=1", "tools", "--json"], 4, "host", "`call`"),
-        (&["--plugin", "missing.wasm", "call", "read", "path=x", "--json"], 4, "host", "missing.wasm"),
+        (
+            &["--plugin", "missing.wasm", "call", "read", "path=x", "--json"],
+            4,
+            "host",
+            "missing.wasm",
+        ),
     ] {
         let ended = cli.run(line).ends(code);
         let said = ended.json();
-        assert_eq!((&said["ok"], &said["error"]["kind"]), (&json!(false), &json!(kind)), "{line:?}: {said}");
-        assert!(said["error"]["message"].as_str().is_some_and(|message| message.contains(words)), "{line:?}: {said}");
+        assert_eq!(
+            (&said["ok"], &said["error"]["kind"]),
+            (&json!(false), &json!(kind)),
+            "{line:?}: {said}"
+        );
+        assert!(
+            said["error"]["message"].as_str().is_some_and(|message| message.contains(words)),
+            "{line:?}: {said}"
+        );
         assert_eq!(ended.stderr, "", "{line:?}");
     }
     assert!(cli.run(&["call", "--help", "--json"]).ends(0).stdout.contains("Usage:"));
@@ -119,7 +146,13 @@ fn an_empty_standard_input_is_named() {
 #[test]
 fn only_a_file_is_attached() {
     let cli = Cli::new();
-    assert!(Command::new("mkfifo").arg(cli.work().join("fifo")).status().expect("mkfifo starts").success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(cli.work().join("fifo"))
+            .status()
+            .expect("mkfifo starts")
+            .success()
+    );
     for name in ["fifo", "/dev/zero", "."] {
         let call = cli.command(&["call", "read", "path=notes.txt", "--attach", name]);
         let mut bounded = Command::new("timeout");
@@ -140,32 +173,64 @@ fn what_is_attached_and_not_named_by_an_argument_is_a_mistake() {
     // Named, it is up to the tool, which takes a text here.
     let named = "{\"path\": \"new.txt\", \"content\": {\"$attachment\": 0}}";
     let ended = cli.run(&["call", "--yes", "write", named, "--attach", "notes.txt"]).ends(2);
-    assert!(ended.stderr.contains("type_mismatch") && !ended.stderr.contains("no argument names it"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("type_mismatch") && !ended.stderr.contains("no argument names it"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn larger_content_is_sent_elsewhere_only_where_the_tool_takes_it_there() {
     let cli = Cli::new();
-    fs::write(cli.work().join("large.json"), format!("{{\"path\": \"{}\"}}", "x".repeat(5 << 20))).expect("a file is written");
+    fs::write(cli.work().join("large.json"), format!("{{\"path\": \"{}\"}}", "x".repeat(5 << 20)))
+        .expect("a file is written");
     let large = fs::File::open(cli.work().join("large.json")).expect("it is there");
-    let ended = Ended::from_output(cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts")).ends(2);
-    assert!(ended.stderr.contains("more than 4 MiB") && !ended.stderr.contains("attach"), "{}", ended.stderr);
+    let ended = Ended::from_output(
+        cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts"),
+    )
+    .ends(2);
+    assert!(
+        ended.stderr.contains("more than 4 MiB") && !ended.stderr.contains("attach"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn where_no_tool_is_left_it_is_said_what_switches_them_off() {
     let cli = Cli::new();
     for (setting, expected) in [
-        ("tools.enabled=false", "`tools.enabled = false` (--set tools.enabled=false on the command line)"),
+        (
+            "tools.enabled=false",
+            "`tools.enabled = false` (--set tools.enabled=false on the command line)",
+        ),
         ("tools.file.enabled=false", "`tools.file.enabled = false`"),
-        ("tools.policy.rules=[{ effect = \"allow\", tools = [\"none\"] }]", "the rules don't refuse"),
+        (
+            "tools.policy.rules=[{ effect = \"allow\", tools = [\"none\"] }]",
+            "the rules don't refuse",
+        ),
     ] {
-        let listed =
-            cli.run(&["--set", "tools.shell.enabled=false", "--set", "tools.web.enabled=false", "--set", setting, "tools"]).ends(0);
+        let listed = cli
+            .run(&[
+                "--set",
+                "tools.shell.enabled=false",
+                "--set",
+                "tools.web.enabled=false",
+                "--set",
+                setting,
+                "tools",
+            ])
+            .ends(0);
         // The rest of an answer may always be read.
-        let left: Vec<&str> = listed.stdout.lines().filter(|line| !line.starts_with("read_overflow")).collect();
+        let left: Vec<&str> =
+            listed.stdout.lines().filter(|line| !line.starts_with("read_overflow")).collect();
         assert!(left.is_empty(), "{setting}: {}", listed.stdout);
-        assert!(listed.stderr.contains(expected) || listed.stdout.contains("read_overflow"), "{setting}: {}", listed.stderr);
+        assert!(
+            listed.stderr.contains(expected) || listed.stdout.contains("read_overflow"),
+            "{setting}: {}",
+            listed.stderr
+        );
     }
 }
 
@@ -175,18 +240,30 @@ fn a_working_directory_that_is_gone_is_named() {
     let gone = cli.work().join("gone");
     fs::create_dir(&gone).expect("a folder is made");
     for command in ["tools", "config check", "call read path=x"] {
-        let line = format!("mkdir -p '{0}'; cd '{0}' && rmdir '{0}' && exec '{1}' {command}", gone.display(), berth().display());
+        let line = format!(
+            "mkdir -p '{0}'; cd '{0}' && rmdir '{0}' && exec '{1}' {command}",
+            gone.display(),
+            berth().display()
+        );
         let mut shell = Command::new("sh");
-        shell.args(["-c", &line]).envs(cli.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell
+            .args(["-c", &line])
+            .envs(cli.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
         let ended = Ended::from_output(shell.output().expect("a shell starts")).ends(4);
-        assert!(ended.stderr.contains("the working directory was deleted or moved"), "{command}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the working directory was deleted or moved"),
+            "{command}: {}",
+            ended.stderr
+        );
     }
 }
 
 #[test]
 fn a_tool_that_is_not_there_has_a_nearest_name() {
     let cli = Cli::new();
-    for (name, nearest) in [("raed", "`read`"), ("list_dir", "`list_directory`"), ("Grep", "`grep`")] {
+    for (name, nearest) in
+        [("raed", "`read`"), ("list_dir", "`list_directory`"), ("Grep", "`grep`")]
+    {
         let said = cli.run(&["call", name, "path=x"]).ends(2).stderr;
         assert!(said.contains(&format!("Did you mean {nearest}?")), "{name}: {said}");
     }

@@ -15,20 +15,28 @@ struct Tried(TempDir);
 impl Tried {
     /// A plugin with more in its core module.
     fn with(in_module: String) -> Self {
-        Self::new(&Component { in_module: in_module.leak(), ..Component::offering(vec![Offer::named("tool")]) })
+        Self::new(&Component {
+            in_module: in_module.leak(),
+            ..Component::offering(vec![Offer::named("tool")])
+        })
     }
 
     fn new(component: &Component) -> Self {
         let root = TempDir::new().expect("a temporary folder is made");
-        fs::write(root.path().join("plugin.wasm"), component.encode()).expect("the plugin is written");
+        fs::write(root.path().join("plugin.wasm"), component.encode())
+            .expect("the plugin is written");
         Self(root)
     }
 
     /// Why it doesn't load.
     async fn refused(&self, helper: &Path) -> String {
         let folders = Folders::inside(self.0.path());
-        let builder = Host::builder().config(unasked(&folders)).folders(folders).working_directory(self.0.path());
-        let host = builder.plugin_file(self.0.path().join("plugin.wasm")).helper(helper).build().await;
+        let builder = Host::builder()
+            .config(unasked(&folders))
+            .folders(folders)
+            .working_directory(self.0.path());
+        let host =
+            builder.plugin_file(self.0.path().join("plugin.wasm")).helper(helper).build().await;
         host.err().expect("it does not load").to_string()
     }
 
@@ -38,13 +46,17 @@ impl Tried {
         folder.flatten().map(|entry| entry.path()).collect()
     }
 
-    /// It fails for this reason, which is remembered until the file is deleted that the message names.
+    /// It fails for this reason, which is remembered until the file is deleted that the message
+    /// names.
     async fn fails_once(&self, reason: &str) {
         let nothing_compiles = Path::new("/does/not/exist");
         let message = self.refused(&berth()).await;
         assert!(message.contains(reason), "{message}");
         let [kept] = &self.kept_files()[..] else { panic!("{:?}", self.kept_files()) };
-        assert!(message.contains(&format!("to have it tried again, delete {}", kept.display())), "{message}");
+        assert!(
+            message.contains(&format!("to have it tried again, delete {}", kept.display())),
+            "{message}"
+        );
         // Nothing is compiled now: there is no program that could.
         assert_eq!(self.refused(nothing_compiles).await, message);
         fs::remove_file(kept).expect("it is deleted");
@@ -57,7 +69,8 @@ impl Tried {
 
 /// Loops within each other, so many functions of them.
 fn loops(deep: usize, functions: usize) -> String {
-    let function = format!("(func {} {})", "loop ".repeat(deep), "i32.const 0 br_if 0 end ".repeat(deep));
+    let function =
+        format!("(func {} {})", "loop ".repeat(deep), "i32.const 0 br_if 0 end ".repeat(deep));
     function.repeat(functions)
 }
 
@@ -65,7 +78,9 @@ fn loops(deep: usize, functions: usize) -> String {
 fn loops_within_loops_are_not_compiled() {
     run(async {
         Tried::with(loops(40_000, 1)).fails_once("more than 64 loops within each other").await;
-        Tried::with(format!("(func {} {})", "block loop ".repeat(65), "end end ".repeat(65))).fails_once("more than 64 loops").await;
+        Tried::with(format!("(func {} {})", "block loop ".repeat(65), "end end ".repeat(65)))
+            .fails_once("more than 64 loops")
+            .await;
     });
 }
 
@@ -76,19 +91,28 @@ fn very_many_functions_are_not_compiled() {
     });
 }
 
-/// Thirty components, each of which makes two instances of the one in it: some hundred bytes, and a thousand million instances.
+/// Thirty components, each of which makes two instances of the one in it: some hundred bytes, and a
+/// thousand million instances.
 #[test]
 fn components_that_unfold_without_end_are_not_compiled() {
     run(async {
-        let innermost = "(component $c (core module $m) (core instance (instantiate $m)))".to_owned();
-        let nested =
-            (0..30).fold(innermost, |inner, _| format!("(component $c {inner} (instance (instantiate $c)) (instance (instantiate $c)))"));
-        let component = Component { in_component: nested.leak(), ..Component::offering(vec![Offer::named("tool")]) };
+        let innermost =
+            "(component $c (core module $m) (core instance (instantiate $m)))".to_owned();
+        let nested = (0..30).fold(innermost, |inner, _| {
+            format!(
+                "(component $c {inner} (instance (instantiate $c)) (instance (instantiate $c)))"
+            )
+        });
+        let component = Component {
+            in_component: nested.leak(),
+            ..Component::offering(vec![Offer::named("tool")])
+        };
         Tried::new(&component).fails_once("more than 1000 instances within each other").await;
     });
 }
 
-/// Blocks within each other that all hand on the same values: a compiler has a name for each of them in each block.
+/// Blocks within each other that all hand on the same values: a compiler has a name for each of
+/// them in each block.
 fn values(blocks: usize, count: usize, functions: usize) -> String {
     let list = "i32 ".repeat(count);
     let body = format!(
@@ -98,7 +122,10 @@ fn values(blocks: usize, count: usize, functions: usize) -> String {
         "i32.const 1 br_if 0 end ".repeat(blocks),
         "drop ".repeat(count)
     );
-    format!("(type $values (func (param {list}) (result {list}))) {}", format!("(func {body})").repeat(functions))
+    format!(
+        "(type $values (func (param {list}) (result {list}))) {}",
+        format!("(func {body})").repeat(functions)
+    )
 }
 
 /// By its shape this is allowed, and what it needs of a processor is not.
@@ -106,7 +133,8 @@ fn values(blocks: usize, count: usize, functions: usize) -> String {
 fn compiling_takes_no_more_of_a_processor_than_the_size_is_worth() {
     run(async {
         // Each takes 300 MiB as well, so that with many at a time memory is what ends first.
-        let few = std::thread::available_parallelism().is_ok_and(|processors| processors.get() <= 4);
+        let few =
+            std::thread::available_parallelism().is_ok_and(|processors| processors.get() <= 4);
         let reason = if few { "s of processor time, the limit for" } else { ", the limit for" };
         Tried::with(values(350, 350, 300)).fails_once(reason).await;
     });

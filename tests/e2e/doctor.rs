@@ -1,4 +1,5 @@
-//! `berth doctor` in environments that are broken: what is wrong is found, the rest is examined all the same, and what mends it does.
+//! `berth doctor` in environments that are broken: what is wrong is found, the rest is examined all
+//! the same, and what mends it does.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +23,11 @@ impl Report {
         assert_eq!(report.0["ok"], json!(failures == 0));
         assert_eq!(ended.code, if failures == 0 { 0 } else { 4 }, "{}", report.0);
         for finding in report.all() {
-            assert_eq!(finding["state"] == "ok", finding["fix"].is_null(), "what is wrong can be mended: {finding}");
+            assert_eq!(
+                finding["state"] == "ok",
+                finding["fix"].is_null(),
+                "what is wrong can be mended: {finding}"
+            );
         }
         report
     }
@@ -33,7 +38,8 @@ impl Report {
 
     #[track_caller]
     fn finding(&self, group: &str, name: &str) -> &Value {
-        let found = self.all().iter().find(|finding| finding["group"] == group && finding["name"] == name);
+        let found =
+            self.all().iter().find(|finding| finding["group"] == group && finding["name"] == name);
         found.unwrap_or_else(|| panic!("nothing is said of {name}: {}", self.0))
     }
 
@@ -42,7 +48,10 @@ impl Report {
     fn expect(&self, group: &str, name: &str, state: &str, words: &str) -> &Value {
         let finding = self.finding(group, name);
         assert_eq!(finding["state"], json!(state), "{finding}");
-        assert!(finding["found"].as_str().is_some_and(|found| found.contains(words)), "{words:?} is not said: {finding}");
+        assert!(
+            finding["found"].as_str().is_some_and(|found| found.contains(words)),
+            "{words:?} is not said: {finding}"
+        );
         finding
     }
 }
@@ -63,7 +72,11 @@ fn examined(command: &mut Command) -> Report {
 #[track_caller]
 fn after(cli: &Cli, line: &str) -> Output {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("{line} && exec \"$0\" doctor --json")]).arg(berth()).current_dir(cli.work()).env_clear();
+    command
+        .args(["-c", &format!("{line} && exec \"$0\" doctor --json")])
+        .arg(berth())
+        .current_dir(cli.work())
+        .env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     for (name, value) in doctor(cli).get_envs() {
         command.env(name, value.expect("it is set"));
@@ -90,16 +103,25 @@ fn a_machine_that_is_well_is_found_well() {
     // Now there is a cache, made by loading; code is put into it and taken out again.
     let report = examined(&mut doctor(&cli));
     report.expect("Engine", "compiled code", "ok", "mapped from it");
-    assert_eq!(fs::read_dir(cli.root.path().join("cache/compiled")).expect("it is there").count(), 0, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(cli.root.path().join("cache/compiled")).expect("it is there").count(),
+        0,
+        "nothing is left behind"
+    );
     assert!(!cli.root.path().join("data").exists(), "nothing is made that is not needed");
 
-    let told = Ended::from_output(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
-    assert!(told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"), "{told}");
+    let told =
+        Ended::from_output(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
+    assert!(
+        told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
-    let there = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success());
+    let there =
+        Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success());
     if !there {
         not_tried("unshare");
         return;
@@ -114,10 +136,11 @@ fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
     }
     let report = examined(&mut command);
     report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
-    let fix = report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"]
-        .as_str()
-        .expect("there is one")
-        .to_owned();
+    let fix =
+        report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"]
+            .as_str()
+            .expect("there is one")
+            .to_owned();
     assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
     // The rest is there nevertheless.
     report.expect("Process sandbox", "filter of system calls", "ok", "enforced");
@@ -131,8 +154,14 @@ fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
         fs::create_dir_all(&folder).expect("a folder is made");
         set_mode(&folder, 0o777);
         let report = examined(&mut doctor(&cli));
-        let fix = report.expect("Folders", finding, "failure", "others may write")["fix"].as_str().expect("there is one").to_owned();
-        assert!(Command::new("sh").args(["-c", &fix]).status().expect("a shell starts").success(), "{fix}");
+        let fix = report.expect("Folders", finding, "failure", "others may write")["fix"]
+            .as_str()
+            .expect("there is one")
+            .to_owned();
+        assert!(
+            Command::new("sh").args(["-c", &fix]).status().expect("a shell starts").success(),
+            "{fix}"
+        );
         examined(&mut doctor(&cli)).expect("Folders", finding, "ok", "mode 700");
     }
 }
@@ -145,7 +174,13 @@ fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
     fs::remove_file(cli.work().join("new.txt")).expect("it is removed");
     let data = cli.root.path().join("data");
     for (path, mode, group, name, words) in [
-        (data.join("audit"), 0o755, "Audit", "audit log", "data/audit: others may use it (mode 755)"),
+        (
+            data.join("audit"),
+            0o755,
+            "Audit",
+            "audit log",
+            "data/audit: others may use it (mode 755)",
+        ),
         (data.join("audit/head"), 0o666, "Audit", "audit log", "others may use it (mode 666)"),
         (data.clone(), 0o775, "Folders", "data", "data: others may"),
     ] {
@@ -153,7 +188,11 @@ fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
         set_mode(&path, mode);
         examined(&mut doctor(&cli)).expect(group, name, "failure", words);
         let told = cli.run(&write).stderr;
-        assert!(told.contains("permanent_failure/audit") && told.contains(&format!("{}: others may use it", path.display())), "{told}");
+        assert!(
+            told.contains("permanent_failure/audit")
+                && told.contains(&format!("{}: others may use it", path.display())),
+            "{told}"
+        );
         assert!(!cli.work().join("new.txt").exists(), "nothing was done");
         fs::set_permissions(&path, before).expect("its mode is set");
     }
@@ -167,7 +206,8 @@ fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
     let path = cli.root.path().join("config/berth.toml");
     let wrong = |what: &str| {
         let report = examined(&mut doctor(&cli));
-        let finding = report.expect("Configuration", path.to_str().expect("it is text"), "failure", what);
+        let finding =
+            report.expect("Configuration", path.to_str().expect("it is text"), "failure", what);
         let fix = finding["fix"].as_str().expect("it can be mended");
         assert!(!fix.contains("line 1") && !fix.contains("schema"), "{finding}");
     };
@@ -192,26 +232,53 @@ fn what_is_kept_and_can_t_be_believed_is_found() {
     let data = cli.root.path().join("data");
     for folder in ["sessions", "questions"] {
         set_mode(&data.join(folder), 0o777);
-        examined(&mut doctor(&cli)).expect("Kept", folder, "failure", &format!("data/{folder}: others may use it"));
+        examined(&mut doctor(&cli)).expect(
+            "Kept",
+            folder,
+            "failure",
+            &format!("data/{folder}: others may use it"),
+        );
         set_mode(&data.join(folder), 0o700);
-        let files = fs::read_dir(data.join(folder)).expect("it is there").map(|entry| entry.expect("it is there").path());
-        let file = files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("there is one");
+        let files = fs::read_dir(data.join(folder))
+            .expect("it is there")
+            .map(|entry| entry.expect("it is there").path());
+        let file = files
+            .into_iter()
+            .find(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .expect("there is one");
         fs::write(&file, "{").expect("it is damaged");
-        examined(&mut doctor(&cli)).expect("Kept", folder, "failure", &format!("{}: it is damaged", file.display()));
+        examined(&mut doctor(&cli)).expect(
+            "Kept",
+            folder,
+            "failure",
+            &format!("{}: it is damaged", file.display()),
+        );
         fs::remove_file(&file).expect("it is removed");
     }
     fs::write(data.join("plugins.json"), "{").expect("it is written");
-    examined(&mut doctor(&cli)).expect("Kept", "approved plugins", "failure", "data/plugins.json: it is damaged");
+    examined(&mut doctor(&cli)).expect(
+        "Kept",
+        "approved plugins",
+        "failure",
+        "data/plugins.json: it is damaged",
+    );
     fs::remove_file(data.join("plugins.json")).expect("it is removed");
     fs::write(data.join("trusted.json"), "{").expect("it is written");
-    fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n").expect("it is written");
+    fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n")
+        .expect("it is written");
     let report = examined(&mut doctor(&cli));
     report.expect("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
     // The project's file has no part in it.
-    let blamed = report.all().iter().filter(|finding| finding["state"] == "failure" && finding["group"] == "Configuration");
+    let blamed = report
+        .all()
+        .iter()
+        .filter(|finding| finding["state"] == "failure" && finding["group"] == "Configuration");
     let blamed: Vec<&Value> = blamed.collect();
     assert!(blamed.len() == 1 && !blamed[0].to_string().contains("berth.toml"), "{blamed:?}");
-    assert!(blamed[0]["name"].as_str().is_some_and(|name| name.ends_with("data/trusted.json")), "{blamed:?}");
+    assert!(
+        blamed[0]["name"].as_str().is_some_and(|name| name.ends_with("data/trusted.json")),
+        "{blamed:?}"
+    );
     fs::remove_file(data.join("trusted.json")).expect("it is removed");
     assert_eq!(examined(&mut doctor(&cli)).0["ok"], json!(true));
 }
@@ -226,9 +293,15 @@ fn a_cache_that_is_no_private_folder_is_not_used_and_named() {
     let report = examined(&mut doctor(&cli));
     report.expect("Folders", "cache of compiled code", "warning", "is a link");
     report.expect("Engine", "compiled code", "warning", "compiled anew in each run");
-    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0, "nothing was put behind the link");
+    assert_eq!(
+        fs::read_dir(&elsewhere).expect("it is there").count(),
+        0,
+        "nothing was put behind the link"
+    );
 
-    fs::remove_file(cache.join("compiled")).and_then(|()| fs::create_dir(cache.join("compiled"))).expect("it is a folder");
+    fs::remove_file(cache.join("compiled"))
+        .and_then(|()| fs::create_dir(cache.join("compiled")))
+        .expect("it is a folder");
     set_mode(&cache.join("compiled"), 0o755);
     let report = examined(&mut doctor(&cli));
     report.expect("Folders", "cache of compiled code", "warning", "others may look into it");
@@ -241,9 +314,17 @@ fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
     let cli = Cli::new();
     cli.configure("[tools]\ncal = 7\nmax_call = \"long\"\n[plugins.\"x\\u001b[2J\"]\n");
     let report = examined(doctor(&cli).env("BERTH_TOOLS_CAL", "1"));
-    let wrong: Vec<String> = report.all().iter().filter(|finding| finding["group"] == "Configuration").map(Value::to_string).collect();
+    let wrong: Vec<String> = report
+        .all()
+        .iter()
+        .filter(|finding| finding["group"] == "Configuration")
+        .map(Value::to_string)
+        .collect();
     for words in ["`call`", "berth.toml:3", "BERTH_TOOLS_CAL"] {
-        assert!(wrong.iter().any(|finding| finding.contains("failure") && finding.contains(words)), "{words}: {wrong:?}");
+        assert!(
+            wrong.iter().any(|finding| finding.contains("failure") && finding.contains(words)),
+            "{words}: {wrong:?}"
+        );
     }
     report.expect("Engine", "compiling", "ok", "in a confined process");
     report.expect("Plugins", "loading", "warning", "not tried");
@@ -256,9 +337,13 @@ fn a_plugin_that_does_not_load_is_a_finding() {
     examined(&mut doctor(&cli)).expect("Plugins", "gone", "failure", "can't be read");
     cli.configure(&format!("[plugins.hostile]\npath = {:?}\n", plugin("hostile")));
     let held = examined(&mut doctor(&cli));
-    assert_eq!(held.expect("Plugins", "hostile", "warning", "never approved")["fix"], json!("berth plugin approve hostile"));
+    assert_eq!(
+        held.expect("Plugins", "hostile", "warning", "never approved")["fix"],
+        json!("berth plugin approve hostile")
+    );
     cli.configure("");
-    examined(doctor(&cli).arg("--plugin").arg(plugin("hostile"))).expect("Plugins", "hostile", "ok", "tools");
+    examined(doctor(&cli).arg("--plugin").arg(plugin("hostile")))
+        .expect("Plugins", "hostile", "ok", "tools");
 }
 
 #[test]
@@ -266,10 +351,18 @@ fn narrow_limits_are_told_with_what_widens_them() {
     let cli = Cli::new();
     let report = |line: &str| Report::parse(Ended::from_output(after(&cli, line)));
     let files = report("ulimit -n 64");
-    assert!(files.expect("Limits", "open files", "warning", "64")["fix"].to_string().contains("ulimit -n"));
+    assert!(
+        files.expect("Limits", "open files", "warning", "64")["fix"]
+            .to_string()
+            .contains("ulimit -n")
+    );
     // Enough for everything but the pool.
     let memory = report("ulimit -v 8388608");
-    assert!(memory.expect("Engine", "memory pool", "warning", "calls start slower")["fix"].to_string().contains("ulimit -v"));
+    assert!(
+        memory.expect("Engine", "memory pool", "warning", "calls start slower")["fix"]
+            .to_string()
+            .contains("ulimit -v")
+    );
     assert_eq!(memory.0["ok"], json!(true), "{}", memory.0);
 }
 
@@ -283,7 +376,11 @@ fn a_home_that_is_not_set_or_no_place_is_told_apart() {
         command.env_remove(folder);
     }
     let report = examined(command.env("HOME", "relative"));
-    assert!(report.expect("Configuration", "folders", "failure", "home directory")["fix"].to_string().contains("HOME"));
+    assert!(
+        report.expect("Configuration", "folders", "failure", "home directory")["fix"]
+            .to_string()
+            .contains("HOME")
+    );
     report.expect("Engine", "compiling", "ok", "in a confined process");
 }
 
@@ -295,7 +392,8 @@ fn a_proc_that_is_not_the_kernel_s_is_found() {
     let mut found = None;
     // As root, or else as the root of a user namespace.
     for unshare in ["unshare -m", "unshare -rm"] {
-        let line = format!("exec {unshare} sh -c '{hidden} && exec \"$0\" doctor --json' \"$0\" && true");
+        let line =
+            format!("exec {unshare} sh -c '{hidden} && exec \"$0\" doctor --json' \"$0\" && true");
         let ended = after(&cli, &line);
         if !ended.stdout.is_empty() {
             found = Some(Report::parse(Ended::from_output(ended)));
@@ -331,7 +429,11 @@ fn what_requests_need_is_examined_and_no_secret_is_told() {
         let mut command = doctor(&cli);
         command.envs(variables.iter().copied()).env("PATH", cli.root.path());
         let report = examined(&mut command);
-        assert!(!report.0.to_string().contains(SECRET) && !report.0.to_string().contains("hunter2"), "{}", report.0);
+        assert!(
+            !report.0.to_string().contains(SECRET) && !report.0.to_string().contains("hunter2"),
+            "{}",
+            report.0
+        );
         report
     };
     let report = run(&[("HTTPS_PROXY", "socks5://me:hunter2@proxy.example.com:1080")]);
@@ -339,20 +441,44 @@ fn what_requests_need_is_examined_and_no_secret_is_told() {
     let authority = format!("authority {}", config.join("ca.pem").display());
     report.expect("Requests", &authority, "failure", "no request can be made");
     // What has the form of a certificate, and is none.
-    fs::write(config.join("ca.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("it is written");
+    fs::write(
+        config.join("ca.pem"),
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .expect("it is written");
     run(&[]).expect("Requests", &authority, "failure", "no request can be made");
-    let file = report.expect("Requests", "secret by-file", "warning", "others on this machine can get at the secret");
+    let file = report.expect(
+        "Requests",
+        "secret by-file",
+        "warning",
+        "others on this machine can get at the secret",
+    );
     assert!(file["found"].as_str().is_some_and(|found| found.contains("chmod 600")), "{file}");
-    let variable = report.expect("Requests", "secret by-variable", "warning", "the variable `TOKEN` is not set");
-    assert!(variable["fix"].as_str().is_some_and(|fix| fix.contains("[tools.web.secrets.by-variable]")), "{variable}");
-    report.expect("Requests", "secret by-command", "warning", "there is no program `prints-a-secret`");
+    let variable = report.expect(
+        "Requests",
+        "secret by-variable",
+        "warning",
+        "the variable `TOKEN` is not set",
+    );
+    assert!(
+        variable["fix"].as_str().is_some_and(|fix| fix.contains("[tools.web.secrets.by-variable]")),
+        "{variable}"
+    );
+    report.expect(
+        "Requests",
+        "secret by-command",
+        "warning",
+        "there is no program `prints-a-secret`",
+    );
 
     fs::copy(Authority::new().file(), config.join("ca.pem")).expect("it is copied");
     set_mode(&config.join("token"), 0o600);
     let program = cli.root.path().join("prints-a-secret");
-    fs::write(&program, format!("#!/bin/sh\necho {SECRET} | tee \"$0.ran\"\n")).expect("it is written");
+    fs::write(&program, format!("#!/bin/sh\necho {SECRET} | tee \"$0.ran\"\n"))
+        .expect("it is written");
     set_mode(&program, 0o700);
-    let report = run(&[("HTTPS_PROXY", "http://me:hunter2@proxy.example.com:3128"), ("TOKEN", SECRET)]);
+    let report =
+        run(&[("HTTPS_PROXY", "http://me:hunter2@proxy.example.com:3128"), ("TOKEN", SECRET)]);
     for name in ["proxy", &authority, "secret by-file", "secret by-variable", "secret by-command"] {
         report.expect("Requests", name, "ok", "");
     }

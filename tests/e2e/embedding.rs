@@ -1,4 +1,5 @@
-//! Berth as a library: its examples do what they say, and a host works on whatever runtime it is promised to.
+//! Berth as a library: its examples do what they say, and a host works on whatever runtime it is
+//! promised to.
 
 use std::fs;
 use std::process::Command;
@@ -15,8 +16,14 @@ use crate::support::{berth, builtin, example, failure, plugin, shared_cache, una
 #[track_caller]
 fn printed(name: &str, folder: &TempDir) -> String {
     // An empty environment, so without a home: nothing but the folder is there for it to use.
-    let output = Command::new(example(name)).arg(plugin("file")).arg(folder.path()).env_clear().output().expect("the example starts");
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(example(name))
+        .arg(plugin("file"))
+        .arg(folder.path())
+        .env_clear()
+        .output()
+        .expect("the example starts");
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     stdout.into_owned()
 }
@@ -25,7 +32,9 @@ fn printed(name: &str, folder: &TempDir) -> String {
 fn the_embedding_example_lists_calls_is_refused_and_stops() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let work = folder.path().join("work");
-    fs::create_dir(&work).and_then(|()| fs::write(work.join(".env"), "KEY=of-the-person")).expect("a file is written");
+    fs::create_dir(&work)
+        .and_then(|()| fs::write(work.join(".env"), "KEY=of-the-person"))
+        .expect("a file is written");
     let printed = printed("embed", &folder);
     let work = work.canonicalize().expect("the folder is there");
     for expected in [
@@ -42,8 +51,15 @@ fn the_embedding_example_lists_calls_is_refused_and_stops() {
         assert!(printed.contains(expected), "{expected:?} is missing in:\n{printed}");
     }
     assert!(!printed.contains("of-the-person") && !printed.contains("root:"), "{printed}");
-    assert_eq!(fs::read_to_string(work.join("plan.md")).expect("the tool wrote it"), "1. look around\n");
-    let mut left: Vec<_> = fs::read_dir(folder.path()).expect("it is there").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(
+        fs::read_to_string(work.join("plan.md")).expect("the tool wrote it"),
+        "1. look around\n"
+    );
+    let mut left: Vec<_> = fs::read_dir(folder.path())
+        .expect("it is there")
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
     left.sort();
     assert_eq!(left, ["berth", "work"], "Berth's own files are where the program said");
 }
@@ -67,18 +83,29 @@ fn the_tool_of_the_provider_example_is_checked_shaped_and_cancelled_like_any_oth
 #[test]
 fn a_host_works_on_a_runtime_of_one_thread() {
     let folder = TempDir::new().expect("a temporary folder is made");
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
-    let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a reactor starts");
+    let folders =
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+    let reactor = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a reactor starts");
     reactor.block_on(async {
-        let builder = Host::builder().config(unasked(&folders)).folders(folders).working_directory(folder.path()).helper(berth());
-        let builder = builder.builtins(&[builtin("file"), builtin("bench")]).plugin_file(plugin("hostile"));
+        let builder = Host::builder()
+            .config(unasked(&folders))
+            .folders(folders)
+            .working_directory(folder.path())
+            .helper(berth());
+        let builder =
+            builder.builtins(&[builtin("file"), builtin("bench")]).plugin_file(plugin("hostile"));
         let host = std::sync::Arc::new(builder.build().await.expect("the plugins load"));
         fs::write(folder.path().join("a.txt"), "here").expect("a file is written");
         let read = host.call(Request::new("read", json!({ "path": "a.txt" }))).await;
         assert!(read.outcome.expect("it reads").joined_text().contains("here"));
-        // A guest that never comes to an end neither keeps the one thread from other calls nor from ending it.
+        // A guest that never comes to an end neither keeps the one thread from other calls nor from
+        // ending it.
         let cancel = CancellationToken::new();
-        let endless = Request { cancel: cancel.clone(), ..Request::new("hostile__loop_forever", json!({})) };
+        let endless =
+            Request { cancel: cancel.clone(), ..Request::new("hostile__loop_forever", json!({})) };
         let of_task = std::sync::Arc::clone(&host);
         let spinning = tokio::spawn(async move { of_task.call(endless).await });
         for text in ["one", "two"] {
@@ -87,7 +114,10 @@ fn a_host_works_on_a_runtime_of_one_thread() {
         }
         assert!(!spinning.is_finished());
         cancel.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(60), spinning).await.expect("it ends").expect("nothing panics");
+        let ended = tokio::time::timeout(Duration::from_secs(60), spinning)
+            .await
+            .expect("it ends")
+            .expect("nothing panics");
         failure(&ended, Category::Cancelled, None);
     });
     reactor.shutdown_background();

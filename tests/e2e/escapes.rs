@@ -16,7 +16,8 @@ use crate::support::{Scene, attacks, loot, refused, run};
 /// Links that lead out of the granted folder, made by the operator or a program of theirs.
 pub(crate) fn with_links(root: &Path) {
     let granted = root.join("granted");
-    let link = |target: &Path, name: &str| symlink(target, granted.join(name)).expect("a link is made");
+    let link =
+        |target: &Path, name: &str| symlink(target, granted.join(name)).expect("a link is made");
     fs::create_dir_all(granted.join("sub/deeper")).expect("folders are made");
     link(&root.join("outside/secret.txt"), "link.txt");
     link(&root.join("outside"), "link-folder");
@@ -62,9 +63,18 @@ pub(crate) fn ways_out(scene: &Scene) -> Vec<PathBuf> {
 /// Attacks each of `paths`, and all have to be refused.
 pub(crate) async fn all_fail(scene: &Scene, attack: &str, paths: &[PathBuf]) {
     for path in paths {
-        let answer = scene.attack(attack, json!({ "path": path, "to": scene.granted.join("taken"), "text": "secret-of" })).await;
+        let answer = scene
+            .attack(
+                attack,
+                json!({ "path": path, "to": scene.granted.join("taken"), "text": "secret-of" }),
+            )
+            .await;
         assert!(answer.outcome.is_err(), "{attack} {}: {answer:?}", path.display());
-        assert!(fs::symlink_metadata(scene.granted.join("taken")).is_err(), "{attack} {} left something", path.display());
+        assert!(
+            fs::symlink_metadata(scene.granted.join("taken")).is_err(),
+            "{attack} {} left something",
+            path.display()
+        );
     }
 }
 
@@ -175,7 +185,8 @@ attacks! {
         assert!(!scene.granted.join("new").exists() && scene.granted.join("sub/deeper").exists());
     }
 
-    /// Names that are not UTF-8 have no form in a guest's world: they are left out, and harm nobody.
+    /// Names that are not UTF-8 have no form in a guest's world: they are left out, and harm
+    /// nobody.
     async fn list_names() {
         let bad = OsStr::from_bytes(b"bad-\xff\xfe.txt");
         let scene = Scene::with(&["tools.file.deny_read=[\"hidden*\"]"], |root| {
@@ -249,7 +260,8 @@ attacks! {
         let scene = Scene::new().await;
         for (number, target) in [scene.secret_file.to_str().expect("it is UTF-8"), "../outside/secret.txt", "../outside", "../outside/new.txt"].into_iter().enumerate() {
             let path = scene.granted.join(format!("link{number}"));
-            // Where no link is made, the write makes a file in the granted folder, which is its right.
+            // Where no link is made, the write makes a file in the granted folder, which is its
+            // right.
             scene.attack("write_through_a_link_of_its_own", json!({ "path": path, "to": target })).await;
             assert!(fs::read_link(&path).is_err(), "a link to {target} was made");
         }
@@ -276,7 +288,8 @@ attacks! {
         scene.attack("rename_into_reach", arguments).await.outcome.expect_err("it points outside");
     }
 
-    /// A folder that holds something denied is not moved, whether the denial hangs on the name above or below.
+    /// A folder that holds something denied is not moved, whether the denial hangs on the name
+    /// above or below.
     async fn rename() {
         let scene = Scene::with(&["tools.file.deny_read=[\"**/.env\", \"keys/**\"]", "tools.file.deny_write=[\"**/frozen\"]"], |root| {
             for folder in ["conf/deep", "keys", "open", "cold"] {
@@ -309,16 +322,23 @@ attacks! {
     }
 }
 
-/// A guest can't follow a link that leads out; a program outside the sandbox, a person's editor say, would.
+/// A guest can't follow a link that leads out; a program outside the sandbox, a person's editor
+/// say, would.
 #[test]
 fn no_link_that_a_guest_made_leads_out_for_those_outside() {
     run(async {
-        let scene = Scene::with(&[], |root| fs::create_dir_all(root.join("granted/a/b")).expect("folders are made")).await;
+        let scene = Scene::with(&[], |root| {
+            fs::create_dir_all(root.join("granted/a/b")).expect("folders are made");
+        })
+        .await;
         let at = |name: &str| scene.granted.join(name);
         let link = async |name: &str, target: &str| {
-            scene.attack("follow_a_link_of_its_own", json!({ "path": at(name), "to": target })).await;
+            scene
+                .attack("follow_a_link_of_its_own", json!({ "path": at(name), "to": target }))
+                .await;
         };
-        let leads_out = |name: &str| fs::read_to_string(at(name)).is_ok_and(|text| text == scene.secret);
+        let leads_out =
+            |name: &str| fs::read_to_string(at(name)).is_ok_and(|text| text == scene.secret);
 
         // By way of another link, after which `..` is elsewhere than it seems.
         link("here", ".").await;

@@ -10,11 +10,19 @@ fn every_attack_has_a_test() {
     run(async {
         let scene = Scene::new().await;
         let tools = scene.host.tools();
-        let attacks: BTreeSet<&str> = tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile__")).collect();
-        let tested: BTreeSet<&str> = [escapes::TESTED, floods::TESTED, limits::TESTED, provisional::TESTED, races::TESTED, words::TESTED]
-            .concat()
-            .into_iter()
-            .collect();
+        let attacks: BTreeSet<&str> =
+            tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile__")).collect();
+        let tested: BTreeSet<&str> = [
+            escapes::TESTED,
+            floods::TESTED,
+            limits::TESTED,
+            provisional::TESTED,
+            races::TESTED,
+            words::TESTED,
+        ]
+        .concat()
+        .into_iter()
+        .collect();
         let without: Vec<_> = attacks.difference(&tested).collect();
         assert!(without.is_empty(), "attacks without a test: {without:?}");
         let gone: Vec<_> = tested.difference(&attacks).collect();

@@ -68,7 +68,8 @@ attacks! {
 
     async fn answer_too_much() {
         let scene = Scene::new().await;
-        // More than an answer may have; more than the host copies; more than the guest itself may have.
+        // More than an answer may have; more than the host copies; more than the guest itself may
+        // have.
         for (mib, code) in [(2, "result_limit"), (20, "crash"), (200, "memory_limit")] {
             let answer = scene.attack_beside_others("answer_too_much", json!({ "count": mib })).await;
             assert_small(stopped(&answer, code));
@@ -93,7 +94,8 @@ attacks! {
     }
 
     async fn search_under_ignore_files() {
-        // Lines that take much for their length, and files that remember much of the names that they have seen.
+        // Lines that take much for their length, and files that remember much of the names that
+        // they have seen.
         let long = "?\n".repeat((1 << 20) / 2);
         let deep: String = (10..18).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
         for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0)] {

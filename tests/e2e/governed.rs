@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use berth_core::config::{self, Folders, Inputs, Loaded};
 use berth_core::{
-    Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output, Provider, Question, Reply, Request,
-    Scope, Subject, SubjectKind, Trust, Verdict,
+    Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output,
+    Provider, Question, Reply, Request, Scope, Subject, SubjectKind, Trust, Verdict,
 };
 use serde_json::json;
 
@@ -16,7 +16,8 @@ use crate::support::{Scene, failure, log_with, refused, run};
 
 /// A scene in which nobody says that everything is allowed.
 async fn supervised(settings: &[&str], prepare: impl FnOnce(&std::path::Path)) -> Scene {
-    let settings: Vec<&str> = std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
+    let settings: Vec<&str> =
+        std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
     Scene::with(&settings, prepare).await
 }
 
@@ -29,7 +30,8 @@ fn asks(answer: &Answer) {
 /// A configuration with settings and nothing else.
 fn settings(folders: &Folders, settings: &[&str]) -> Loaded {
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-    config::load(folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid")
+    config::load(folders, &Inputs { settings, ..Inputs::default() })
+        .expect("the settings are valid")
 }
 
 #[test]
@@ -47,10 +49,17 @@ fn without_a_configuration_what_reads_runs_and_what_acts_asks() {
             ("copy_path", json!({ "source": "public.txt", "destination": "b" })),
             ("create_directory", json!({ "path": "b" })),
             // It says nothing about itself.
-            ("hostile__write_outside", json!({ "path": scene.granted.join("public.txt"), "text": "x" })),
+            (
+                "hostile__write_outside",
+                json!({ "path": scene.granted.join("public.txt"), "text": "x" }),
+            ),
         ] {
             asks(&scene.call(tool, arguments).await);
-            assert_eq!(fs::read_to_string(scene.granted.join("public.txt")).expect("it is there"), "public", "{tool}");
+            assert_eq!(
+                fs::read_to_string(scene.granted.join("public.txt")).expect("it is there"),
+                "public",
+                "{tool}"
+            );
             assert!(!scene.granted.join("b").exists(), "{tool}");
         }
     });
@@ -70,16 +79,29 @@ fn a_permission_is_about_where_a_path_leads() {
             symlink("dangling", notes.join("twice")).expect("a link is made");
         })
         .await;
-        let write = async |path: &str| scene.call("write", json!({ "path": path, "content": "x" })).await;
+        let write =
+            async |path: &str| scene.call("write", json!({ "path": path, "content": "x" })).await;
         write("notes/a.txt").await.outcome.expect("it is allowed");
         assert!(scene.granted.join("notes/a.txt").exists());
         write("src/../notes/new/b.txt").await.outcome.expect("it is allowed");
-        for path in ["src/x", "SRC/x", "notes/../src/x", "notes/way/x", "notes/way/new/x", "notes/dangling", "notes/twice"] {
+        for path in [
+            "src/x",
+            "SRC/x",
+            "notes/../src/x",
+            "notes/way/x",
+            "notes/way/new/x",
+            "notes/dangling",
+            "notes/twice",
+        ] {
             let answer = write(path).await;
             assert!(answer.outcome.is_err(), "{path}: {answer:?}");
             if path != "SRC/x" {
                 let decision = answer.decision.expect("it was decided");
-                assert_eq!((decision.verdict, decision.gate), (Verdict::Deny, Gate::Permissions), "{path}: {decision:?}");
+                assert_eq!(
+                    (decision.verdict, decision.gate),
+                    (Verdict::Deny, Gate::Permissions),
+                    "{path}: {decision:?}"
+                );
             }
         }
         asks(&write("other.txt").await);
@@ -92,24 +114,35 @@ fn a_permission_is_about_where_a_path_leads() {
 fn both_ends_of_a_move_count() {
     run(async {
         let list = "[{ pattern = \"a/**\", action = \"allow\" }, { pattern = \"locked/**\", action = \"deny\" }]";
-        let rules = [format!("tools.permissions.move_path={list}"), format!("tools.permissions.copy_path={list}")];
+        let rules = [
+            format!("tools.permissions.move_path={list}"),
+            format!("tools.permissions.copy_path={list}"),
+        ];
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
         let scene = supervised(&rules, |root| {
             for folder in ["a", "b", "locked"] {
                 let folder = root.join("granted").join(folder);
-                fs::create_dir(&folder).and_then(|()| fs::write(folder.join("x"), "x")).expect("files are made");
+                fs::create_dir(&folder)
+                    .and_then(|()| fs::write(folder.join("x"), "x"))
+                    .expect("files are made");
             }
         })
         .await;
         for tool in ["copy_path", "move_path"] {
-            let call = async |from: &str, to: &str| scene.call(tool, json!({ "source": from, "destination": to })).await;
+            let call = async |from: &str, to: &str| {
+                scene.call(tool, json!({ "source": from, "destination": to })).await
+            };
             refused(&call("a/x", "locked/y").await, "locked/**");
             refused(&call("locked/x", "a/y").await, "locked/**");
             asks(&call("a/x", "b/y").await);
             asks(&call("b/x", "a/y").await);
             call("a/x", &format!("a/{tool}")).await.outcome.expect("it is allowed");
         }
-        assert!(scene.granted.join("locked/x").exists() && !scene.granted.join("locked/y").exists() && !scene.granted.join("b/y").exists());
+        assert!(
+            scene.granted.join("locked/x").exists()
+                && !scene.granted.join("locked/y").exists()
+                && !scene.granted.join("b/y").exists()
+        );
     });
 }
 
@@ -125,12 +158,24 @@ fn a_policy_holds_against_every_permission_and_every_yes() {
         .await;
         let write = Request::new("write", json!({ "path": "migrations/1.sql", "content": "new" }));
         let answer = scene.host.call(Request { approver: Some(Arc::new(Always)), ..write }).await;
-        assert_eq!(refused(&answer, "migrations").denial.as_ref().map(|denial| denial.capability.as_str()), Some("policy"));
-        let copy = scene.call("copy_path", json!({ "source": "public.txt", "destination": "migrations/2.sql" })).await;
+        assert_eq!(
+            refused(&answer, "migrations").denial.as_ref().map(|denial| denial.capability.as_str()),
+            Some("policy")
+        );
+        let copy = scene
+            .call("copy_path", json!({ "source": "public.txt", "destination": "migrations/2.sql" }))
+            .await;
         refused(&copy, "migrations");
-        assert_eq!(fs::read_to_string(scene.granted.join("migrations/1.sql")).expect("it is there"), "old");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("migrations/1.sql")).expect("it is there"),
+            "old"
+        );
         assert!(!scene.granted.join("migrations/2.sql").exists());
-        scene.call("read", json!({ "path": "migrations/1.sql" })).await.outcome.expect("reading is allowed");
+        scene
+            .call("read", json!({ "path": "migrations/1.sql" }))
+            .await
+            .outcome
+            .expect("reading is allowed");
     });
 }
 
@@ -148,19 +193,39 @@ fn a_path_that_is_left_out_is_the_working_directory() {
 fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
     run(async {
         let deny = "tools.permissions.write=[{ pattern = \"*\", action = \"deny\" }]";
-        let scene = Scene::with(&[deny, "tools.permissions.file_edit=[{ pattern = \"**\", action = \"deny\" }]"], |_| {}).await;
+        let scene = Scene::with(
+            &[deny, "tools.permissions.file_edit=[{ pattern = \"**\", action = \"deny\" }]"],
+            |_| {},
+        )
+        .await;
         let names: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).collect();
-        assert!(!names.iter().any(|name| name == "write" || name == "edit") && names.iter().any(|name| name == "read"), "{names:?}");
-        refused(&scene.call("write", json!({ "path": "new.txt", "content": "x" })).await, "pattern = \"*\"");
-        refused(&scene.call("file_write", json!({ "path": "new.txt", "content": "x" })).await, "pattern = \"*\"");
+        assert!(
+            !names.iter().any(|name| name == "write" || name == "edit")
+                && names.iter().any(|name| name == "read"),
+            "{names:?}"
+        );
+        refused(
+            &scene.call("write", json!({ "path": "new.txt", "content": "x" })).await,
+            "pattern = \"*\"",
+        );
+        refused(
+            &scene.call("file_write", json!({ "path": "new.txt", "content": "x" })).await,
+            "pattern = \"*\"",
+        );
         assert!(!scene.granted.join("new.txt").exists());
 
         let reading = supervised(&["tools.autonomy=read-only"], |_| {}).await;
         // One that only reads by some of its calls stays, for those.
-        let always_acts = |tool: &&berth_core::Definition| !tool.annotations.read_only && tool.name != "http_request";
-        let acting = |host: &Host| host.tools().iter().map(|tool| &**tool).filter(always_acts).count();
+        let always_acts = |tool: &&berth_core::Definition| {
+            !tool.annotations.read_only && tool.name != "http_request"
+        };
+        let acting =
+            |host: &Host| host.tools().iter().map(|tool| &**tool).filter(always_acts).count();
         assert!(acting(&scene.host) > 0 && acting(&reading.host) == 0);
-        refused(&reading.call("write", json!({ "path": "new.txt", "content": "x" })).await, "autonomy = \"read-only\"");
+        refused(
+            &reading.call("write", json!({ "path": "new.txt", "content": "x" })).await,
+            "autonomy = \"read-only\"",
+        );
         assert!(!reading.granted.join("new.txt").exists());
     });
 }
@@ -171,19 +236,29 @@ fn a_plugin_that_is_not_trusted_does_not_run() {
         for (trust, looks) in [("quarantined", true), ("blocked", false)] {
             let scene = Scene::with(&[&format!("plugins.hostile.trust={trust}")], |_| {}).await;
             let file = scene.granted.join("public.txt");
-            let answer = scene.attack("write_outside", json!({ "path": file, "text": "changed" })).await;
+            let answer =
+                scene.attack("write_outside", json!({ "path": file, "text": "changed" })).await;
             refused(&answer, trust);
             assert!(!answer.steps.iter().any(|step| step.name == "run"));
             assert_eq!(fs::read_to_string(&file).expect("it is there"), "public");
-            assert!(scene.host.tools().iter().all(|tool| !tool.name.starts_with("hostile__") || looks && tool.annotations.read_only));
+            assert!(
+                scene.host.tools().iter().all(|tool| !tool.name.starts_with("hostile__")
+                    || looks && tool.annotations.read_only)
+            );
             scene.assert_serves().await;
         }
         // What asks for the call may be trusted less than what does it.
         let scene = Scene::new().await;
-        let write = Request { trust: Trust::Quarantined, ..Request::new("write", json!({ "path": "new.txt", "content": "x" })) };
+        let write = Request {
+            trust: Trust::Quarantined,
+            ..Request::new("write", json!({ "path": "new.txt", "content": "x" }))
+        };
         refused(&scene.host.call(write).await, "quarantined");
         assert!(!scene.granted.join("new.txt").exists());
-        let read = Request { trust: Trust::Quarantined, ..Request::new("read", json!({ "path": "public.txt" })) };
+        let read = Request {
+            trust: Trust::Quarantined,
+            ..Request::new("read", json!({ "path": "public.txt" }))
+        };
         scene.host.call(read).await.outcome.expect("it may look");
     });
 }
@@ -205,9 +280,16 @@ struct Shell {
 
 impl Shell {
     fn new() -> Arc<Self> {
-        let subject = Subject { pointer: "/command".to_owned(), kind: SubjectKind::Command, access: Access::Write };
+        let subject = Subject {
+            pointer: "/command".to_owned(),
+            kind: SubjectKind::Command,
+            access: Access::Write,
+        };
         let schema = json!({ "type": "object", "properties": { "command": { "type": "string" } }, "required": ["command"] });
-        let definition = Definition { subjects: vec![subject], ..Definition::new("bash", "Runs a command.", schema) };
+        let definition = Definition {
+            subjects: vec![subject],
+            ..Definition::new("bash", "Runs a command.", schema)
+        };
         Arc::new(Self { tool: Arc::new(definition), ran: AtomicUsize::new(0) })
     }
 }
@@ -235,16 +317,30 @@ fn a_blocked_command_does_not_run_whoever_allows_it() {
         let allow = "tools.permissions.bash=[{ pattern = \"*\", action = \"allow\" }]";
         let loaded = settings(&folders, &["tools.autonomy=full", allow]);
         let shell = Shell::new();
-        let builder = Host::builder().config(loaded).folders(folders).working_directory(folder.path());
-        let host = builder.provider(Arc::clone(&shell) as _).build().await.expect("the host starts");
+        let builder =
+            Host::builder().config(loaded).folders(folders).working_directory(folder.path());
+        let host =
+            builder.provider(Arc::clone(&shell) as _).build().await.expect("the host starts");
         let call = async |command: &str| {
             let request = Request::new("bash", json!({ "command": command }));
             host.call(Request { approver: Some(Arc::new(Always)), ..request }).await
         };
-        for command in ["sudo x", "A=1 sudo x", "true & sudo x", "bash -c 'sudo x'", "echo $(sudo x)", "s'u'do x", "rm -r -f /"] {
+        for command in [
+            "sudo x",
+            "A=1 sudo x",
+            "true & sudo x",
+            "bash -c 'sudo x'",
+            "echo $(sudo x)",
+            "s'u'do x",
+            "rm -r -f /",
+        ] {
             let answer = call(command).await;
             refused(&answer, "blocked command");
-            assert_eq!(answer.decision.map(|decision| decision.gate), Some(Gate::Blocklist), "{command}");
+            assert_eq!(
+                answer.decision.map(|decision| decision.gate),
+                Some(Gate::Blocklist),
+                "{command}"
+            );
         }
         assert_eq!(shell.ran.load(Ordering::SeqCst), 0);
         let seen_by_a_person = call("$X y").await;
@@ -257,11 +353,25 @@ fn a_blocked_command_does_not_run_whoever_allows_it() {
 #[test]
 fn rules_are_exchanged_as_a_whole_while_calls_run() {
     run(async {
-        let scene = Arc::new(Scene::with(&[], |root| fs::create_dir(root.join("granted/a")).expect("a folder is made")).await);
+        let scene = Arc::new(
+            Scene::with(&[], |root| {
+                fs::create_dir(root.join("granted/a")).expect("a folder is made");
+            })
+            .await,
+        );
         let folders = Folders::inside(&scene.root().join("berth"));
-        // Each of both denies the move, by another gate and another end of it. A mixture would let it pass.
-        let allow = |folder: &str| format!("tools.permissions.move_path=[{{ pattern = \"{folder}\", action = \"allow\" }}]");
-        let deny = |path: &str| format!("tools.policy.rules=[{{ effect = \"deny\", tools = [\"move_path\"], paths = [\"{path}\"] }}]");
+        // Each of both denies the move, by another gate and another end of it. A mixture would let
+        // it pass.
+        let allow = |folder: &str| {
+            format!(
+                "tools.permissions.move_path=[{{ pattern = \"{folder}\", action = \"allow\" }}]"
+            )
+        };
+        let deny = |path: &str| {
+            format!(
+                "tools.policy.rules=[{{ effect = \"deny\", tools = [\"move_path\"], paths = [\"{path}\"] }}]"
+            )
+        };
         let one = settings(&folders, &["tools.autonomy=full", &allow("*"), &deny("public.txt")]);
         let other = settings(&folders, &["tools.autonomy=read-only", &allow("*")]);
         scene.host.reload_rules(&one).expect("they are right");
@@ -273,39 +383,63 @@ fn rules_are_exchanged_as_a_whole_while_calls_run() {
                     if done.load(Ordering::Relaxed) {
                         return round;
                     }
-                    scene.host.reload_rules(if round % 2 == 0 { &other } else { &one }).expect("they are right");
+                    scene
+                        .host
+                        .reload_rules(if round % 2 == 0 { &other } else { &one })
+                        .expect("they are right");
                 }
                 0
             })
         };
         let mut gates = std::collections::BTreeSet::new();
         for _ in 0..2000 {
-            let answer = scene.call("move_path", json!({ "source": "public.txt", "destination": "a/public.txt" })).await;
+            let answer = scene
+                .call("move_path", json!({ "source": "public.txt", "destination": "a/public.txt" }))
+                .await;
             let decision = answer.decision.expect("it was decided");
             assert_eq!(decision.verdict, Verdict::Deny, "{decision:?}");
             gates.insert(decision.gate);
         }
         done.store(true, Ordering::Relaxed);
         assert!(swapping.join().expect("nothing panics") > 1);
-        assert!(gates.is_subset(&[Gate::Policy, Gate::Autonomy].into()) && scene.granted.join("public.txt").exists(), "{gates:?}");
+        assert!(
+            gates.is_subset(&[Gate::Policy, Gate::Autonomy].into())
+                && scene.granted.join("public.txt").exists(),
+            "{gates:?}"
+        );
     });
 }
 
 #[test]
 fn new_rules_count_from_the_next_call_on() {
     run(async {
-        let scene = Scene::with(&["tools.permissions.write=[{ pattern = \"*\", action = \"deny\" }]"], |_| {}).await;
+        let scene = Scene::with(
+            &["tools.permissions.write=[{ pattern = \"*\", action = \"deny\" }]"],
+            |_| {},
+        )
+        .await;
         let folders = Folders::inside(&scene.root().join("berth"));
         refused(&scene.call("write", json!({ "path": "x", "content": "x" })).await, "pattern");
-        scene.host.reload_rules(&settings(&folders, &["tools.autonomy=full"])).expect("they are right");
-        scene.call("write", json!({ "path": "x", "content": "x" })).await.outcome.expect("the new rules allow it");
+        scene
+            .host
+            .reload_rules(&settings(&folders, &["tools.autonomy=full"]))
+            .expect("they are right");
+        scene
+            .call("write", json!({ "path": "x", "content": "x" }))
+            .await
+            .outcome
+            .expect("the new rules allow it");
     });
 }
 
 #[test]
 fn a_permission_for_no_tool_is_told() {
     run(async {
-        let _scene = Scene::with(&["tools.permissions.wrlte=[{ pattern = \"*\", action = \"deny\" }]"], |_| {}).await;
+        let _scene = Scene::with(
+            &["tools.permissions.wrlte=[{ pattern = \"*\", action = \"deny\" }]"],
+            |_| {},
+        )
+        .await;
         let told = log_with(&["`wrlte`", "permissions"]);
         assert!(told.iter().any(|line| line.contains("did you mean `write`?")), "{told:?}");
     });

@@ -24,20 +24,36 @@ fn unchanged(path: &Path) -> bool {
 #[test]
 fn a_read_only_grant_holds_inside_a_writable_one() {
     run(async {
-        let setting =
-            "plugins.hostile.allowed_paths=[\"{granted}\", {path=\"{granted}/vendor\", access=\"read\"}, \"{granted}/vendor/patch\"]";
+        let setting = "plugins.hostile.allowed_paths=[\"{granted}\", {path=\"{granted}/vendor\", access=\"read\"}, \"{granted}/vendor/patch\"]";
         let scene = Scene::with(&[setting], with_vendor).await;
         let at = |name: &str| scene.granted.join(name);
         for attack in ["write_outside", "write_what_is_open_for_reading"] {
-            refused(&scene.attack(attack, json!({ "path": at("vendor/lib.rs") })).await, "read-only grant");
+            refused(
+                &scene.attack(attack, json!({ "path": at("vendor/lib.rs") })).await,
+                "read-only grant",
+            );
         }
         // Neither as a part of something that may be changed.
-        for (from, to) in [("vendor", "moved"), ("vendor/lib.rs", "lib.rs"), ("public.txt", "vendor/public.txt")] {
-            refused(&scene.attack("rename", json!({ "path": at(from), "to": at(to) })).await, "read-only grant");
-            scene.attack("hard_link_into_reach", json!({ "path": at(from), "to": at(to) })).await.outcome.expect_err("no link is made");
+        for (from, to) in
+            [("vendor", "moved"), ("vendor/lib.rs", "lib.rs"), ("public.txt", "vendor/public.txt")]
+        {
+            refused(
+                &scene.attack("rename", json!({ "path": at(from), "to": at(to) })).await,
+                "read-only grant",
+            );
+            scene
+                .attack("hard_link_into_reach", json!({ "path": at(from), "to": at(to) }))
+                .await
+                .outcome
+                .expect_err("no link is made");
         }
-        refused(&scene.attack("rename", json!({ "path": at("vendor/patch"), "to": at("patch") })).await, "stays where it is");
-        assert!(unchanged(&at("vendor/lib.rs")) && at("public.txt").exists() && !at("lib.rs").exists());
+        refused(
+            &scene.attack("rename", json!({ "path": at("vendor/patch"), "to": at("patch") })).await,
+            "stays where it is",
+        );
+        assert!(
+            unchanged(&at("vendor/lib.rs")) && at("public.txt").exists() && !at("lib.rs").exists()
+        );
         loot(&scene.attack("write_outside", json!({ "path": at("vendor/patch/fix.rs") })).await);
         assert!(!unchanged(&at("vendor/patch/fix.rs")), "the innermost grant is writable");
     });
@@ -49,8 +65,14 @@ fn a_writable_grant_inside_a_read_only_one_opens_no_more_than_itself() {
         let setting = "plugins.hostile.allowed_paths=[{path=\"{granted}\", access=\"read\"}, \"{granted}/vendor/patch\"]";
         let scene = Scene::with(&[setting], with_vendor).await;
         let at = |name: &str| scene.granted.join(name);
-        refused(&scene.attack("write_outside", json!({ "path": at("vendor/lib.rs") })).await, "read-only grant");
-        refused(&scene.attack("write_outside", json!({ "path": at("vendor/patch/../lib.rs") })).await, "allowed_paths");
+        refused(
+            &scene.attack("write_outside", json!({ "path": at("vendor/lib.rs") })).await,
+            "read-only grant",
+        );
+        refused(
+            &scene.attack("write_outside", json!({ "path": at("vendor/patch/../lib.rs") })).await,
+            "allowed_paths",
+        );
         // A second name in the writable folder would be a way to write.
         for attack in ["hard_link_into_reach", "rename_into_reach"] {
             let arguments = json!({ "path": at("vendor/lib.rs"), "to": at("vendor/patch/lib.rs") });
@@ -61,19 +83,31 @@ fn a_writable_grant_inside_a_read_only_one_opens_no_more_than_itself() {
     });
 }
 
-/// Whoever could put a link in the place of a granted directory would decide what is granted from the next start on.
+/// Whoever could put a link in the place of a granted directory would decide what is granted from
+/// the next start on.
 #[test]
 fn a_granted_directory_stays_what_it_is() {
     run(async {
         let setting = "plugins.hostile.allowed_paths=[{path=\"{granted}\", access=\"read\"}, \"{granted}/in/out\"]";
-        let scene = Scene::with(&[setting], |root| fs::create_dir_all(root.join("granted/in/out")).expect("folders are made")).await;
+        let scene = Scene::with(&[setting], |root| {
+            fs::create_dir_all(root.join("granted/in/out")).expect("folders are made");
+        })
+        .await;
         let out = scene.granted.join("in/out");
         for path in [&out, &scene.granted.join("in")] {
             scene.attack("change_outside", json!({ "path": path, "to": out.join("moved") })).await;
-            scene.attack("rename", json!({ "path": path, "to": out.join("moved") })).await.outcome.expect_err("it stays");
+            scene
+                .attack("rename", json!({ "path": path, "to": out.join("moved") }))
+                .await
+                .outcome
+                .expect_err("it stays");
             let link = json!({ "path": path, "to": ".." });
             scene.attack("follow_a_link_of_its_own", link).await;
-            assert!(fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()), "{} is still a directory", path.display());
+            assert!(
+                fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()),
+                "{} is still a directory",
+                path.display()
+            );
         }
         loot(&scene.attack("write_outside", json!({ "path": out.join("file") })).await);
     });
@@ -83,21 +117,39 @@ fn a_granted_directory_stays_what_it_is() {
 #[test]
 fn the_host_s_process_is_out_of_reach_whatever_is_granted() {
     run(async {
-        let scene = Scene::with(&["plugins.hostile.allowed_paths=[\"/\"]", "plugins.hostile.limits.cpu_secs=5"], |_| {}).await;
+        let scene = Scene::with(
+            &["plugins.hostile.allowed_paths=[\"/\"]", "plugins.hostile.limits.cpu_secs=5"],
+            |_| {},
+        )
+        .await;
         let process = format!("/proc/{}", std::process::id());
         let variables = fs::read("/proc/self/environ").expect("this process has variables");
         assert!(!variables.is_empty());
-        for name in ["environ", "cmdline", "maps", "mem", "fd", "root", "cwd", "task", "oom_score_adj", "comm"] {
+        for name in [
+            "environ",
+            "cmdline",
+            "maps",
+            "mem",
+            "fd",
+            "root",
+            "cwd",
+            "task",
+            "oom_score_adj",
+            "comm",
+        ] {
             for process in [process.as_str(), "/proc/self", "/proc/thread-self", "/proc/1"] {
                 let path = format!("{process}/{name}");
                 for attack in ["read_outside", "write_outside"] {
-                    // Not by `attack`: all files are granted here, so that `read_outside` finds the secret by `root`, were it let in.
-                    let answer = scene.call(&format!("hostile__{attack}"), json!({ "path": path })).await;
+                    // Not by `attack`: all files are granted here, so that `read_outside` finds the
+                    // secret by `root`, were it let in.
+                    let answer =
+                        scene.call(&format!("hostile__{attack}"), json!({ "path": path })).await;
                     assert!(answer.outcome.is_err(), "{attack} {path}");
                 }
             }
         }
-        let found = scene.call("hostile__search_outside", json!({ "path": process, "text": "PATH" })).await;
+        let found =
+            scene.call("hostile__search_outside", json!({ "path": process, "text": "PATH" })).await;
         found.outcome.expect_err("nor is it searched");
     });
 }
@@ -105,15 +157,31 @@ fn the_host_s_process_is_out_of_reach_whatever_is_granted() {
 #[test]
 fn code_is_not_planted_in_a_repository() {
     run(async {
-        let scene = Scene::with(&[], |root| fs::create_dir_all(root.join("granted/sub/.git/hooks")).expect("folders are made")).await;
+        let scene = Scene::with(&[], |root| {
+            fs::create_dir_all(root.join("granted/sub/.git/hooks")).expect("folders are made");
+        })
+        .await;
         for name in ["sub/.git/hooks/pre-commit", "sub/.git/config", "sub/.git/commondir", ".git"] {
             let path = scene.granted.join(name);
             refused(&scene.attack("write_outside", json!({ "path": path })).await, "deny_write");
-            refused(&scene.attack("rename", json!({ "path": scene.granted.join("public.txt"), "to": path })).await, "deny_write");
+            refused(
+                &scene
+                    .attack(
+                        "rename",
+                        json!({ "path": scene.granted.join("public.txt"), "to": path }),
+                    )
+                    .await,
+                "deny_write",
+            );
             assert!(!path.exists(), "{name}");
         }
         refused(
-            &scene.attack("rename", json!({ "path": scene.granted.join("sub"), "to": scene.granted.join("other") })).await,
+            &scene
+                .attack(
+                    "rename",
+                    json!({ "path": scene.granted.join("sub"), "to": scene.granted.join("other") }),
+                )
+                .await,
             "deny_write",
         );
     });
@@ -123,14 +191,23 @@ fn code_is_not_planted_in_a_repository() {
 async fn around_own_folders() -> (Scene, PathBuf) {
     let fill = |root: &Path| {
         let secret = fs::read(root.join("outside/secret.txt")).expect("it was written");
-        for (file, text) in [("config/berth.toml", &b"# mine\n"[..]), ("data/audit.jsonl", &secret), ("cache/answers", &secret)] {
+        for (file, text) in [
+            ("config/berth.toml", &b"# mine\n"[..]),
+            ("data/audit.jsonl", &secret),
+            ("cache/answers", &secret),
+        ] {
             let file = root.join("granted/.berth").join(file);
-            fs::create_dir_all(file.parent().expect("it has a folder")).and_then(|()| fs::write(&file, text)).expect("a file is written");
+            fs::create_dir_all(file.parent().expect("it has a folder"))
+                .and_then(|()| fs::write(&file, text))
+                .expect("a file is written");
         }
         let cache: fs::Permissions = PermissionsExt::from_mode(0o700);
-        fs::set_permissions(root.join("granted/.berth/cache"), cache).expect("the cache is private");
+        fs::set_permissions(root.join("granted/.berth/cache"), cache)
+            .expect("the cache is private");
     };
-    let scene = Scene::in_folders(&[], fill, |root| Some(Folders::inside(&root.join("granted/.berth")))).await;
+    let scene =
+        Scene::in_folders(&[], fill, |root| Some(Folders::inside(&root.join("granted/.berth"))))
+            .await;
     let own = scene.granted.join(".berth");
     (scene, own)
 }
@@ -149,18 +226,29 @@ fn own_folders_are_not_written_whatever_is_granted() {
             "cache/compiled/x.cwasm",
             "config/../config/new",
         ] {
-            refused(&scene.attack("write_outside", json!({ "path": own.join(name) })).await, "own files");
-            let arguments = json!({ "path": own.join(name), "to": scene.granted.join("public.txt") });
+            refused(
+                &scene.attack("write_outside", json!({ "path": own.join(name) })).await,
+                "own files",
+            );
+            let arguments =
+                json!({ "path": own.join(name), "to": scene.granted.join("public.txt") });
             scene.attack("change_outside", arguments).await.outcome.expect_err("nothing changes");
         }
-        for (from, to) in
-            [(".berth", "moved"), (".berth/config", "moved"), ("public.txt", ".berth/config/filters"), ("public.txt", ".berth")]
-        {
-            let arguments = json!({ "path": scene.granted.join(from), "to": scene.granted.join(to) });
+        for (from, to) in [
+            (".berth", "moved"),
+            (".berth/config", "moved"),
+            ("public.txt", ".berth/config/filters"),
+            ("public.txt", ".berth"),
+        ] {
+            let arguments =
+                json!({ "path": scene.granted.join(from), "to": scene.granted.join(to) });
             scene.attack("rename", arguments).await.outcome.expect_err("nothing is moved");
         }
         for name in ["berth.toml", "filters.toml", "BERTH.TOML", ".berth/../berth.toml"] {
-            refused(&scene.attack("write_outside", json!({ "path": scene.granted.join(name) })).await, "own files");
+            refused(
+                &scene.attack("write_outside", json!({ "path": scene.granted.join(name) })).await,
+                "own files",
+            );
             let answer = scene.call("write", json!({ "path": name, "content": "[tools]" })).await;
             refused(&answer, "own files");
         }
@@ -175,21 +263,37 @@ fn what_is_kept_is_not_read_whatever_is_granted() {
         let (scene, own) = around_own_folders().await;
         for name in ["data/audit.jsonl", "cache/answers", "data", "cache/compiled"] {
             for attack in ["read_outside", "look_outside", "search_outside"] {
-                let answer = scene.attack(attack, json!({ "path": own.join(name), "text": "secret-of" })).await;
+                let answer = scene
+                    .attack(attack, json!({ "path": own.join(name), "text": "secret-of" }))
+                    .await;
                 answer.outcome.expect_err("it is out of reach");
             }
-            for attack in ["hard_link_into_reach", "rename_into_reach", "follow_a_link_of_its_own"] {
-                let arguments = json!({ "path": own.join(name), "to": scene.granted.join("taken") });
+            for attack in ["hard_link_into_reach", "rename_into_reach", "follow_a_link_of_its_own"]
+            {
+                let arguments =
+                    json!({ "path": own.join(name), "to": scene.granted.join("taken") });
                 scene.attack(attack, arguments).await.outcome.expect_err("it is out of reach");
-                let arguments = json!({ "path": scene.granted.join("taken"), "to": format!(".berth/{name}") });
-                scene.attack("follow_a_link_of_its_own", arguments).await.outcome.expect_err("it is out of reach");
+                let arguments =
+                    json!({ "path": scene.granted.join("taken"), "to": format!(".berth/{name}") });
+                scene
+                    .attack("follow_a_link_of_its_own", arguments)
+                    .await
+                    .outcome
+                    .expect_err("it is out of reach");
             }
         }
         // A search over everything passes them by, and the configuration may be read.
         scene.attack("search_outside", json!({ "path": scene.granted, "text": "secret-of" })).await;
         let grep = scene.call("grep", json!({ "pattern": "secret-of|mine", "path": own })).await;
         scene.assert_safe(&grep);
-        assert!(loot(&scene.attack("read_outside", json!({ "path": own.join("config/berth.toml") })).await).contains("# mine"));
+        assert!(
+            loot(
+                &scene
+                    .attack("read_outside", json!({ "path": own.join("config/berth.toml") }))
+                    .await
+            )
+            .contains("# mine")
+        );
     });
 }
 
@@ -205,7 +309,10 @@ fn names_and_texts(folder: &Path) -> Vec<(PathBuf, String)> {
         if path.is_dir() {
             found.extend(names_and_texts(&path));
         } else {
-            found.push((path.clone(), String::from_utf8_lossy(&fs::read(&path).expect("it is readable")).into_owned()));
+            found.push((
+                path.clone(),
+                String::from_utf8_lossy(&fs::read(&path).expect("it is readable")).into_owned(),
+            ));
         }
     }
     found.sort();

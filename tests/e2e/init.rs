@@ -40,7 +40,20 @@ fn options_answer_the_questions() {
     let user = Newcomer::new();
     let notes = user.0.root.path().canonicalize().expect("it is there").join("my notes");
     fs::create_dir(&notes).expect("a folder is made");
-    let told = user.run(&["init", "--folder", ".", "--folder", "~/my notes", "--write", "yes", "--network", "no"]).ends(0).stdout;
+    let told = user
+        .run(&[
+            "init",
+            "--folder",
+            ".",
+            "--folder",
+            "~/my notes",
+            "--write",
+            "yes",
+            "--network",
+            "no",
+        ])
+        .ends(0)
+        .stdout;
     assert!(told.contains("berth call list_directory\n") && !told.contains("network"), "{told}");
     assert_eq!((mode(&user.file()), mode(user.file().parent().expect("a folder"))), (0o600, 0o700));
     assert_eq!(mode(&user.0.root.path().join("data/plugins")), 0o700);
@@ -48,16 +61,22 @@ fn options_answer_the_questions() {
     user.run(&["config", "check"]).ends(0);
     user.run(&["tools"]).ends(0);
     user.run(&["call", "list_directory"]).ends(0);
-    user.run(&["call", "write", &format!("path={}", notes.join("a").display()), "content=x"]).ends(0);
+    user.run(&["call", "write", &format!("path={}", notes.join("a").display()), "content=x"])
+        .ends(0);
     assert_eq!(fs::read_to_string(notes.join("a")).expect("it is there"), "x");
-    assert_eq!(fs::read_dir(user.file().parent().expect("a folder")).expect("it is there").count(), 1, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(user.file().parent().expect("a folder")).expect("it is there").count(),
+        1,
+        "nothing is left behind"
+    );
 }
 
 #[test]
 fn a_yes_for_good_finds_its_place_in_what_was_written() {
     let user = Newcomer::new();
     user.run(&["init", "--write", "yes"]).ends(0);
-    fs::write(user.file(), user.text().replace("action = \"allow\"", "action = \"ask\"")).expect("a file is written");
+    fs::write(user.file(), user.text().replace("action = \"allow\"", "action = \"ask\""))
+        .expect("a file is written");
     let call = ["call", "write", "path=notes.txt", "content=x"];
     user.run(&call).ends(3);
     user.run(&["approvals", "allow", &only_question(&user.0), "--always"]).ends(0);
@@ -74,7 +93,10 @@ fn a_no_to_writing_without_asking_asks() {
     user.run(&["call", "read", "path=notes.txt"]).ends(0);
     let refused = user.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
     assert!(refused.contains("confirmation_required"), "{refused}");
-    assert_eq!(fs::read_to_string(user.0.work().join("notes.txt")).expect("it is there"), "first\nsecond\n");
+    assert_eq!(
+        fs::read_to_string(user.0.work().join("notes.txt")).expect("it is there"),
+        "first\nsecond\n"
+    );
 }
 
 #[test]
@@ -92,7 +114,12 @@ fn where_nobody_can_be_asked_nothing_is_guessed() {
     let user = Newcomer::new();
     let told = user.run(&["init"]).ends(2).stderr;
     assert!(told.contains("--folder") && told.contains("--write"), "{told}");
-    for (folder, reason) in [("/", "the whole machine"), ("none", "can't be used"), ("notes.txt", "no folder"), ("/proc", "the system")] {
+    for (folder, reason) in [
+        ("/", "the whole machine"),
+        ("none", "can't be used"),
+        ("notes.txt", "no folder"),
+        ("/proc", "the system"),
+    ] {
         let told = user.run(&["init", "--folder", folder]).ends(2).stderr;
         assert!(told.contains(reason), "{folder}: {told}");
     }
@@ -161,7 +188,8 @@ fn the_template_is_right_with_and_without_its_comments() {
     assert_eq!(user.run(&["config", "show", "--json"]).ends(0).json()["values"], before["values"]);
 
     let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line != "#";
-    // A secret comes from one place and goes to one: its keys exclude each other, and stay comments.
+    // A secret comes from one place and goes to one: its keys exclude each other, and stay
+    // comments.
     let mut of_secret = false;
     let uncommented = |line| {
         if str::starts_with(line, "#[") {
@@ -174,7 +202,11 @@ fn the_template_is_right_with_and_without_its_comments() {
     user.run(&["config", "check"]).ends(0);
     let after = user.run(&["config", "show", "--json"]).ends(0).json();
     for value in before["values"].as_array().expect("there are values") {
-        let same = after["values"].as_array().expect("there are values").iter().find(|other| other["key"] == value["key"]);
+        let same = after["values"]
+            .as_array()
+            .expect("there are values")
+            .iter()
+            .find(|other| other["key"] == value["key"]);
         let same = same.unwrap_or_else(|| panic!("{value} is missing"));
         assert_eq!(same["value"], value["value"]);
         assert_ne!(same["source"], value["source"], "{value} is not in the template");

@@ -1,4 +1,5 @@
-//! The install script of the archive, on archives that are as `cargo xtask dist` makes them except for what they hold.
+//! The install script of the archive, on archives that are as `cargo xtask dist` makes them except
+//! for what they hold.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +14,8 @@ use crate::support::berth;
 const SCRIPT: &str = include_str!("../../xtask/src/dist/install.sh");
 
 /// What an archive for this machine holds, by its path there.
-const SHARED: [&str; 3] = ["share/doc/berth/README.md", "share/man/man1/berth.1", "share/zsh/site-functions/_berth"];
+const SHARED: [&str; 3] =
+    ["share/doc/berth/README.md", "share/man/man1/berth.1", "share/zsh/site-functions/_berth"];
 
 /// An unpacked archive and where it is to be installed, with somebody else's file there.
 struct Unpacked {
@@ -49,7 +51,10 @@ impl Unpacked {
 
     fn seal(&self) {
         let mut sum = Command::new("sh");
-        sum.current_dir(self.archive()).args(["-c", "find bin share install.sh -type f | sort | xargs -d '\\n' sha256sum > SHA256SUMS"]);
+        sum.current_dir(self.archive()).args([
+            "-c",
+            "find bin share install.sh -type f | sort | xargs -d '\\n' sha256sum > SHA256SUMS",
+        ]);
         assert!(sum.status().expect("there is a shell").success());
     }
 
@@ -78,7 +83,14 @@ impl Unpacked {
                 if entry.path().is_dir() {
                     collect(&entry.path(), prefix, found);
                 } else {
-                    found.insert(entry.path().strip_prefix(prefix).expect("it is below").display().to_string());
+                    found.insert(
+                        entry
+                            .path()
+                            .strip_prefix(prefix)
+                            .expect("it is below")
+                            .display()
+                            .to_string(),
+                    );
                 }
             }
         }
@@ -93,10 +105,14 @@ fn program(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder is made");
     let source = path.with_extension("source");
     fs::write(&source, content).expect("a file is written");
-    // By a process that then ends. What this one has open for writing, a child that another test starts may have open a little longer, and
-    // such a file can't be executed.
+    // By a process that then ends. What this one has open for writing, a child that another test
+    // starts may have open a little longer, and such a file can't be executed.
     let script = "cp \"$1\" \"$2\" && chmod 755 \"$2\" && rm \"$1\"";
-    let made = Command::new("sh").args(["-c", script, "sh"]).args([&source, path]).status().expect("there is a shell");
+    let made = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([&source, path])
+        .status()
+        .expect("there is a shell");
     assert!(made.success(), "{} can't be made", path.display());
 }
 
@@ -105,7 +121,11 @@ fn path() -> String {
 }
 
 fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 fn set(files: &[&str]) -> BTreeSet<String> {
@@ -117,17 +137,24 @@ fn the_program_is_installed_and_goes_without_a_trace() {
     let unpacked = Unpacked::new();
     unpacked.add("bin/berth", &fs::read(berth()).expect("the program is there"));
     unpacked.seal();
-    let expected = set(&[&["bin/berth", "bin/other", "share/doc/berth/installed"][..], &SHARED].concat());
+    let expected =
+        set(&[&["bin/berth", "bin/other", "share/doc/berth/installed"][..], &SHARED].concat());
     for _ in 0..2 {
         unpacked.works(&[]);
         assert_eq!(unpacked.installed(), expected);
     }
-    let version = Command::new(unpacked.prefix().join("bin/berth")).arg("--version").output().expect("it starts");
+    let version = Command::new(unpacked.prefix().join("bin/berth"))
+        .arg("--version")
+        .output()
+        .expect("it starts");
     assert!(output_text(&version).starts_with("berth "), "{}", output_text(&version));
     for file in SHARED {
         let installed = unpacked.prefix().join(file);
         assert_eq!(fs::read_to_string(&installed).expect("it is there"), file);
-        assert_eq!(fs::metadata(&installed).expect("it is there").permissions().mode() & 0o777, 0o644);
+        assert_eq!(
+            fs::metadata(&installed).expect("it is there").permissions().mode() & 0o777,
+            0o644
+        );
     }
 
     unpacked.works(&["--uninstall"]);
@@ -141,7 +168,11 @@ fn who_has_not_the_folder_on_the_path_is_told() {
     let folder = unpacked.prefix().join("bin");
     assert!(unpacked.works(&[]).contains(&format!("{} is not on your PATH", folder.display())));
     let output = unpacked.run(&[], &format!("{}:{}", folder.display(), path()));
-    assert!(output.status.success() && !output_text(&output).contains("PATH"), "{}", output_text(&output));
+    assert!(
+        output.status.success() && !output_text(&output).contains("PATH"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 #[test]
@@ -172,9 +203,15 @@ fn a_program_that_does_not_start_is_not_installed() {
 #[test]
 fn another_machine_is_refused() {
     let unpacked = Unpacked::new();
-    for (system, machine, expected) in [("Linux", "riscv64", "this machine is riscv64"), ("Darwin", "arm64", "this is Darwin")] {
+    for (system, machine, expected) in
+        [("Linux", "riscv64", "this machine is riscv64"), ("Darwin", "arm64", "this is Darwin")]
+    {
         let tools = unpacked.root.path().join(system);
-        program(&tools.join("uname"), format!("#!/bin/sh\ncase $1 in -s) echo {system} ;; -m) echo {machine} ;; esac\n").as_bytes());
+        program(
+            &tools.join("uname"),
+            format!("#!/bin/sh\ncase $1 in -s) echo {system} ;; -m) echo {machine} ;; esac\n")
+                .as_bytes(),
+        );
         let told = unpacked.fails(&format!("{}:{}", tools.display(), path()));
         assert!(told.contains(expected), "{told}");
         assert_eq!(unpacked.installed(), set(&["bin/other"]));
@@ -202,7 +239,8 @@ fn the_list_of_what_is_installed_does_not_lead_out_of_the_prefix() {
     let outside = unpacked.root.path().join("outside");
     fs::write(&outside, "another's").expect("a file is written");
     let list = format!("../outside\nbin/../../outside\n{}\nbin/berth\n", outside.display());
-    fs::write(unpacked.prefix().join("share/doc/berth/installed"), list).expect("a file is written");
+    fs::write(unpacked.prefix().join("share/doc/berth/installed"), list)
+        .expect("a file is written");
     unpacked.works(&["--uninstall"]);
     assert!(outside.exists() && !unpacked.prefix().join("bin/berth").exists());
 }
@@ -210,9 +248,11 @@ fn the_list_of_what_is_installed_does_not_lead_out_of_the_prefix() {
 #[test]
 fn mistakes_are_named() {
     let unpacked = Unpacked::new();
-    for (arguments, expected) in
-        [(&["--prefix"][..], "needs a directory"), (&["--root"], "no option --root"), (&["--uninstall"], "was not installed")]
-    {
+    for (arguments, expected) in [
+        (&["--prefix"][..], "needs a directory"),
+        (&["--root"], "no option --root"),
+        (&["--uninstall"], "was not installed"),
+    ] {
         let output = unpacked.run(arguments, &path());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(output_text(&output).contains(expected), "{}", output_text(&output));

@@ -8,7 +8,9 @@ use crate::support::{Scene, run};
 fn an_answer_tells_the_steps_that_the_call_took() {
     run(async {
         let scene = Scene::new().await;
-        let steps = |answer: &berth_core::Answer| answer.steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        let steps = |answer: &berth_core::Answer| {
+            answer.steps.iter().map(|step| step.name).collect::<Vec<_>>()
+        };
         let answer = scene.call("read", json!({ "path": "public.txt" })).await;
         assert_eq!(steps(&answer), ["resolve", "validate", "govern", "run", "shape", "record"]);
         assert_eq!(answer.tool.as_deref(), Some("read"));
@@ -24,7 +26,9 @@ fn an_answer_tells_the_steps_that_the_call_took() {
 fn what_would_take_long_to_decide_on_is_refused_at_once() {
     run(async {
         let scene = Scene::new().await;
-        for path in ["x/".repeat(400_000), format!("/{}", "x/".repeat(400_000)), "\u{9b}".repeat(5000)] {
+        for path in
+            ["x/".repeat(400_000), format!("/{}", "x/".repeat(400_000)), "\u{9b}".repeat(5000)]
+        {
             let answer = scene.call("read", json!({ "path": path })).await;
             let failure = answer.outcome.expect_err("it is refused");
             assert_eq!(failure.category, berth_core::Category::InvalidParameters);
@@ -62,12 +66,25 @@ fn a_plugin_gets_no_more_than_it_was_granted_nor_than_it_asks_for() {
     run(async {
         // `bench` asks for nothing, so that a grant gives it nothing.
         let scene = Scene::new().await;
-        assert!(scene.host.directories_of("hostile__read_outside").iter().any(|(path, _)| *path == scene.granted));
+        assert!(
+            scene
+                .host
+                .directories_of("hostile__read_outside")
+                .iter()
+                .any(|(path, _)| *path == scene.granted)
+        );
         let ungranted = Scene::with(&["plugins.hostile.allowed_paths=[]"], |_| {}).await;
         assert!(ungranted.host.directories_of("hostile__read_outside").is_empty());
         let file = ungranted.granted.join("public.txt");
-        for attack in ["read_outside", "look_outside", "search_outside", "write_outside", "change_outside"] {
-            let answer = ungranted.attack(attack, json!({ "path": file, "to": ungranted.granted.join("x"), "text": "public" })).await;
+        for attack in
+            ["read_outside", "look_outside", "search_outside", "write_outside", "change_outside"]
+        {
+            let answer = ungranted
+                .attack(
+                    attack,
+                    json!({ "path": file, "to": ungranted.granted.join("x"), "text": "public" }),
+                )
+                .await;
             assert!(answer.outcome.is_err(), "{attack}: {answer:?}");
         }
         assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "public");

@@ -56,7 +56,8 @@ attacks! {
         assert!(!log_of(&answer.id).is_empty(), "the backtrace is in the host's log");
     }
 
-    /// The message of a panic, which a tool may have made of a secret, is for the log and not for the model.
+    /// The message of a panic, which a tool may have made of a secret, is for the log and not for
+    /// the model.
     async fn panic() {
         let scene = Scene::new().await;
         let answer = scene.attack_beside_others("panic", json!({ "text": "what-it-said" })).await;
@@ -94,7 +95,8 @@ attacks! {
 async fn hoards(attack: &str, name: &str) {
     let scene = Scene::new().await;
     let open_before = descriptors_below(&scene.granted);
-    let answer = scene.attack_beside_others(attack, json!({ "path": scene.granted.join(name) })).await;
+    let answer =
+        scene.attack_beside_others(attack, json!({ "path": scene.granted.join(name) })).await;
     let taken: usize = loot(&answer).parse().expect("it tells how many it got");
     assert!((30..=64).contains(&taken), "{taken} handles");
     assert_eq!(descriptors_below(&scene.granted), open_before, "handles are left open");

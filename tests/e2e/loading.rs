@@ -9,7 +9,10 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, berth, builtin, failure, manifest, plugin, run, section, shared_cache, unasked};
+use crate::support::{
+    Component, Offer, berth, builtin, failure, manifest, plugin, run, section, shared_cache,
+    unasked,
+};
 
 /// A host with the built-in tools and one plugin of `bytes`.
 async fn load(bytes: &[u8]) -> Result<Host, String> {
@@ -58,7 +61,10 @@ async fn refused_offer(change: impl Fn(&mut Offer), reason: &str) {
 #[test]
 fn a_component_made_by_hand_loads() {
     run(async {
-        let host = load(&Component::offering(vec![Offer::named("one"), Offer::named("two")]).encode()).await.expect("it is harmless");
+        let host =
+            load(&Component::offering(vec![Offer::named("one"), Offer::named("two")]).encode())
+                .await
+                .expect("it is harmless");
         assert!(host.tool("handmade__one").is_some() && host.tool("handmade__two").is_some());
         let answer = host.call(Request::new("handmade__one", json!({ "path": "x" }))).await;
         failure(&answer, Category::PermanentFailure, Some("crash"));
@@ -72,7 +78,11 @@ fn what_is_no_component_does_not_load() {
         refused(b"#!/bin/sh\necho hello\n", "not a WebAssembly component").await;
         refused(b"\0asm", "not a WebAssembly component").await;
         refused(&wat::parse_str("(module)").expect("a module"), "core WebAssembly module").await;
-        refused(&fs::read(plugin("bench").with_extension("cwasm")).expect("it was compiled"), "precompiled").await;
+        refused(
+            &fs::read(plugin("bench").with_extension("cwasm")).expect("it was compiled"),
+            "precompiled",
+        )
+        .await;
         refused(&wat::parse_str("(component)").expect("a component"), "no manifest").await;
         let mut empty = wat::parse_str("(component)").expect("a component");
         empty.extend(section("berth:manifest", &manifest("empty")));
@@ -123,11 +133,14 @@ fn what_is_no_file_does_not_load() {
             let message = load_file(path).await.err().expect("it is no file");
             assert!(message.contains("not a file"), "{message}");
         }
-        let message = load_file(&folder.path().join("missing.wasm")).await.err().expect("it is not there");
+        let message =
+            load_file(&folder.path().join("missing.wasm")).await.err().expect("it is not there");
         assert!(message.contains("can't be read"), "{message}");
         // Nothing is read that could never be loaded.
         let large = folder.path().join("large.wasm");
-        fs::File::create(&large).and_then(|file| file.set_len(1 << 40)).expect("a file with a hole is made");
+        fs::File::create(&large)
+            .and_then(|file| file.set_len(1 << 40))
+            .expect("a file with a hole is made");
         let message = load_file(&large).await.err().expect("it is too large");
         assert!(message.contains("64 MiB"), "{message}");
     });
@@ -147,8 +160,19 @@ fn a_manifest_is_one_small_object() {
         refused(&with(&[b"[]"]), "manifest").await;
         refused(&with(&[&vec![b' '; 65 * 1024]]), "at most 65536").await;
         refused(&with(&["[".repeat(30_000).as_bytes()]), "manifest").await;
-        refused(&with(&[br#"{"manifest":2,"name":"x","version":"1","description":""}"#]), "form 2").await;
-        for name in ["", "Upper", "under_score", "a__b", "../up", "a name", "x\\u001b[2J", "x\\u202e", "aaaaaaaaaaaaaaaaaaaaaaaaa"] {
+        refused(&with(&[br#"{"manifest":2,"name":"x","version":"1","description":""}"#]), "form 2")
+            .await;
+        for name in [
+            "",
+            "Upper",
+            "under_score",
+            "a__b",
+            "../up",
+            "a name",
+            "x\\u001b[2J",
+            "x\\u202e",
+            "aaaaaaaaaaaaaaaaaaaaaaaaa",
+        ] {
             refused(&with(&[&manifest(name)]), "its name").await;
         }
         for taken in ["file", "bench"] {
@@ -160,36 +184,64 @@ fn a_manifest_is_one_small_object() {
 #[test]
 fn an_import_that_is_not_granted_is_named() {
     run(async {
-        for import in ["wasi:http/outgoing-handler@0.2.3", "berth:host/process@0.1.0", "evil:host/run", "wasi:config/store@0.2.0"] {
+        for import in [
+            "wasi:http/outgoing-handler@0.2.3",
+            "berth:host/process@0.1.0",
+            "evil:host/run",
+            "wasi:config/store@0.2.0",
+        ] {
             let fields: &'static str = format!("(import \"{import}\" (instance))").leak();
-            let component = Component { in_component: fields, ..Component::offering(vec![Offer::named("tool")]) };
+            let component = Component {
+                in_component: fields,
+                ..Component::offering(vec![Offer::named("tool")])
+            };
             refused(&component.encode(), import).await;
         }
         // What is granted under a false form does not link.
         let fields = "(import \"berth:host/log@0.1.0\" (instance (export \"write\" (func (param \"secret\" u64)))))";
-        refused(&Component { in_component: fields, ..Component::offering(vec![Offer::named("tool")]) }.encode(), "link").await;
+        refused(
+            &Component { in_component: fields, ..Component::offering(vec![Offer::named("tool")]) }
+                .encode(),
+            "link",
+        )
+        .await;
     });
 }
 
 #[test]
 fn listing_tools_is_bounded() {
     run(async {
-        let listing = |on_list| Component { on_list, ..Component::offering(vec![Offer::named("tool")]) }.encode();
+        let listing = |on_list| {
+            Component { on_list, ..Component::offering(vec![Offer::named("tool")]) }.encode()
+        };
         refused(&listing("(loop (br 0))"), "CPU").await;
         refused(&listing("unreachable"), "crashed").await;
         // Grows until it can't, and then gives up.
-        refused(&listing("(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable"), "memory").await;
+        refused(
+            &listing(
+                "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable",
+            ),
+            "memory",
+        )
+        .await;
     });
 }
 
 #[test]
 fn what_a_plugin_offers_is_bounded() {
     run(async {
-        let many: Vec<Offer> = (0..10_000).map(|number| Offer::named(&format!("tool{number}"))).collect();
+        let many: Vec<Offer> =
+            (0..10_000).map(|number| Offer::named(&format!("tool{number}"))).collect();
         refused(&Component::offering(many).encode(), "at most 128").await;
-        refused(&Component::offering(vec![Offer::named("one"), Offer::named("one")]).encode(), "twice").await;
+        refused(
+            &Component::offering(vec![Offer::named("one"), Offer::named("one")]).encode(),
+            "twice",
+        )
+        .await;
         let long = "a".repeat(39);
-        for name in ["", "Read", "a b", "../x", "a\u{1b}[2J", "ünï", "a\u{202e}b", "x\ny", long.as_str()] {
+        for name in
+            ["", "Read", "a b", "../x", "a\u{1b}[2J", "ünï", "a\u{202e}b", "x\ny", long.as_str()]
+        {
             refused_offer(|offer| offer.name = name.into(), "a name has").await;
         }
         refused_offer(|offer| offer.description = "d".repeat(5000), "description").await;
@@ -202,8 +254,12 @@ fn what_a_plugin_offers_is_bounded() {
 #[test]
 fn schemas_stay_small_and_in_their_document() {
     run(async {
-        let nested =
-            format!("{}{}{}", r#"{"type":"object","properties":{"a":"#, r#"{"items":"#.repeat(100), "{}".to_owned() + &"}".repeat(102));
+        let nested = format!(
+            "{}{}{}",
+            r#"{"type":"object","properties":{"a":"#,
+            r#"{"items":"#.repeat(100),
+            "{}".to_owned() + &"}".repeat(102)
+        );
         let deep = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
         for (schema, reason) in [
             ("", "not JSON"),
@@ -213,10 +269,16 @@ fn schemas_stay_small_and_in_their_document() {
             (nested.as_str(), "nested"),
             (deep.as_str(), "bytes"),
             (r#"{"type":"object","$ref":"https://example.com/schema"}"#, "another document"),
-            (r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#, "another document"),
+            (
+                r#"{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}"#,
+                "another document",
+            ),
             (r#"{"type":"object","$defs":{"a":{"$dynamicRef":"other#x"}}}"#, "another document"),
             (r#"{"type":"object","properties":{"a":{"pattern":"("}}}"#, "can't be used"),
-            (r#"{"type":"object","properties":{"a":{"pattern":"((a{200}){200}){200}"}}}"#, "can't be used"),
+            (
+                r#"{"type":"object","properties":{"a":{"pattern":"((a{200}){200}){200}"}}}"#,
+                "can't be used",
+            ),
         ] {
             refused_offer(|offer| offer.input_schema = schema.into(), reason).await;
         }
@@ -231,9 +293,13 @@ fn schemas_stay_small_and_in_their_document() {
 fn patterns_of_schemas_run_in_linear_time() {
     run(async {
         let mut offer = Offer::named("tool");
-        offer.input_schema = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#.into();
-        let host = load(&Component::offering(vec![offer]).encode()).await.expect("the pattern is one");
-        let answer = host.call(Request::new("handmade__tool", json!({ "a": "a".repeat(100_000) + "!" }))).await;
+        offer.input_schema =
+            r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#.into();
+        let host =
+            load(&Component::offering(vec![offer]).encode()).await.expect("the pattern is one");
+        let answer = host
+            .call(Request::new("handmade__tool", json!({ "a": "a".repeat(100_000) + "!" })))
+            .await;
         failure(&answer, Category::InvalidParameters, None);
         let answer = host.call(Request::new("handmade__tool", json!({ "a": "aaa" }))).await;
         failure(&answer, Category::PermanentFailure, Some("crash"));
@@ -245,16 +311,26 @@ fn a_schema_that_refers_to_itself_comes_to_an_end() {
     run(async {
         let mut offer = Offer::named("tool");
         // It may be refused or taken; neither it nor a call of it may hang or end the process.
-        for schema in [r##"{"type":"object","$ref":"#"}"##, r##"{"type":"object","allOf":[{"$ref":"#"},{"$ref":"#"}]}"##] {
+        for schema in [
+            r##"{"type":"object","$ref":"#"}"##,
+            r##"{"type":"object","allOf":[{"$ref":"#"},{"$ref":"#"}]}"##,
+        ] {
             offer.input_schema = schema.into();
             if let Ok(host) = load(&Component::offering(vec![offer.clone()]).encode()).await {
-                host.call(Request::new("handmade__tool", json!({}))).await.outcome.expect_err("the tool itself crashes");
+                host.call(Request::new("handmade__tool", json!({})))
+                    .await
+                    .outcome
+                    .expect_err("the tool itself crashes");
             }
         }
         offer.input_schema = r##"{"type":"object","properties":{"a":{"$ref":"#"}}}"##.into();
-        let host = load(&Component::offering(vec![offer]).encode()).await.expect("recursion is no fault");
+        let host =
+            load(&Component::offering(vec![offer]).encode()).await.expect("recursion is no fault");
         let deep = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
-        host.call(Request::new("handmade__tool", deep)).await.outcome.expect_err("the tool itself crashes");
+        host.call(Request::new("handmade__tool", deep))
+            .await
+            .outcome
+            .expect_err("the tool itself crashes");
     });
 }
 
@@ -269,7 +345,8 @@ fn what_models_and_people_read_steers_nothing() {
         offer.input_schema = json!({ "type": "object", "properties": { bad: { "description": bad, "enum": [bad] } } }).to_string();
         offer.output_schema = Some(json!({ "description": bad }).to_string());
         offer.meta = Some(json!({ "m": bad }).to_string());
-        let host = load(&Component::offering(vec![offer]).encode()).await.expect("it loads, neutralised");
+        let host =
+            load(&Component::offering(vec![offer]).encode()).await.expect("it loads, neutralised");
         let tool = host.tool("handmade__tool").expect("it is there");
         let shown = format!("{:?} {} {:?}", tool.title, tool.description, tool.fence);
         let json = serde_json::to_string(&*tool).expect("it has a form in JSON");
@@ -284,10 +361,15 @@ fn what_models_and_people_read_steers_nothing() {
 fn a_strangers_tool_takes_nobodys_place() {
     run(async {
         let mut offer = Offer::named("read");
-        offer.meta = Some(json!({ "berth:aliases": ["read", "file_read", "cat", "bash"] }).to_string());
-        let host = load(&Component::offering(vec![offer]).encode()).await.expect("its own name is its own");
+        offer.meta =
+            Some(json!({ "berth:aliases": ["read", "file_read", "cat", "bash"] }).to_string());
+        let host = load(&Component::offering(vec![offer]).encode())
+            .await
+            .expect("its own name is its own");
         for name in ["read", "file_read"] {
-            let plugin = host.tool(name).and_then(|tool| Some(host.plugin_of(&tool.name)?.manifest.name.clone()));
+            let plugin = host
+                .tool(name)
+                .and_then(|tool| Some(host.plugin_of(&tool.name)?.manifest.name.clone()));
             assert_eq!(plugin.as_deref(), Some("file"), "{name}");
         }
         assert!(host.tool("handmade__read").is_some());
@@ -299,9 +381,14 @@ fn a_strangers_tool_takes_nobodys_place() {
 #[test]
 fn memories_and_tables_are_bounded_together() {
     run(async {
-        let calling = |in_module, on_call| Component { in_module, on_call, ..Component::offering(vec![Offer::named("tool")]) }.encode();
+        let calling = |in_module, on_call| {
+            Component { in_module, on_call, ..Component::offering(vec![Offer::named("tool")]) }
+                .encode()
+        };
         let grow_all = "(loop (drop (memory.grow 1 (i32.const 256))) (drop (memory.grow 2 (i32.const 256))) (br_if 0 (i32.ne (memory.grow 3 (i32.const 256)) (i32.const -1)))) unreachable";
-        let host = load(&calling("(memory 1) (memory 1) (memory 1)", grow_all)).await.expect("four memories are few");
+        let host = load(&calling("(memory 1) (memory 1) (memory 1)", grow_all))
+            .await
+            .expect("four memories are few");
         let answer = host.call(Request::new("handmade__tool", json!({}))).await;
         failure(&answer, Category::PermanentFailure, Some("memory_limit"));
 
@@ -322,7 +409,12 @@ fn memories_and_tables_are_bounded_together() {
             .chain("(core instance (instantiate $x))".repeat(500).chars())
             .collect::<String>()
             .leak();
-        refused(&Component { in_component: many, ..Component::offering(vec![Offer::named("tool")]) }.encode(), "").await;
+        refused(
+            &Component { in_component: many, ..Component::offering(vec![Offer::named("tool")]) }
+                .encode(),
+            "",
+        )
+        .await;
     });
 }
 

@@ -1,5 +1,6 @@
-//! Code of a component that runs where the host only prepares or finishes: while an instance is made, while arguments and answers are
-//! written into its memory, and behind its answer. The bounds of a call hold there as well.
+//! Code of a component that runs where the host only prepares or finishes: while an instance is
+//! made, while arguments and answers are written into its memory, and behind its answer. The bounds
+//! of a call hold there as well.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::support::{ATTACK_MIB, Component, Offer, berth, builtin, run_alone, sh
 /// Goes on for ever.
 const LOOP: &str = "(loop (br 0))";
 
-/// A host with the built-in tools and a plugin made by hand, each of whose calls has a second of a processor.
+/// A host with the built-in tools and a plugin made by hand, each of whose calls has a second of a
+/// processor.
 struct Made {
     _root: TempDir,
     host: Arc<Host>,
@@ -25,12 +27,20 @@ impl Made {
         let file = root.path().join("plugin.wasm");
         std::fs::write(&file, component.encode()).expect("the plugin is written");
         let folders = Folders { cache: shared_cache(), ..Folders::inside(root.path()) };
-        let bounds =
-            ["tools.autonomy=full", "tools.call=30", "tools.limits.cpu_secs=1", "tools.limits.memory_mib=64", "tools.retry.max_attempts=0"];
+        let bounds = [
+            "tools.autonomy=full",
+            "tools.call=30",
+            "tools.limits.cpu_secs=1",
+            "tools.limits.memory_mib=64",
+            "tools.retry.max_attempts=0",
+        ];
         let settings = bounds.map(str::to_owned).to_vec();
-        let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
-        let builder = Host::builder().config(loaded).folders(folders).working_directory(root.path());
-        let host = builder.builtins(&[builtin("bench")]).plugin_file(&file).helper(berth()).build().await;
+        let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+            .expect("the settings are valid");
+        let builder =
+            Host::builder().config(loaded).folders(folders).working_directory(root.path());
+        let host =
+            builder.builtins(&[builtin("bench")]).plugin_file(&file).helper(berth()).build().await;
         Ok(Self { host: Arc::new(host.map_err(|error| error.to_string())?), _root: root })
     }
 
@@ -48,7 +58,11 @@ impl Made {
 
     #[track_caller]
     fn stopped(answer: &Answer, code: &str) {
-        assert_eq!(answer.outcome.as_ref().err().and_then(|failure| failure.code.as_deref()), Some(code), "{answer:?}");
+        assert_eq!(
+            answer.outcome.as_ref().err().and_then(|failure| failure.code.as_deref()),
+            Some(code),
+            "{answer:?}"
+        );
     }
 }
 
@@ -66,20 +80,28 @@ fn code_at_the_start_of_an_instance_is_bounded() {
         for (start, reason) in [
             (LOOP, "CPU"),
             ("unreachable", "crashed"),
-            ("(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable", "memory"),
+            (
+                "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable",
+                "memory",
+            ),
         ] {
             let in_module = format!("(func $start {start}) (start $start)").leak();
-            let refused = Made::new(&Component { in_module, ..component() }).await.err().expect("it does not load");
+            let refused = Made::new(&Component { in_module, ..component() })
+                .await
+                .err()
+                .expect("it does not load");
             assert!(refused.contains(reason) || refused.contains("longer than"), "{refused}");
         }
     });
 }
 
-/// An instance that is made for a call goes another way than the one that was asked for its tools: by a coin that each of them tosses.
+/// An instance that is made for a call goes another way than the one that was asked for its tools:
+/// by a coin that each of them tosses.
 #[test]
 fn code_at_the_start_of_a_later_instance_is_bounded() {
     run_alone(ATTACK_MIB, async {
-        let made = || Component {
+        let made = || {
+            Component {
             in_component: "(import \"wasi:random/random@0.2.0\" (instance $random (export \"get-random-u64\" (func (result u64)))))
                 (core func $toss (canon lower (func $random \"get-random-u64\")))
                 (core module $memory (memory (export \"memory\") 8))
@@ -89,12 +111,16 @@ fn code_at_the_start_of_a_later_instance_is_bounded() {
             with: "(with \"coin\" (instance $coin)) (with \"memory\" (instance $memory))",
             in_module: "(func $start (if (i64.eqz (i64.and (call $toss) (i64.const 1))) (then (loop (br 0))))) (start $start)",
             ..component()
+        }
         };
         let loaded = async || {
             for _ in 0..30 {
                 match Made::new(&made()).await {
                     Ok(made) => return made,
-                    Err(refused) => assert!(refused.contains("CPU") || refused.contains("longer than"), "{refused}"),
+                    Err(refused) => assert!(
+                        refused.contains("CPU") || refused.contains("longer than"),
+                        "{refused}"
+                    ),
                 }
             }
             panic!("thirty coins fall on the same side");
@@ -116,18 +142,24 @@ fn code_that_gives_memory_for_arguments_is_bounded() {
         for (on_realloc, code) in [
             (LOOP, "cpu_budget"),
             ("unreachable", "crash"),
-            ("(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable", "memory_limit"),
+            (
+                "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable",
+                "memory_limit",
+            ),
             // Where there is no memory, and without an end.
             ("(return (i32.const -16))", "crash"),
             ("(return (call 2 (local.get 0) (local.get 1) (local.get 2) (local.get 3)))", "crash"),
         ] {
-            let made = Made::new(&Component { on_realloc, ..component() }).await.expect("listing gives no arguments");
+            let made = Made::new(&Component { on_realloc, ..component() })
+                .await
+                .expect("listing gives no arguments");
             Made::stopped(&made.call(request()).await, code);
         }
     });
 }
 
-/// A host function that answers with a list asks the guest for the memory for it, in the middle of its own call.
+/// A host function that answers with a list asks the guest for the memory for it, in the middle of
+/// its own call.
 #[test]
 fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
     run_alone(ATTACK_MIB, async {
@@ -143,7 +175,12 @@ fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
             )
             .leak()
         };
-        for (on_realloc, code) in [(LOOP, "cpu_budget"), ("unreachable", "crash"), ("(return (i32.const -16))", "crash"), ("", "")] {
+        for (on_realloc, code) in [
+            (LOOP, "cpu_budget"),
+            ("unreachable", "crash"),
+            ("(return (i32.const -16))", "crash"),
+            ("", ""),
+        ] {
             let made = Component {
                 in_component: in_component(on_realloc),
                 imports: "(import \"coin\" \"random\" (func $random (param i64 i32))) (import \"memory\" \"memory\" (memory $memory 8))",
@@ -163,28 +200,42 @@ fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
 #[test]
 fn code_behind_an_answer_is_bounded() {
     run_alone(ATTACK_MIB, async {
-        for (on_return, reason, code) in [(LOOP, "CPU", "cpu_budget"), ("unreachable", "crashed", "crash")] {
-            // Behind the list of its tools, and behind an answer alone: a call leaves a one in the memory.
-            let refused = Made::new(&Component { on_return, ..component() }).await.err().expect("it does not load");
+        for (on_return, reason, code) in
+            [(LOOP, "CPU", "cpu_budget"), ("unreachable", "crashed", "crash")]
+        {
+            // Behind the list of its tools, and behind an answer alone: a call leaves a one in the
+            // memory.
+            let refused = Made::new(&Component { on_return, ..component() })
+                .await
+                .err()
+                .expect("it does not load");
             assert!(refused.contains(reason) || refused.contains("longer than"), "{refused}");
-            let after_a_call = format!("(if (i32.load8_u (i32.const 0)) (then {on_return}))").leak();
-            let made = Component { on_return: after_a_call, on_call: "(i32.store8 (i32.const 0) (i32.const 1))", ..component() };
+            let after_a_call =
+                format!("(if (i32.load8_u (i32.const 0)) (then {on_return}))").leak();
+            let made = Component {
+                on_return: after_a_call,
+                on_call: "(i32.store8 (i32.const 0) (i32.const 1))",
+                ..component()
+            };
             let made = Made::new(&made).await.expect("listing is harmless");
             Made::stopped(&made.call(request()).await, code);
         }
     });
 }
 
-/// What travels beside the JSON is written into the guest's memory as well: by its size, its number, and what is in it.
+/// What travels beside the JSON is written into the guest's memory as well: by its size, its
+/// number, and what is in it.
 #[test]
 fn attachments_are_bounded_by_the_memory_of_the_guest() {
     // The test itself holds two of 80 MiB.
     run_alone(ATTACK_MIB + 160, async {
-        let on_realloc = "(drop (memory.grow (i32.add (i32.shr_u (local.get 3) (i32.const 16)) (i32.const 1))))";
+        let on_realloc =
+            "(drop (memory.grow (i32.add (i32.shr_u (local.get 3) (i32.const 16)) (i32.const 1))))";
         let made = Made::new(&Component { on_realloc, ..component() }).await.expect("it loads");
         let many: Vec<Content> = (0..100_000).map(|_| Content::text("x")).collect();
         let large = vec![Content::text("x".repeat(80 << 20))];
-        let bytes = vec![Content { body: Body::Bytes(vec![0xff; 80 << 20]), media_type: None, meta: None }];
+        let bytes =
+            vec![Content { body: Body::Bytes(vec![0xff; 80 << 20]), media_type: None, meta: None }];
         let steering = vec![Content {
             body: Body::Link("file:///etc/shadow\u{1b}[2J".to_owned()),
             media_type: Some("\u{202e}".repeat(100)),

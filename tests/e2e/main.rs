@@ -1,6 +1,7 @@
 //! Berth end to end: real components, hostile ones above all, against a real host and real files.
 //!
-//! A test of an attack looks at the effect (the file outside, the process, the other callers), not only at what the answer says.
+//! A test of an attack looks at the effect (the file outside, the process, the other callers), not
+//! only at what the answer says.
 
 mod support;
 

@@ -14,7 +14,8 @@ fn program() -> Value {
 
 /// What stands in a file without comments.
 fn read(path: &PathBuf) -> Value {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -34,21 +35,43 @@ fn each_client_gets_a_file_from_which_it_starts_this_very_binary() {
             (vec!["--project"], client["project"].as_str().map(|file| cli.work().join(file))),
         ];
         for (flags, file) in files {
-            let write = [&["mcp", "config", name, "--write"], &flags[..], &["--", "--allow", "/data"]].concat();
+            let write =
+                [&["mcp", "config", name, "--write"], &flags[..], &["--", "--allow", "/data"]]
+                    .concat();
             let Some(file) = file else {
                 cli.run(&write).ends(2);
                 continue;
             };
-            assert!(file.starts_with(&home) || file.starts_with(cli.root.path()), "{}", file.display());
+            assert!(
+                file.starts_with(&home) || file.starts_with(cli.root.path()),
+                "{}",
+                file.display()
+            );
             let written = cli.run(&write).ends(0);
-            assert!(written.stdout.contains("+") && written.stdout.contains("serve"), "the change is shown: {}", written.stdout);
+            assert!(
+                written.stdout.contains("+") && written.stdout.contains("serve"),
+                "the change is shown: {}",
+                written.stdout
+            );
             let text = fs::read_to_string(&file).expect("it is written");
-            for told in [program().as_str().expect("is text"), "serve", "--allow", "/data", "berth"] {
-                assert!(text.contains(&format!("\"{told}\"")) || text.contains(&format!(".{told}]")), "{name}: {told} is not in {text}");
+            for told in [program().as_str().expect("is text"), "serve", "--allow", "/data", "berth"]
+            {
+                assert!(
+                    text.contains(&format!("\"{told}\"")) || text.contains(&format!(".{told}]")),
+                    "{name}: {told} is not in {text}"
+                );
             }
-            assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o077, 0, "{name}: nobody else reads it");
+            assert_eq!(
+                fs::metadata(&file).expect("it is there").permissions().mode() & 0o077,
+                0,
+                "{name}: nobody else reads it"
+            );
             let again = cli.run(&write).ends(0);
-            assert_eq!((again.stdout.as_str(), fs::read_to_string(&file).expect("it is there")), ("", text), "{name}: it is done once");
+            assert_eq!(
+                (again.stdout.as_str(), fs::read_to_string(&file).expect("it is there")),
+                ("", text),
+                "{name}: it is done once"
+            );
         }
     }
 }
@@ -57,18 +80,54 @@ fn each_client_gets_a_file_from_which_it_starts_this_very_binary() {
 fn what_is_printed_can_be_pasted() {
     let cli = Cli::new();
     let cursor = cli.run(&["mcp", "config", "cursor", "--name", "mine"]).ends(0);
-    assert_eq!(cursor.json(), json!({ "mcpServers": { "mine": { "command": program(), "args": ["serve"] } } }));
+    assert_eq!(
+        cursor.json(),
+        json!({ "mcpServers": { "mine": { "command": program(), "args": ["serve"] } } })
+    );
     assert!(cursor.stderr.contains(".cursor/mcp.json"), "{}", cursor.stderr);
     let code = cli.run(&["mcp", "config", "claude-code"]).ends(0).stdout;
-    assert_eq!(code, format!("claude mcp add --scope user berth -- {} serve\n", program().as_str().expect("is text")));
+    assert_eq!(
+        code,
+        format!(
+            "claude mcp add --scope user berth -- {} serve\n",
+            program().as_str().expect("is text")
+        )
+    );
     let codex = cli.run(&["mcp", "config", "codex"]).ends(0).stdout;
     assert!(codex.starts_with("[mcp_servers.berth]\ncommand = \""), "{codex}");
-    let odd = cli.run(&["mcp", "config", "claude-code", "--", "--allow", "it's here"]).ends(0).stdout;
+    let odd =
+        cli.run(&["mcp", "config", "claude-code", "--", "--allow", "it's here"]).ends(0).stdout;
     let here = cli.work().display().to_string();
-    assert!(odd.ends_with(&format!(" serve --allow '{here}/it'\\''s here'\n")), "a path is the one that it is here: {odd}");
-    let kept = cli.run(&["mcp", "config", "cursor", "--", "--allow=sub", "--allow-read", "/data", "--set", "tools.call=9"]).ends(0).json();
+    assert!(
+        odd.ends_with(&format!(" serve --allow '{here}/it'\\''s here'\n")),
+        "a path is the one that it is here: {odd}"
+    );
+    let kept = cli
+        .run(&[
+            "mcp",
+            "config",
+            "cursor",
+            "--",
+            "--allow=sub",
+            "--allow-read",
+            "/data",
+            "--set",
+            "tools.call=9",
+        ])
+        .ends(0)
+        .json();
     let kept = &kept["mcpServers"]["berth"]["args"];
-    assert_eq!(*kept, json!(["serve", format!("--allow={here}/sub"), "--allow-read", "/data", "--set", "tools.call=9"]));
+    assert_eq!(
+        *kept,
+        json!([
+            "serve",
+            format!("--allow={here}/sub"),
+            "--allow-read",
+            "/data",
+            "--set",
+            "tools.call=9"
+        ])
+    );
     assert!(!cli.root.path().join(".cursor").exists(), "nothing is written unasked");
 }
 
@@ -85,14 +144,24 @@ fn a_server_that_runs_is_reached_with_a_token_that_no_file_holds() {
         }
         let told = told.ends(0).stdout;
         let own = cli.run(&["mcp", "config", name, "--http", url, "--oauth"]).ends(0).stdout;
-        assert!(own.contains(url) && !own.contains("TOKEN") && !own.contains("uthorization"), "{name}: {own}");
-        assert!(told.contains(url) && told.contains("MCP_BERTH_TOKEN") && !told.contains("\"serve\""), "{name}: {told}");
+        assert!(
+            own.contains(url) && !own.contains("TOKEN") && !own.contains("uthorization"),
+            "{name}: {own}"
+        );
+        assert!(
+            told.contains(url) && told.contains("MCP_BERTH_TOKEN") && !told.contains("\"serve\""),
+            "{name}: {told}"
+        );
     }
     // From a process to a URL: nothing of the process stays.
     cli.run(&["mcp", "config", "cursor", "--write"]).ends(0);
-    cli.run(&["mcp", "config", "cursor", "--write", "--http", url, "--token-variable", "MINE"]).ends(0);
+    cli.run(&["mcp", "config", "cursor", "--write", "--http", url, "--token-variable", "MINE"])
+        .ends(0);
     let entry = json!({ "url": url, "headers": { "Authorization": "Bearer ${env:MINE}" } });
-    assert_eq!(read(&cli.root.path().join(".cursor/mcp.json")), json!({ "mcpServers": { "berth": entry } }));
+    assert_eq!(
+        read(&cli.root.path().join(".cursor/mcp.json")),
+        json!({ "mcpServers": { "berth": entry } })
+    );
 }
 
 #[test]
@@ -109,7 +178,10 @@ fn everything_else_in_a_file_stays_as_it_is() {
     cli.run(&["mcp", "config", "zed", "--write"]).ends(0);
     assert!(file.symlink_metadata().expect("it is there").is_symlink(), "the link stays");
     let after = fs::read_to_string(&kept).expect("it is there");
-    assert!(after.starts_with("{\n\t// mine\n\t\"theme\": \"dark\",\n\t\"context_servers\": {"), "{after}");
+    assert!(
+        after.starts_with("{\n\t// mine\n\t\"theme\": \"dark\",\n\t\"context_servers\": {"),
+        "{after}"
+    );
     assert_eq!(fs::metadata(&kept).expect("it is there").permissions().mode() & 0o777, 0o644);
 }
 
@@ -119,7 +191,8 @@ fn what_can_t_be_understood_or_leads_elsewhere_is_left_as_it_is() {
     fs::create_dir(cli.work().join(".cursor")).expect("a folder is made");
     let file = cli.work().join(".cursor/mcp.json");
     let write = ["mcp", "config", "cursor", "--project", "--write"];
-    for wrong in [&b"{\n  \"mcpServers\": {,}\n}"[..], b"[]", b"{ \"mcpServers\": 7 }", b"\xff\xfe"] {
+    for wrong in [&b"{\n  \"mcpServers\": {,}\n}"[..], b"[]", b"{ \"mcpServers\": 7 }", b"\xff\xfe"]
+    {
         fs::write(&file, wrong).expect("it is written");
         let refused = cli.run(&write).ends(2);
         assert!(refused.stderr.contains("left as it is"), "{}", refused.stderr);
@@ -148,7 +221,10 @@ fn a_wrong_command_line_is_told_before_a_client_fails_with_it() {
         (&["curser"][..], "did you mean `cursor`?"),
         (&["cursor", "--name", "a b"], "--name"),
         (&["cursor", "--http", "127.0.0.1:8300"], "URL"),
-        (&["cursor", "--http", "http://x/mcp", "--token-variable", "s3cret-token"], "never the token"),
+        (
+            &["cursor", "--http", "http://x/mcp", "--token-variable", "s3cret-token"],
+            "never the token",
+        ),
         (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "runs already"),
         (&["cursor", "--allow", "/data"], "behind `--`"),
         (&["cursor", "--", "--http", "8000"], "--http URL"),

@@ -1,4 +1,5 @@
-//! What is mounted in a granted directory: the kernel's own file systems, and Berth's own folders once more.
+//! What is mounted in a granted directory: the kernel's own file systems, and Berth's own folders
+//! once more.
 //!
 //! In namespaces of their own, in which a mount is nobody else's.
 
@@ -12,24 +13,31 @@ use crate::support::{Cli, Ended, not_tried};
 
 const SECRET: &str = "the-planted-secret";
 
-/// Runs a script in namespaces of users, mounts and processes, `BERTH` being the call of a tool and `SERVE` the server. None where there are
-/// none to be had.
+/// Runs a script in namespaces of users, mounts and processes, `BERTH` being the call of a tool and
+/// `SERVE` the server. None where there are none to be had.
 fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let enter = ["-Urpfm", "--kill-child", "sh", "-c"];
-    let tried = Command::new("unshare").args(enter).arg("mount -t proc proc /proc").stderr(Stdio::null()).status();
+    let tried = Command::new("unshare")
+        .args(enter)
+        .arg("mount -t proc proc /proc")
+        .stderr(Stdio::null())
+        .status();
     if !tried.is_ok_and(|status| status.success()) {
         not_tried("mounting in namespaces of its own (`unshare -Urpfm`)");
         return None;
     }
     let berth = cli.command(&["call", "--yes", "--set", "tools.autonomy=full"]);
     let program = berth.get_program().to_string_lossy().into_owned();
-    let arguments: Vec<_> = berth.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<_> =
+        berth.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let call = format!("{program} {}", arguments.join(" "));
     let script = script.replace("BERTH", &call).replace("SERVE", &format!("{program} serve"));
     let mut shell = Command::new("unshare");
     shell.args(enter).arg(format!("set -e; mount -t proc proc /proc; {script}"));
     shell.env_clear().current_dir(cli.work()).stdin(Stdio::null());
-    shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+    shell
+        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
     Some(Ended::from_output(shell.env("PLANTED", SECRET).output().expect("it starts")))
 }
 
@@ -54,7 +62,10 @@ fn a_procfs_in_a_grant_gives_nothing_away() {
     assert!(said.contains("root/proc/1/environ\n"), "it was there: {said}");
     assert!(!said.contains(SECRET) && !cli.work().join("copied").exists(), "{said}");
     assert!(said.contains("the kernel's own file systems"), "{said}");
-    assert!(!said.contains("sysrq-trigger") && !said.contains("cmdline"), "nothing of it is listed: {said}");
+    assert!(
+        !said.contains("sysrq-trigger") && !said.contains("cmdline"),
+        "nothing of it is listed: {said}"
+    );
 }
 
 #[test]
@@ -72,7 +83,10 @@ fn a_file_of_a_procfs_that_is_mounted_by_itself_gives_nothing_away() {
         BERTH bash 'command=cat environ' || true";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(said.contains("there\n") && !said.contains(SECRET) && !cli.work().join("copied").exists(), "{said}");
+    assert!(
+        said.contains("there\n") && !said.contains(SECRET) && !cli.work().join("copied").exists(),
+        "{said}"
+    );
 }
 
 #[test]
@@ -159,7 +173,12 @@ fn rules_hold_for_what_layers_show() {
         BERTH read path=shown/plain";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(said.contains("there\n") && !said.contains(SECRET) && !cli.work().join("copied/.env").exists(), "{said}");
+    assert!(
+        said.contains("there\n")
+            && !said.contains(SECRET)
+            && !cli.work().join("copied/.env").exists(),
+        "{said}"
+    );
     assert!(said.contains("plain\n") && said.contains("changed"), "{said}");
     let text = |file: &str| fs::read_to_string(cli.work().join(file)).expect("it is there");
     assert_eq!((text("below/plain").as_str(), text("above/plain").as_str()), ("plain", "changed"));
@@ -169,7 +188,9 @@ fn rules_hold_for_what_layers_show() {
 #[test]
 fn the_ceiling_is_made_by_no_tool_whatever_is_granted() {
     let cli = Cli::new();
-    cli.configure("[tools.file]\nallowed_paths = [\"/\"]\n[tools.shell]\nallowed_paths = [\".\", \"/etc\"]\n");
+    cli.configure(
+        "[tools.file]\nallowed_paths = [\"/\"]\n[tools.shell]\nallowed_paths = [\".\", \"/etc\"]\n",
+    );
     let script = "
         mount -t tmpfs tmpfs /etc; mkdir elsewhere
         for round in missing there; do
@@ -185,7 +206,11 @@ fn the_ceiling_is_made_by_no_tool_whatever_is_granted() {
         BERTH bash 'command=echo made > /etc/beside'; cat /etc/beside";
     let Some(ended) = in_namespaces(&cli, script) else { return };
     let said = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stdout.contains("missing: /etc\n") && ended.stdout.contains("there: /etc /etc/berth\n"), "{said}");
+    assert!(
+        ended.stdout.contains("missing: /etc\n")
+            && ended.stdout.contains("there: /etc /etc/berth\n"),
+        "{said}"
+    );
     assert!(ended.stdout.ends_with("made\n"), "{said}");
 }
 
@@ -193,7 +218,14 @@ fn the_ceiling_is_made_by_no_tool_whatever_is_granted() {
 fn a_command_that_is_given_all_of_the_machine_says_why_it_does_not_start() {
     let cli = Cli::new();
     cli.configure("[tools.shell]\nallowed_paths = [\"/\"]\n");
-    let refused = cli.run(&["call", "--yes", "--set", "tools.autonomy=full", "bash", "command=echo ran"]).ends(1);
-    assert!(refused.stderr.contains("can't be given `/` as a whole") && refused.stderr.contains("`allowed_paths`"), "{}", refused.stderr);
+    let refused = cli
+        .run(&["call", "--yes", "--set", "tools.autonomy=full", "bash", "command=echo ran"])
+        .ends(1);
+    assert!(
+        refused.stderr.contains("can't be given `/` as a whole")
+            && refused.stderr.contains("`allowed_paths`"),
+        "{}",
+        refused.stderr
+    );
     assert!(!refused.stdout.contains("ran"), "{}", refused.stdout);
 }

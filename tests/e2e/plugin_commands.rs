@@ -1,10 +1,13 @@
-//! `berth plugin list`, `inspect`, `approve` and `reload`, beside a host that runs in another process.
+//! `berth plugin list`, `inspect`, `approve` and `reload`, beside a host that runs in another
+//! process.
 
 use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::{Cli, Component, Ended, Living, plugin, run, said, state, until_says, version};
+use crate::support::{
+    Cli, Component, Ended, Living, plugin, run, said, state, until_says, version,
+};
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -13,7 +16,8 @@ fn text(output: &Output) -> String {
 #[track_caller]
 fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", text(output));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
 /// The plugin `word` among those of the only host that is listed.
@@ -22,7 +26,11 @@ fn listed(output: &Output) -> Value {
     let hosts = json(output);
     assert_eq!(hosts.as_array().map(Vec::len), Some(1), "{hosts}");
     let plugins = hosts[0]["plugins"].as_array().expect("a host has plugins");
-    plugins.iter().find(|plugin| plugin["name"] == "word").unwrap_or_else(|| panic!("{hosts}")).clone()
+    plugins
+        .iter()
+        .find(|plugin| plugin["name"] == "word")
+        .unwrap_or_else(|| panic!("{hosts}"))
+        .clone()
 }
 
 #[test]
@@ -32,7 +40,11 @@ fn a_plugin_is_looked_at_approved_and_listed_with_how_it_fares() {
         let host = living.watching(&[]).await;
         living.put("word", &version("word", "1.0.0", "one").encode());
         let held = listed(&living.berth(&["plugin", "reload", "--json"]));
-        assert_eq!((&held["digest"], &held["waiting"]["held"]), (&Value::Null, &Value::Bool(true)), "{held}");
+        assert_eq!(
+            (&held["digest"], &held["waiting"]["held"]),
+            (&Value::Null, &Value::Bool(true)),
+            "{held}"
+        );
 
         // Nobody was asked, so nothing was approved.
         let asked = living.berth(&["plugin", "approve", "word"]);
@@ -43,17 +55,32 @@ fn a_plugin_is_looked_at_approved_and_listed_with_how_it_fares() {
         assert!(said(&host, "word").await.is_err());
 
         let approved = living.berth(&["plugin", "approve", "word", "--yes"]);
-        assert!(approved.status.success() && text(&approved).contains("word__say"), "{}", text(&approved));
-        assert!(text(&approved).contains(&format!("process {} serves it now", std::process::id())), "{}", text(&approved));
+        assert!(
+            approved.status.success() && text(&approved).contains("word__say"),
+            "{}",
+            text(&approved)
+        );
+        assert!(
+            text(&approved).contains(&format!("process {} serves it now", std::process::id())),
+            "{}",
+            text(&approved)
+        );
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
         assert!(said(&host, "word").await.is_ok());
 
         let known = listed(&living.berth(&["plugin", "list", "--json"]));
-        assert_eq!((&known["generation"], &known["calls"], &known["failures"]), (&1.into(), &2.into(), &0.into()), "{known}");
+        assert_eq!(
+            (&known["generation"], &known["calls"], &known["failures"]),
+            (&1.into(), &2.into(), &0.into()),
+            "{known}"
+        );
         assert!(known["p50_micros"].is_u64() && known["p99_micros"].is_u64(), "{known}");
         let table = text(&living.berth(&["plugin", "list"]));
         let digest = state(&host, "word").digest.expect("it serves");
-        assert!(table.contains(&std::process::id().to_string()) && table.contains(&digest[..12]), "{table}");
+        assert!(
+            table.contains(&std::process::id().to_string()) && table.contains(&digest[..12]),
+            "{table}"
+        );
     });
 }
 
@@ -65,26 +92,40 @@ fn what_changed_is_shown_before_it_is_approved() {
         assert!(living.berth(&["plugin", "approve", "word", "--yes"]).status.success());
         let host = living.watching(&[]).await;
 
-        let manifest = br#"{"manifest":1,"name":"word","version":"2.0.0","description":"Says something",
+        let manifest =
+            br#"{"manifest":1,"name":"word","version":"2.0.0","description":"Says something",
             "capabilities":[{"name":"files","access":"read-write","reason":"to write it down"}]}"#;
-        let mut wider = Component { manifests: vec![manifest.to_vec()], ..version("word", "2.0.0", "two") };
+        let mut wider =
+            Component { manifests: vec![manifest.to_vec()], ..version("word", "2.0.0", "two") };
         wider.offers[0].description = "Says \u{1b}[2Ja word of wisdom.".into();
         living.put("word", &wider.encode());
         let inspected = text(&living.berth(&["plugin", "inspect", "word"]));
-        for part in
-            ["was 1.0.0", "is  2.0.0", "asks for files (read-write): to write it down", "word__say: description", "a word of wisdom"]
-        {
+        for part in [
+            "was 1.0.0",
+            "is  2.0.0",
+            "asks for files (read-write): to write it down",
+            "word__say: description",
+            "a word of wisdom",
+        ] {
             assert!(inspected.contains(part), "{part} is missing:\n{inspected}");
         }
         assert!(!inspected.contains('\u{1b}'), "{inspected}");
-        let difference = &json(&living.berth(&["plugin", "inspect", "word", "--json"]))["difference"];
+        let difference =
+            &json(&living.berth(&["plugin", "inspect", "word", "--json"]))["difference"];
         assert_eq!(difference["version"]["new"], "2.0.0", "{difference}");
         assert_eq!(difference["tools_changed"][0]["what"], "description", "{difference}");
 
         assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
-        let digest = json(&living.berth(&["plugin", "inspect", "word", "--json"]))["digest"].as_str().expect("it has one").to_owned();
+        let digest = json(&living.berth(&["plugin", "inspect", "word", "--json"]))["digest"]
+            .as_str()
+            .expect("it has one")
+            .to_owned();
         let approved = living.berth(&["plugin", "approve", "word", "--digest", &digest]);
-        assert!(approved.status.success() && text(&approved).contains("to write it down"), "{}", text(&approved));
+        assert!(
+            approved.status.success() && text(&approved).contains("to write it down"),
+            "{}",
+            text(&approved)
+        );
         until_says(&host, "word", Some("two")).await;
         // What was looked at by its file is compared too.
         let file = living.file("word");
@@ -97,22 +138,43 @@ fn what_changed_is_shown_before_it_is_approved() {
 fn what_can_not_be_approved_is_said_plainly() {
     let living = Living::new();
     let missing = living.berth(&["plugin", "approve", "word", "--yes"]);
-    assert!(missing.status.code() == Some(4) && text(&missing).contains("there is no word.wasm in"), "{}", text(&missing));
+    assert!(
+        missing.status.code() == Some(4) && text(&missing).contains("there is no word.wasm in"),
+        "{}",
+        text(&missing)
+    );
     living.put("word", b"no component");
     let broken = living.berth(&["plugin", "approve", "word", "--yes"]);
-    assert!(broken.status.code() == Some(4) && text(&broken).contains("not a WebAssembly component"), "{}", text(&broken));
+    assert!(
+        broken.status.code() == Some(4) && text(&broken).contains("not a WebAssembly component"),
+        "{}",
+        text(&broken)
+    );
     living.put("word", &version("other", "1.0.0", "x").encode());
     let misnamed = living.berth(&["plugin", "approve", "word", "--yes"]);
-    assert!(misnamed.status.code() == Some(2) && text(&misnamed).contains("`other`"), "{}", text(&misnamed));
+    assert!(
+        misnamed.status.code() == Some(2) && text(&misnamed).contains("`other`"),
+        "{}",
+        text(&misnamed)
+    );
     assert!(!living.folders.data.join("plugins.json").exists(), "nothing was approved");
-    // A command that looks once says at once what it saw, and a plugin that is configured and not there is told apart from any other name.
+    // A command that looks once says at once what it saw, and a plugin that is configured and not
+    // there is told apart from any other name.
     living.put("word", b"no component");
     let told = text(&living.berth(&["tools"]));
-    assert!(told.contains("the plugin `word` is not loaded: it is not a WebAssembly component"), "{told}");
-    let absent = text(&living.berth(&["--set", "plugins.gone.allowed_paths=.", "call", "gone__say"]));
+    assert!(
+        told.contains("the plugin `word` is not loaded: it is not a WebAssembly component"),
+        "{told}"
+    );
+    let absent =
+        text(&living.berth(&["--set", "plugins.gone.allowed_paths=.", "call", "gone__say"]));
     assert!(absent.contains("there is no gone.wasm in"), "{absent}");
     let quiet = living.berth(&["plugin", "reload"]);
-    assert!(quiet.status.success() && text(&quiet).contains("nothing to reload"), "{}", text(&quiet));
+    assert!(
+        quiet.status.success() && text(&quiet).contains("nothing to reload"),
+        "{}",
+        text(&quiet)
+    );
 }
 
 #[test]
@@ -123,7 +185,10 @@ fn a_host_that_was_killed_is_not_asked_again() {
     drop(std::os::unix::net::UnixListener::bind(sockets.join("1-0")).expect("a socket is made"));
     let listed = json(&living.berth(&["plugin", "list", "--json"]));
     assert_eq!(listed[0]["pid"], Value::Null, "{listed}");
-    assert!(std::fs::read_dir(&sockets).expect("it is there").next().is_none(), "what it left behind is gone");
+    assert!(
+        std::fs::read_dir(&sockets).expect("it is there").next().is_none(),
+        "what it left behind is gone"
+    );
 }
 
 #[test]
@@ -131,9 +196,13 @@ fn what_a_plugin_s_requests_reach_is_shown_with_the_names_of_its_secrets() {
     let cli = Cli::new();
     let file = plugin("hostile-http").display().to_string();
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
-    let missing =
-        format!("Not granted\n  http: to grant some, name them in your berth.toml:\n    [plugins.hostile-http]\n    path = {file:?}\n");
-    assert!(asks.contains(&missing) && asks.contains("\n    hosts = [\"api.example.com\"]\n"), "{asks}");
+    let missing = format!(
+        "Not granted\n  http: to grant some, name them in your berth.toml:\n    [plugins.hostile-http]\n    path = {file:?}\n"
+    );
+    assert!(
+        asks.contains(&missing) && asks.contains("\n    hosts = [\"api.example.com\"]\n"),
+        "{asks}"
+    );
     assert!(asks.contains("hostile-http__send") && !asks.contains("\nGranted\n"), "{asks}");
 
     cli.configure(&format!(
@@ -144,15 +213,28 @@ fn what_a_plugin_s_requests_reach_is_shown_with_the_names_of_its_secrets() {
     let run = |line: &[&str]| {
         let output = cli.command(line).env("TOKEN", "zq-7731-Wert").output().expect("berth starts");
         let ended = Ended::from_output(output).ends(0);
-        assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("zq-7731"), "{}", ended.stdout);
+        assert!(
+            !format!("{}{}", ended.stdout, ended.stderr).contains("zq-7731"),
+            "{}",
+            ended.stdout
+        );
         ended
     };
     let shown = run(&["plugin", "inspect", &file]).stdout;
-    assert!(shown.contains(&format!("\nGranted\n  http: {granted}\n  secrets: github (for a.example, b.example)\n")), "{shown}");
+    assert!(
+        shown.contains(&format!(
+            "\nGranted\n  http: {granted}\n  secrets: github (for a.example, b.example)\n"
+        )),
+        "{shown}"
+    );
     assert!(!shown.contains("Not granted"), "{shown}");
     let object = run(&["plugin", "inspect", &file, "--json"]).json();
     assert_eq!(object["granted"]["http"], granted, "{object}");
-    assert_eq!(object["secrets"], serde_json::json!([{ "name": "github", "hosts": ["a.example", "b.example"] }]), "{object}");
+    assert_eq!(
+        object["secrets"],
+        serde_json::json!([{ "name": "github", "hosts": ["a.example", "b.example"] }]),
+        "{object}"
+    );
     let table = run(&["plugin", "list"]).stdout;
     assert!(table.contains(&format!("\n  reaches {granted}\n  secrets: github\n")), "{table}");
 }

@@ -10,7 +10,11 @@ use crate::support::{Cli, Ended};
 /// What each gate says, by its name.
 fn gate_answer(found: &Value, gate: &str) -> Value {
     let gates = found["gates"].as_array().expect("a list");
-    gates.iter().find(|said| said["gate"] == json!(gate)).unwrap_or_else(|| panic!("{gate} in {found}"))["verdict"].clone()
+    gates
+        .iter()
+        .find(|said| said["gate"] == json!(gate))
+        .unwrap_or_else(|| panic!("{gate} in {found}"))["verdict"]
+        .clone()
 }
 
 /// Every file below a folder, with its bytes.
@@ -19,7 +23,10 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type().expect("it has a type").is_dir() {
             true => found.extend(files(&entry.path())),
-            false => found.push((entry.path().display().to_string(), fs::read(entry.path()).expect("it is readable"))),
+            false => found.push((
+                entry.path().display().to_string(),
+                fs::read(entry.path()).expect("it is readable"),
+            )),
         }
     }
     found.sort();
@@ -40,30 +47,57 @@ fn a_check_tells_the_verdict_and_does_nothing() {
         found.json()
     };
     let reads = check(&["read", "path=notes.txt"], 0);
-    assert_eq!((&reads["verdict"], &reads["runs"], &reads["tool"]), (&json!("allow"), &json!(true), &json!("read")));
+    assert_eq!(
+        (&reads["verdict"], &reads["runs"], &reads["tool"]),
+        (&json!("allow"), &json!(true), &json!("read"))
+    );
     assert_eq!(reads["subjects"][0]["text"], json!(cli.work().join("notes.txt")));
     let writes = check(&["write", "path=new.txt", "content=x"], 3);
-    assert_eq!((&writes["verdict"], &writes["decision"]["gate"]), (&json!("ask"), &json!("autonomy")));
+    assert_eq!(
+        (&writes["verdict"], &writes["decision"]["gate"]),
+        (&json!("ask"), &json!("autonomy"))
+    );
     let denied = check(&["file_write", "path=Cargo.lock", "content=x"], 3);
     assert_eq!((&denied["verdict"], &denied["tool"]), (&json!("deny"), &json!("write")));
     assert_eq!(denied["decision"]["rule"], json!("pattern = \"*.lock\", action = \"deny\""));
     let place = denied["decision"]["place"].as_str().expect("a place").to_owned();
-    assert!(place.contains("tools.permissions.write") && place.contains("berth.toml, line 3"), "{place}");
+    assert!(
+        place.contains("tools.permissions.write") && place.contains("berth.toml, line 3"),
+        "{place}"
+    );
     // What can't be looked at because of a refusal is not guessed.
     let outside = check(&["read", "path=../secret.txt"], 3);
     assert_eq!(
-        (gate_answer(&outside, "grants"), gate_answer(&outside, "permissions"), gate_answer(&outside, "switches")),
+        (
+            gate_answer(&outside, "grants"),
+            gate_answer(&outside, "permissions"),
+            gate_answer(&outside, "switches")
+        ),
         (json!("deny"), json!("unknown"), Value::Null)
     );
     assert!(!outside.to_string().contains("the secret"));
-    let spent =
-        cli.run(&["--set", "tools.max_tool_calls_per_session=1", "policy", "check", "read", "path=notes.txt", "--json"]).ends(3).json();
+    let spent = cli
+        .run(&[
+            "--set",
+            "tools.max_tool_calls_per_session=1",
+            "policy",
+            "check",
+            "read",
+            "path=notes.txt",
+            "--json",
+        ])
+        .ends(3)
+        .json();
     assert_eq!(spent["decision"]["gate"], json!("quota"));
 
     for _ in 0..5 {
         check(&["read", "path=notes.txt"], 0);
     }
-    assert_eq!((files(&cli.root.path().join("data")), files(&cli.work())), before, "nothing was made, counted or recorded");
+    assert_eq!(
+        (files(&cli.root.path().join("data")), files(&cli.work())),
+        before,
+        "nothing was made, counted or recorded"
+    );
 }
 
 #[test]
@@ -73,9 +107,14 @@ fn nobody_is_asked_for_a_change_that_can_t_be_made() {
     let failed = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(1).json();
     assert_eq!(failed["failure"]["code"], json!("no-match"));
     assert_eq!(cli.run(&["approvals", "--json"]).ends(0).json(), json!([]), "no question was left");
-    let check = |code: i32| cli.run(&[&["policy", "check", "--json"], &edit[..]].concat()).ends(code).json();
+    let check = |code: i32| {
+        cli.run(&[&["policy", "check", "--json"], &edit[..]].concat()).ends(code).json()
+    };
     let checked = check(1);
-    assert_eq!((&checked["failure"]["code"], &checked["runs"], &checked["verdict"]), (&json!("no-match"), &json!(false), &Value::Null));
+    assert_eq!(
+        (&checked["failure"]["code"], &checked["runs"], &checked["verdict"]),
+        (&json!("no-match"), &json!(false), &Value::Null)
+    );
     // Lines that end in CRLF match as the tool has them match, and so the person is asked.
     fs::write(cli.work().join("returns.txt"), "a\r\nb\r\n").expect("a file is written");
     let call = "{\"path\": \"returns.txt\", \"old_string\": \"a\\nb\", \"new_string\": \"x\"}";
@@ -98,7 +137,11 @@ fn a_mark_of_redaction_is_refused_by_a_check_as_by_a_call() {
     let content = format!("content={}", &mark[..=mark.find(']').expect("it ends")]);
     for command in [&["call"][..], &["policy", "check"]] {
         let ended = cli.run(&[command, &["write", "path=new.txt", &content]].concat()).ends(2);
-        assert!(ended.stderr.contains("invalid_parameters/redacted"), "{command:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains("invalid_parameters/redacted"),
+            "{command:?}: {}",
+            ended.stderr
+        );
     }
 }
 
@@ -108,7 +151,10 @@ fn a_call_that_is_wrong_in_itself_comes_to_no_gate() {
     let wrong = cli.run(&["policy", "check", "no_such_tool"]).ends(2);
     assert!(wrong.stderr.contains("tool_not_found") && wrong.stdout.is_empty(), "{}", wrong.stderr);
     let wrong = cli.run(&["policy", "check", "read", "{}", "--json"]).ends(2).json();
-    assert_eq!((&wrong["verdict"], &wrong["failure"]["category"]), (&Value::Null, &json!("invalid_parameters")));
+    assert_eq!(
+        (&wrong["verdict"], &wrong["failure"]["category"]),
+        (&Value::Null, &json!("invalid_parameters"))
+    );
 }
 
 #[test]
@@ -117,7 +163,11 @@ fn what_is_checked_steers_no_terminal() {
     // `run` looks for escapes in what is printed.
     let arguments = "{\"path\": \"\\u001b[2J\\n\\u202e.txt\", \"content\": \"\\u001b[31m\"}";
     let shown = cli.run(&["policy", "check", "write", arguments]).ends(3);
-    assert!(!shown.stdout.contains('\u{202e}') && shown.stdout.contains("autonomy"), "{:?}", shown.stdout);
+    assert!(
+        !shown.stdout.contains('\u{202e}') && shown.stdout.contains("autonomy"),
+        "{:?}",
+        shown.stdout
+    );
     let huge = format!("path={}", "x/".repeat(1500));
     let shown = cli.run(&["policy", "check", "write", &huge, "content=x"]);
     assert!(shown.stdout.len() < 10_000, "{}", shown.stdout.len());
@@ -134,7 +184,10 @@ fn a_session_s_yes_is_told() {
     cli.run(&["approvals", "allow", &id, "--session"]).ends(0);
     cli.run(&[&["call"], &line[..]].concat()).ends(0);
     let found = cli.run(&[&["policy", "check"], &line[..], &["--json"]].concat()).ends(0).json();
-    assert_eq!((&found["verdict"], &found["runs"], &found["approved_by"]), (&json!("ask"), &json!(true), &json!("berth approvals")));
+    assert_eq!(
+        (&found["verdict"], &found["runs"], &found["approved_by"]),
+        (&json!("ask"), &json!(true), &json!("berth approvals"))
+    );
     // Other arguments are another call.
     cli.run(&["policy", "check", "write", "path=new.txt", "content=y"]).ends(3);
 }
@@ -143,23 +196,35 @@ fn a_session_s_yes_is_told() {
 fn a_past_decision_is_explained_from_the_record() {
     let cli = Cli::new();
     cli.configure("[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n");
-    let id = |line: &[&str], code| cli.run(line).ends(code).json()["id"].as_str().expect("an id").to_owned();
+    let id = |line: &[&str], code| {
+        cli.run(line).ends(code).json()["id"].as_str().expect("an id").to_owned()
+    };
     let denied = id(&["call", "write", "path=Cargo.lock", "content=x", "--json"], 3);
     let explained = cli.run(&["policy", "explain", &denied]).ends(0).stdout;
-    for part in
-        ["the call of `write` was refused at the gate `permissions`", "pattern = \"*.lock\", action = \"deny\"", "berth.toml, line 1"]
-    {
+    for part in [
+        "the call of `write` was refused at the gate `permissions`",
+        "pattern = \"*.lock\", action = \"deny\"",
+        "berth.toml, line 1",
+    ] {
         assert!(explained.contains(part), "{part}: {explained}");
     }
     // The rule that decided is told though it is gone by now.
     cli.configure("");
     let explained = cli.run(&["policy", "explain", &denied, "--json"]).ends(0).json();
-    assert_eq!((&explained["decision"]["verdict"], &explained["decision"]["gate"]), (&json!("deny"), &json!("permissions")));
+    assert_eq!(
+        (&explained["decision"]["verdict"], &explained["decision"]["gate"]),
+        (&json!("deny"), &json!("permissions"))
+    );
     let yes = id(&["call", "--yes", "write", "path=new.txt", "content=x", "--json"], 0);
     let explained = cli.run(&["policy", "explain", &yes]).ends(0).stdout;
-    assert!(explained.contains("was allowed at the gate `autonomy`") && explained.contains("--yes"), "{explained}");
+    assert!(
+        explained.contains("was allowed at the gate `autonomy`") && explained.contains("--yes"),
+        "{explained}"
+    );
     let read = id(&["call", "read", "path=notes.txt", "--json"], 0);
-    assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("it came to: an output"));
+    assert!(
+        cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("it came to: an output")
+    );
     let unknown = cli.run(&["policy", "explain", "ffff-1\u{1b}[2J"]).ends(2);
     assert!(unknown.stderr.contains("nothing is recorded of a call"), "{}", unknown.stderr);
 }
@@ -173,26 +238,46 @@ fn names_that_nothing_has_are_told() {
          [[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"wriet\", \"{copy,move}_path\", \"file_write\", \"list_*\"]\n",
     );
     let ceiling = cli.root.path().join("ceiling.toml");
-    fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"file__write\"]\n").expect("a file is written");
-    let run = |line: &[&str]| Ended::from_output(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
+    fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"file__write\"]\n")
+        .expect("a file is written");
+    let run = |line: &[&str]| {
+        Ended::from_output(
+            cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"),
+        )
+    };
     let wrong = ["`raed`", "`nope`", "`edti`", "`gone`", "`wriet`", "`{copy,move}_path`"];
     let checked = run(&["config", "check"]).ends(0).stdout;
     assert!(!checked.contains("is right"), "{checked}");
     let called = run(&["call", "read", "path=notes.txt"]).ends(0).stderr;
     let report = run(&["doctor", "--json"]).json();
-    let findings = report["findings"].as_array().expect("a list").iter().filter(|finding| finding["name"] == json!("names"));
-    let found = findings.map(|finding| finding["found"].as_str().expect("a text")).collect::<Vec<_>>().join("\n");
+    let findings = report["findings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|finding| finding["name"] == json!("names"));
+    let found = findings
+        .map(|finding| finding["found"].as_str().expect("a text"))
+        .collect::<Vec<_>>()
+        .join("\n");
     for told in [&checked, &called, &found] {
         for name in wrong {
             assert!(told.contains(name), "{name}: {told}");
         }
-        assert!(told.contains("did you mean `write`?") && told.contains("berth.toml, line"), "{told}");
+        assert!(
+            told.contains("did you mean `write`?") && told.contains("berth.toml, line"),
+            "{told}"
+        );
         for right in ["`file_read`", "`file_write`", "`list_*`"] {
             assert!(!told.contains(right), "{right}: {told}");
         }
     }
     // What the user can't change is told where it is looked for, not at every call.
-    assert!(checked.contains("`file__write`") && found.contains("`file__write`") && !called.contains("`file__write`"), "{called}");
+    assert!(
+        checked.contains("`file__write`")
+            && found.contains("`file__write`")
+            && !called.contains("`file__write`"),
+        "{called}"
+    );
 }
 
 #[test]
@@ -213,9 +298,11 @@ fn a_pattern_that_matches_no_path_is_refused() {
             cli.configure(&format!(
                 "tools.autonomy = \"full\"\n[[tools.permissions.file_write]]\npattern = \"{pattern}\"\naction = \"{action}\"\n"
             ));
-            let check = cli.run(&["policy", "check", "write", "path=src/a.rs", "content=x"]).ends(4);
+            let check =
+                cli.run(&["policy", "check", "write", "path=src/a.rs", "content=x"]).ends(4);
             assert!(
-                check.stderr.contains("berth.toml:2: tools.permissions.file_write") && check.stderr.contains(pattern),
+                check.stderr.contains("berth.toml:2: tools.permissions.file_write")
+                    && check.stderr.contains(pattern),
                 "{}",
                 check.stderr
             );

@@ -1,4 +1,5 @@
-//! Attacks on what starts programs: what it was not granted, what was not decided on, and more of it than there may be.
+//! Attacks on what starts programs: what it was not granted, what was not decided on, and more of
+//! it than there may be.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +9,20 @@ use serde_json::{Value, json};
 
 use crate::support::{Scene, attacks, failure, loot, plugin, refused, soon};
 
-/// What the plugin may start. `tail` never ends by itself, and can be told from all others by its words.
-const PROGRAMS: &str =
-    r#"plugins.hostile-process.programs=["touch made **", "tail -f {granted}/public.txt", "yes {granted}", "wc -c", "printenv **"]"#;
+/// What the plugin may start. `tail` never ends by itself, and can be told from all others by its
+/// words.
+const PROGRAMS: &str = r#"plugins.hostile-process.programs=["touch made **", "tail -f {granted}/public.txt", "yes {granted}", "wc -c", "printenv **"]"#;
 
 async fn scene(settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-process.path={:?}", plugin("hostile-process"));
     let granted = r#"plugins.hostile-process.allowed_paths=["{granted}"]"#;
-    let mut all = vec![path.as_str(), "plugins.hostile-process.reload=trust", granted, PROGRAMS, "tools.call=10"];
+    let mut all = vec![
+        path.as_str(),
+        "plugins.hostile-process.reload=trust",
+        granted,
+        PROGRAMS,
+        "tools.call=10",
+    ];
     all.extend(settings);
     Scene::with(&all, |_| {}).await
 }
@@ -35,8 +42,14 @@ fn endless(scene: &Scene) -> Value {
 fn running(scene: &Scene, program: &str) -> usize {
     let granted = scene.granted.display().to_string();
     let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
-    let lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
-    lines.filter(|line| line.split('\0').next().is_some_and(|name| name.ends_with(program)) && line.contains(&granted)).count()
+    let lines =
+        processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    lines
+        .filter(|line| {
+            line.split('\0').next().is_some_and(|name| name.ends_with(program))
+                && line.contains(&granted)
+        })
+        .count()
 }
 
 async fn all_are_gone(scene: &Scene, program: &str) {
@@ -206,7 +219,11 @@ fn every_attack_on_processes_has_a_test() {
     crate::support::run(async {
         let scene = scene(&[]).await;
         let tools = scene.host.tools();
-        let attacks: Vec<&str> = tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile-process__")).collect();
-        assert!(attacks.iter().all(|attack| TESTED.contains(attack)) && attacks.len() == TESTED.len(), "{attacks:?}");
+        let attacks: Vec<&str> =
+            tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile-process__")).collect();
+        assert!(
+            attacks.iter().all(|attack| TESTED.contains(attack)) && attacks.len() == TESTED.len(),
+            "{attacks:?}"
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! What a call builds under a provisional name and leaves there is removed by the host, and nothing else is.
+//! What a call builds under a provisional name and leaves there is removed by the host, and nothing
+//! else is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,17 @@ fn everything(folder: &Path) -> Vec<(PathBuf, String)> {
     while let Some(path) = pending.pop() {
         let meta = fs::symlink_metadata(&path).expect("it is there");
         if meta.is_dir() {
-            pending.extend(fs::read_dir(&path).expect("it is readable").map(|entry| entry.expect("an entry").path()));
+            pending.extend(
+                fs::read_dir(&path)
+                    .expect("it is readable")
+                    .map(|entry| entry.expect("an entry").path()),
+            );
         }
-        let text = if meta.is_file() { fs::read_to_string(&path).expect("it is text") } else { format!("{:?}", meta.file_type()) };
+        let text = if meta.is_file() {
+            fs::read_to_string(&path).expect("it is text")
+        } else {
+            format!("{:?}", meta.file_type())
+        };
         all.push((path.strip_prefix(folder).expect("it is below").to_owned(), text));
     }
     all.sort();

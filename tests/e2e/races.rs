@@ -19,7 +19,8 @@ const TIMES: u64 = 10_000;
 const PUBLIC: &str = "public";
 
 /// Time enough for so many tries on a busy machine.
-const TIME: [&str; 3] = ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
+const TIME: [&str; 3] =
+    ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
 
 /// Exchanges two names again and again, until it is dropped.
 struct Swapper {
@@ -34,7 +35,8 @@ impl Swapper {
         let (ended, counted) = (Arc::clone(&end), Arc::clone(&swaps));
         let thread = std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).expect("names are exchanged");
+                renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE)
+                    .expect("names are exchanged");
                 counted.fetch_add(1, Ordering::Relaxed);
                 std::thread::yield_now();
             }
@@ -56,7 +58,8 @@ impl Drop for Swapper {
 /// A folder in what is granted that is refused, with the secret in it, and how it is refused.
 const DENIED: (&str, &str) = ("denied", "tools.file.deny_read=[\"denied/**\"]");
 
-/// Beside what is granted: a link to the secret in `folder`, a link to that folder, and their innocent doubles.
+/// Beside what is granted: a link to the secret in `folder`, a link to that folder, and their
+/// innocent doubles.
 fn with_doubles(root: &Path, folder: &str) {
     let granted = root.join("granted");
     for folder in ["folder", DENIED.0] {
@@ -65,13 +68,17 @@ fn with_doubles(root: &Path, folder: &str) {
     for file in ["file", "folder/secret.txt"] {
         fs::write(granted.join(file), PUBLIC).expect("a file is written");
     }
-    fs::copy(root.join("outside/secret.txt"), granted.join(DENIED.0).join("secret.txt")).expect("the secret is copied");
-    for (target, link) in [(format!("{folder}/secret.txt"), "link"), (folder.to_owned(), "link-folder")] {
+    fs::copy(root.join("outside/secret.txt"), granted.join(DENIED.0).join("secret.txt"))
+        .expect("the secret is copied");
+    for (target, link) in
+        [(format!("{folder}/secret.txt"), "link"), (folder.to_owned(), "link-folder")]
+    {
         std::os::unix::fs::symlink(target, granted.join(link)).expect("a link is made");
     }
 }
 
-/// Runs an attack on the file `target` while `a` and `b` are exchanged, once with links to what is outside and once to what is refused.
+/// Runs an attack on the file `target` while `a` and `b` are exchanged, once with links to what is
+/// outside and once to what is refused.
 async fn race(attack: &str, target: &str, a: &str, b: &str) {
     for folder in ["../outside", DENIED.0] {
         race_for(folder, attack, target, a, b).await;
@@ -86,9 +93,15 @@ async fn race_for(folder: &str, attack: &str, target: &str, a: &str, b: &str) {
     let mut had = 0;
     // On a busy machine the swapper may have slept through a round.
     while had == 0 || swapper.swaps.load(Ordering::Relaxed) < 100 {
-        had += successes(&scene.attack_beside_others(attack, arguments(&scene.granted.join(target))).await);
+        had += successes(
+            &scene.attack_beside_others(attack, arguments(&scene.granted.join(target))).await,
+        );
     }
-    assert_eq!(fs::read_to_string(denied).expect("it is there"), scene.secret, "what is refused is as it was");
+    assert_eq!(
+        fs::read_to_string(denied).expect("it is there"),
+        scene.secret,
+        "what is refused is as it was"
+    );
 }
 
 fn arguments(path: &Path) -> Value {
@@ -98,11 +111,15 @@ fn arguments(path: &Path) -> Value {
 /// How often an attack got what it was allowed. It has to have got nothing else.
 fn successes(answer: &Answer) -> u64 {
     let failure = answer.outcome.as_ref().expect_err("nothing else is found");
-    let (_, count) = failure.message.rsplit_once("expected: ").unwrap_or_else(|| panic!("it tells how it went: {}", failure.message));
+    let (_, count) = failure
+        .message
+        .rsplit_once("expected: ")
+        .unwrap_or_else(|| panic!("it tells how it went: {}", failure.message));
     count.trim_end_matches(')').parse().expect("a number")
 }
 
-/// Somebody outside who puts the secret where it is refused, while its folder is renamed, until it is dropped.
+/// Somebody outside who puts the secret where it is refused, while its folder is renamed, until it
+/// is dropped.
 struct Planter {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,

@@ -1,5 +1,5 @@
-//! Instances that wait for calls: each serves one, nothing of a call reaches the next, and what a component does while it is
-//! instantiated harms nobody.
+//! Instances that wait for calls: each serves one, nothing of a call reaches the next, and what a
+//! component does while it is instantiated harms nobody.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use berth_core::{Category, Host, Request};
 use serde_json::json;
 
-use crate::support::{Cli, Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version};
+use crate::support::{
+    Cli, Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version,
+};
 
 const TRUST: &str = "plugin_folder.reload=trust";
 
@@ -20,16 +22,18 @@ const ALL: usize = 16;
 fn once() -> Component {
     Component {
         in_module: "(global $called (mut i32) (i32.const 0))",
-        on_call: "(if (i32.or (global.get $called) (i32.load (i32.const 200000))) (then unreachable))
+        on_call:
+            "(if (i32.or (global.get $called) (i32.load (i32.const 200000))) (then unreachable))
             (global.set $called (i32.const 1))
             (i32.store (i32.const 200000) (i32.const 1))",
         ..version("once", "1.0.0", "for the first time")
     }
 }
 
-/// A plugin that asks for the granted directories while it is instantiated, keeps the first, and then runs `init`, except where none is
-/// granted, as when it lists its tools. There is a file's name at 400000, of 9 bytes; `$open` opens that file below the kept directory
-/// to be written, made and emptied, and says whether it worked; `$wait` waits so many nanoseconds.
+/// A plugin that asks for the granted directories while it is instantiated, keeps the first, and
+/// then runs `init`, except where none is granted, as when it lists its tools. There is a file's
+/// name at 400000, of 9 bytes; `$open` opens that file below the kept directory to be written, made
+/// and emptied, and says whether it worked; `$wait` waits so many nanoseconds.
 fn early(name: &str, init: &str, on_call: &'static str) -> Component {
     const ERRORS: &str = r#""access" "would-block" "already" "bad-descriptor" "busy" "deadlock" "quota" "exist" "file-too-large"
         "illegal-byte-sequence" "in-progress" "interrupted" "invalid" "io" "is-directory" "loop" "too-many-links" "message-size"
@@ -114,7 +118,11 @@ fn early(name: &str, init: &str, on_call: &'static str) -> Component {
 }
 
 /// A host with these plugins, each of which is granted the folder `work`.
-async fn host_with(living: &Living, settings: &[&str], plugins: &[(&str, &Component)]) -> Arc<Host> {
+async fn host_with(
+    living: &Living,
+    settings: &[&str],
+    plugins: &[(&str, &Component)],
+) -> Arc<Host> {
     let mut all = vec![TRUST.to_owned()];
     for (name, component) in plugins {
         living.put(name, &component.encode());
@@ -128,7 +136,8 @@ async fn readied(host: &Host, plugin: &str) {
     soon("instances wait", || state(host, plugin).ready == EACH).await;
 }
 
-/// Waits until the housekeeper has done what the calls so far gave it to do: it comes to `once` last.
+/// Waits until the housekeeper has done what the calls so far gave it to do: it comes to `once`
+/// last.
 async fn kept_house(host: &Host) {
     readied(host, "once").await;
     assert_eq!(said(host, "once").await.as_deref(), Ok("for the first time"));
@@ -155,7 +164,10 @@ fn no_call_finds_anything_of_another_in_an_instance_that_waited() {
             })
             .collect();
         for call in calls {
-            assert_eq!(call.await.expect("the host does not panic").as_deref(), Ok("for the first time"));
+            assert_eq!(
+                call.await.expect("the host does not panic").as_deref(),
+                Ok("for the first time")
+            );
         }
     });
 }
@@ -168,7 +180,12 @@ fn a_call_takes_an_instance_that_waits() {
         let slow = "(func $slow (local $left i32) (local.set $left (i32.const 100000000))
             (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
             (start $slow)";
-        let host = host_with(&living, &[], &[("slow", &Component { in_module: slow, ..version("slow", "1.0.0", "at last") })]).await;
+        let host = host_with(
+            &living,
+            &[],
+            &[("slow", &Component { in_module: slow, ..version("slow", "1.0.0", "at last") })],
+        )
+        .await;
         let mut taken = false;
         for _ in 0..20 {
             assert_eq!(said(&host, "slow").await.as_deref(), Ok("at last"));
@@ -207,10 +224,14 @@ fn nothing_is_written_before_there_is_a_call() {
         // It would end badly if it were allowed, and if the attack were none.
         let init = "(if (call $open) (then unreachable))
             (if (i32.ne (i32.load8_u (i32.const 400020)) (i32.const 31)) (then unreachable))";
-        let host = host_with(&living, &[], &[("early", &early("early", init, "")), ("once", &once())]).await;
+        let host =
+            host_with(&living, &[], &[("early", &early("early", init, "")), ("once", &once())])
+                .await;
         for content in [None, Some("kept")] {
             let file = living.work().join("early.txt");
-            content.into_iter().for_each(|content| fs::write(&file, content).expect("a file is written"));
+            content
+                .into_iter()
+                .for_each(|content| fs::write(&file, content).expect("a file is written"));
             assert_eq!(said(&host, "early").await.as_deref(), Ok("here"));
             said(&host, "once").await.expect("others are served");
             kept_house(&host).await;
@@ -230,13 +251,19 @@ fn what_ends_badly_or_takes_too_much_does_not_wait_and_is_not_tried_again() {
         for (name, init, outcome) in [
             ("early-crash", "unreachable", crash),
             ("early-loop", "(loop (br 0))", cpu),
-            ("early-bomb", "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable", memory),
+            (
+                "early-bomb",
+                "(loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable",
+                memory,
+            ),
             ("early-large", "(drop (memory.grow (i32.const 1100)))", Ok(())),
             ("early-sleep", "(call $wait (i64.const 20000000))", Ok(())),
         ] {
             let living = Living::new();
             let settings = ["tools.limits.cpu_secs=1", "tools.limits.memory_mib=128"];
-            let host = host_with(&living, &settings, &[(name, &early(name, init, "")), ("once", &once())]).await;
+            let host =
+                host_with(&living, &settings, &[(name, &early(name, init, "")), ("once", &once())])
+                    .await;
             for _ in 0..2 {
                 let answer = host.call(Request::new(format!("{name}__say"), json!({}))).await;
                 match outcome {
@@ -249,8 +276,16 @@ fn what_ends_badly_or_takes_too_much_does_not_wait_and_is_not_tried_again() {
             }
             if name == "early-crash" {
                 let plugin = format!("plugin=\"{name}\"");
-                assert_eq!(log_with(&[&plugin, "call=none", "the tool crashed"]).len(), 1, "readied once, and not again");
-                assert_eq!(log_with(&[&plugin, "it printed"]).len(), 3, "and each call's own end is told");
+                assert_eq!(
+                    log_with(&[&plugin, "call=none", "the tool crashed"]).len(),
+                    1,
+                    "readied once, and not again"
+                );
+                assert_eq!(
+                    log_with(&[&plugin, "it printed"]).len(),
+                    3,
+                    "and each call's own end is told"
+                );
             }
         }
     });
@@ -283,14 +318,16 @@ fn few_wait_however_many_plugins_are_called() {
     run(async {
         let living = Living::new();
         let names: Vec<String> = (0..12).map(|number| format!("word-{number}")).collect();
-        let components: Vec<_> = names.iter().map(|name| version(name, "1.0.0", "a word")).collect();
+        let components: Vec<_> =
+            names.iter().map(|name| version(name, "1.0.0", "a word")).collect();
         let plugins: Vec<_> = names.iter().map(String::as_str).zip(&components).collect();
         let host = host_with(&living, &["tools.max_concurrent=2"], &plugins).await;
         let ready = || host.plugins().iter().map(|plugin| plugin.ready).sum::<usize>();
         for _ in 0..3 {
             for name in &names {
                 assert_eq!(said(&host, name).await.as_deref(), Ok("a word"));
-                // The counts are read one after the other, while the housekeeper goes from plugin to plugin.
+                // The counts are read one after the other, while the housekeeper goes from plugin
+                // to plugin.
                 soon("no more wait than may", || ready() <= ALL).await;
             }
             soon("as many wait as may", || ready() == ALL).await;
@@ -314,17 +351,24 @@ fn none_waits_where_the_operator_wants_none() {
 #[test]
 fn plugin_that_sleeps_while_it_lists_is_refused_and_ends_nothing_else() {
     let cli = Cli::new();
-    for (name, component) in [("start", early("sleeper", "", "")), ("listing", early("sleeper", "", ""))] {
+    for (name, component) in
+        [("start", early("sleeper", "", "")), ("listing", early("sleeper", "", ""))]
+    {
         let sleeps = "(call $wait (i64.const 600000000000))";
         let component = match name {
-            "start" => {
-                Component { in_module: component.in_module.replace("(then return)", &format!("(then {sleeps})")).leak(), ..component }
-            }
+            "start" => Component {
+                in_module: component
+                    .in_module
+                    .replace("(then return)", &format!("(then {sleeps})"))
+                    .leak(),
+                ..component
+            },
             _ => Component { on_list: sleeps, ..component },
         };
         let file = cli.root.path().join(format!("{name}.wasm"));
         fs::write(&file, component.encode()).expect("a plugin is written");
-        let ended = cli.run(&["--plugin", file.to_str().expect("is UTF-8"), "call", "sleeper__say"]);
+        let ended =
+            cli.run(&["--plugin", file.to_str().expect("is UTF-8"), "call", "sleeper__say"]);
         assert_ne!(ended.code, 0);
         assert!(ended.stderr.contains("it takes too long"), "{}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);

@@ -21,7 +21,11 @@ fn lines_after(refused: &Ended, words: &str) -> String {
 /// The line that begins with `remedy:`.
 #[track_caller]
 fn remedy(refused: &Ended) -> &str {
-    refused.stderr.lines().find_map(|line| line.trim().strip_prefix("remedy: ")).expect(&refused.stderr)
+    refused
+        .stderr
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("remedy: "))
+        .expect(&refused.stderr)
 }
 
 /// Folders that are not granted, and one that no tool writes.
@@ -37,7 +41,10 @@ fn scene() -> Cli {
 #[test]
 fn what_the_defaults_refuse_is_granted_by_the_lines_that_are_printed() {
     let cli = scene();
-    let (read, write) = (["call", "read", "path=../out \"side/x"], ["call", "--yes", "write", "path=../out \"side/y", "content=y"]);
+    let (read, write) = (
+        ["call", "read", "path=../out \"side/x"],
+        ["call", "--yes", "write", "path=../out \"side/y", "content=y"],
+    );
     let header = "[tools]\ncall = 20\n";
     let granted = lines(&cli.run(&read).ends(3));
     cli.configure(&format!("{header}{granted}"));
@@ -68,24 +75,40 @@ fn what_can_t_be_granted_is_not_proposed() {
     assert!(audit.exists());
     for path in ["/proc/self/environ", audit.to_str().expect("it is text")] {
         let refused = cli.run(&["call", "read", &format!("path={path}")]).ends(3);
-        assert!(remedy(&refused).starts_with("No key changes that") && !refused.stderr.contains("access = "), "{}", refused.stderr);
+        assert!(
+            remedy(&refused).starts_with("No key changes that")
+                && !refused.stderr.contains("access = "),
+            "{}",
+            refused.stderr
+        );
     }
 }
 
 #[test]
 fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
     let cli = scene();
-    let (read, write) = (["call", "read", "path=notes.txt"], ["call", "write", "path=new.txt", "content=x"]);
+    let (read, write) =
+        (["call", "read", "path=notes.txt"], ["call", "write", "path=new.txt", "content=x"]);
     let project = cli.work().join("berth.toml");
     let ceiling = cli.root.path().join("ceiling.toml");
-    let under = |line: &[&str]| Ended::from_output(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
+    let under = |line: &[&str]| {
+        Ended::from_output(
+            cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"),
+        )
+    };
 
     // A project's file: the user's own line changes nothing.
     fs::write(&project, "[tools.file]\ndeny_read = [\"notes.txt\"]\n").expect("a file is written");
     cli.configure("[tools.file]\ndeny_read = []\n");
     let refused = cli.run(&read).ends(3);
-    assert!(remedy(&refused).contains(project.to_str().expect("it is text")) && !remedy(&refused).contains("take "), "{}", refused.stderr);
-    fs::write(&project, "[[tools.permissions.write]]\npattern = \"*\"\naction = \"deny\"\n").expect("a file is written");
+    assert!(
+        remedy(&refused).contains(project.to_str().expect("it is text"))
+            && !remedy(&refused).contains("take "),
+        "{}",
+        refused.stderr
+    );
+    fs::write(&project, "[[tools.permissions.write]]\npattern = \"*\"\naction = \"deny\"\n")
+        .expect("a file is written");
     cli.configure("[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n");
     let refused = cli.run(&write).ends(3);
     assert!(remedy(&refused).contains("change it in that file"), "{}", refused.stderr);
@@ -106,7 +129,11 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
         fs::write(&ceiling, rules).expect("a file is written");
         let refused = under(line).ends(3);
         let said = remedy(&refused);
-        assert!(said.contains("whoever administers the ceiling") && said.contains("ceiling.toml"), "{rules}: {}", refused.stderr);
+        assert!(
+            said.contains("whoever administers the ceiling") && said.contains("ceiling.toml"),
+            "{rules}: {}",
+            refused.stderr
+        );
     }
     fs::write(&ceiling, "").expect("a file is written");
     under(&write).ends(0);
@@ -115,12 +142,25 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
     cli.configure("");
     let set = ["--set", "tools.file.deny_read=notes.txt"];
     let refused = cli.run(&[&set[..], &read].concat()).ends(3);
-    assert_eq!(remedy(&refused), "To change that, leave out `--set tools.file.deny_read=notes.txt`.");
-    let refused =
-        Ended::from_output(cli.command(&read).env("BERTH_TOOLS_FILE_DENY_READ", "notes.txt").output().expect("berth starts")).ends(3);
+    assert_eq!(
+        remedy(&refused),
+        "To change that, leave out `--set tools.file.deny_read=notes.txt`."
+    );
+    let refused = Ended::from_output(
+        cli.command(&read)
+            .env("BERTH_TOOLS_FILE_DENY_READ", "notes.txt")
+            .output()
+            .expect("berth starts"),
+    )
+    .ends(3);
     assert_eq!(remedy(&refused), "To change that, unset BERTH_TOOLS_FILE_DENY_READ.");
-    let outside = format!("path={}/out \"side/y", cli.root.path().canonicalize().expect("it is there").display());
-    let refused = cli.run(&["--allow-read", "../out \"side", "call", "--yes", "write", &outside, "content=x"]).ends(3);
+    let outside = format!(
+        "path={}/out \"side/y",
+        cli.root.path().canonicalize().expect("it is there").display()
+    );
+    let refused = cli
+        .run(&["--allow-read", "../out \"side", "call", "--yes", "write", &outside, "content=x"])
+        .ends(3);
     assert!(remedy(&refused).contains("--allow instead of --allow-read"), "{}", refused.stderr);
     cli.run(&["--allow", "../out \"side", "call", "--yes", "write", &outside, "content=x"]).ends(0);
     // Beside a flag that adds a directory, the default is told in full.
@@ -135,16 +175,26 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
 fn a_table_that_stands_in_the_file_already_is_not_written_twice() {
     let cli = scene();
     let table = "[tools.file]\ndeny_read = [\"zz\"]\n";
-    for line in [&["call", "read", "path=../out \"side/x"][..], &["call", "--yes", "write", "path=.git/x", "content=y"]] {
+    for line in [
+        &["call", "read", "path=../out \"side/x"][..],
+        &["call", "--yes", "write", "path=.git/x", "content=y"],
+    ] {
         cli.configure(&format!("# mine\n{table}"));
         let refused = cli.run(line).ends(3);
         assert!(remedy(&refused).contains("berth.toml, line 2 already"), "{}", refused.stderr);
-        cli.configure(&format!("# mine\n{table}{}", lines_after(&refused, "write in [tools.file]")));
+        cli.configure(&format!(
+            "# mine\n{table}{}",
+            lines_after(&refused, "write in [tools.file]")
+        ));
         cli.run(line).ends(0);
     }
     cli.configure(&format!("# mine\n{table}{table}"));
     let wrong = cli.run(&["call", "read", "path=notes.txt"]).ends(4);
-    assert!(wrong.stderr.contains("duplicate key; it stands in line 2 already"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("duplicate key; it stands in line 2 already"),
+        "{}",
+        wrong.stderr
+    );
 }
 
 #[test]
@@ -184,7 +234,8 @@ fn what_a_trusted_file_allows_alone_is_more_with_a_rule_of_the_user_s() {
     cli.run(&line).ends(0);
     // A denial of it is undone there, and then it is another file.
     let denial = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"list_directory\"]\n";
-    fs::write(cli.work().join("berth.toml"), format!("{project}{denial}")).expect("a file is written");
+    fs::write(cli.work().join("berth.toml"), format!("{project}{denial}"))
+        .expect("a file is written");
     cli.run(&["trust", "--yes"]).ends(0);
     let refused = cli.run(&line).ends(3);
     assert!(remedy(&refused).contains("`berth trust` it again"), "{}", refused.stderr);
@@ -197,13 +248,15 @@ fn a_path_of_any_characters_is_named_so_that_it_is_that_path() {
         fs::write(cli.work().join(name), "here it is").expect("a file is written");
         let path = format!("path={name}");
         cli.configure("");
-        let (read, write) = (["call", "read", &path], ["call", "write", &path, "content=here it is"]);
+        let (read, write) =
+            (["call", "read", &path], ["call", "write", &path, "content=here it is"]);
         cli.configure(&lines_after(&cli.run(&write).ends(3), "add to berth.toml"));
         cli.run(&write).ends(0);
 
         cli.configure("[tools.file]\nallow_read = [\"zz\"]\n");
         let refused = cli.run(&read).ends(3);
-        let (_, glob) = remedy(&refused).split_once("add to `allow_read`: ").expect(&refused.stderr);
+        let (_, glob) =
+            remedy(&refused).split_once("add to `allow_read`: ").expect(&refused.stderr);
         cli.configure(&format!("[tools.file]\nallow_read = [\"zz\", {glob}]\n"));
         assert!(cli.run(&read).ends(0).stdout.contains("here it is"), "{name:?}");
         cli.run(&["call", "read", "path=notes.txt"]).ends(3);
@@ -214,10 +267,19 @@ fn a_path_of_any_characters_is_named_so_that_it_is_that_path() {
 fn the_default_grant_is_not_taken_out_of_a_list_that_nobody_wrote() {
     let cli = Cli::new();
     let work = cli.work().canonicalize().expect("it is there");
-    let line = ["call", "--yes", "delete_path", &format!("path={}", work.display()), "recursive=true"];
+    let line =
+        ["call", "--yes", "delete_path", &format!("path={}", work.display()), "recursive=true"];
     let refused = cli.run(&line).ends(3);
-    assert!(!remedy(&refused).contains("out of") && remedy(&refused).contains("the directory there that it lies in"), "{}", refused.stderr);
-    cli.configure(&format!("[tools.file]\nallowed_paths = [{:?}]\n", work.parent().expect("it has one")));
+    assert!(
+        !remedy(&refused).contains("out of")
+            && remedy(&refused).contains("the directory there that it lies in"),
+        "{}",
+        refused.stderr
+    );
+    cli.configure(&format!(
+        "[tools.file]\nallowed_paths = [{:?}]\n",
+        work.parent().expect("it has one")
+    ));
     cli.run(&line).ends(0);
     assert!(!work.exists());
 }

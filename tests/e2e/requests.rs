@@ -1,5 +1,6 @@
-//! Attacks on the way to the network: what was not granted, more of it than there may be, and what is left behind. How a server can attack
-//! is tested where the requests are made, in the tests of `berth-egress`.
+//! Attacks on the way to the network: what was not granted, more of it than there may be, and what
+//! is left behind. How a server can attack is tested where the requests are made, in the tests of
+//! `berth-egress`.
 
 use berth_core::{Answer, Category};
 use serde_json::{Value, json};
@@ -11,9 +12,11 @@ async fn scene(servers: &[&Server], settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
     let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
     let opened = format!("plugins.hostile-http.allowed_private_hosts={opened:?}");
-    // A granted host that nobody reaches from here, so that the plugin loads where nothing is opened.
+    // A granted host that nobody reaches from here, so that the plugin loads where nothing is
+    // opened.
     let hosts = r#"plugins.hostile-http.hosts=["granted.example.com"]"#;
-    let mut all = vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, hosts, "tools.call=10"];
+    let mut all =
+        vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, hosts, "tools.call=10"];
     all.extend(settings);
     Scene::with(&all, |_| {}).await
 }
@@ -45,7 +48,9 @@ fn never(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 #[track_caller]
 pub(crate) fn said(answer: &Answer) -> String {
     let text = loot(answer);
-    let inside = text.strip_prefix("<external-data ").and_then(|text| text.split_once('\n')?.1.rsplit_once("\n</external-data "));
+    let inside = text
+        .strip_prefix("<external-data ")
+        .and_then(|text| text.split_once('\n')?.1.rsplit_once("\n</external-data "));
     inside.unwrap_or_else(|| panic!("it is fenced: {text}")).0.to_owned()
 }
 
@@ -169,7 +174,8 @@ attacks! {
         for _ in 0..5 {
             assert_eq!(said(&attack(&scene, "leave_open", json!({ "url": url })).await), "it is open");
         }
-        // What is left of a call goes with it: the next one had its place, and its connection is cut.
+        // What is left of a call goes with it: the next one had its place, and its connection is
+        // cut.
         assert_eq!(server.asked().len(), 5);
     }
 
@@ -233,8 +239,12 @@ fn every_attack_on_requests_has_a_test() {
         let server = Server::plain(ok);
         let scene = scene(&[&server], &[]).await;
         let tools = scene.host.tools();
-        let attacks: Vec<&str> = tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile-http__")).collect();
-        assert!(attacks.iter().all(|attack| TESTED.contains(attack)) && attacks.len() == TESTED.len(), "{attacks:?}");
+        let attacks: Vec<&str> =
+            tools.iter().filter_map(|tool| tool.name.strip_prefix("hostile-http__")).collect();
+        assert!(
+            attacks.iter().all(|attack| TESTED.contains(attack)) && attacks.len() == TESTED.len(),
+            "{attacks:?}"
+        );
     });
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{
-    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome, Output,
-    Provider, Request,
+    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
+    Failure, Host, Outcome, Output, Provider, Request,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -24,11 +24,23 @@ struct Flaky {
     began: tokio::sync::Notify,
 }
 
-const READS: Annotations = Annotations { read_only: true, destructive: false, idempotent: false, open_world: false, cacheable: false };
+const READS: Annotations = Annotations {
+    read_only: true,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    cacheable: false,
+};
 
 impl Flaky {
     fn new(annotations: Annotations, failures: usize, failure: Failure) -> Arc<Self> {
-        Arc::new(Self { annotations, failures, failure, runs: AtomicUsize::new(0), began: tokio::sync::Notify::new() })
+        Arc::new(Self {
+            annotations,
+            failures,
+            failure,
+            runs: AtomicUsize::new(0),
+            began: tokio::sync::Notify::new(),
+        })
     }
 
     fn runs(&self) -> usize {
@@ -42,7 +54,8 @@ impl Provider for Flaky {
     }
 
     fn tools(&self) -> Vec<Arc<Definition>> {
-        let definition = Definition::new("flaky", "Fails a few times.", json!({ "type": "object" }));
+        let definition =
+            Definition::new("flaky", "Fails a few times.", json!({ "type": "object" }));
         vec![Arc::new(Definition { annotations: self.annotations, ..definition })]
     }
 
@@ -66,14 +79,28 @@ fn unreachable() -> Failure {
 async fn host(provider: &Arc<Flaky>, settings: &[&str]) -> (Arc<Host>, TempDir) {
     let folder = TempDir::new().expect("a temporary folder is made");
     let folders = Folders::inside(&folder.path().join("berth"));
-    let settings = ["tools.retry.base_ms=1", "tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(folder.path()).provider(Arc::clone(provider) as _);
+    let settings = ["tools.retry.base_ms=1", "tools.autonomy=full"]
+        .iter()
+        .chain(settings)
+        .map(|&setting| setting.to_owned())
+        .collect();
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .expect("the settings are valid");
+    let builder = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(folder.path())
+        .provider(Arc::clone(provider) as _);
     (Arc::new(builder.build().await.expect("the host starts")), folder)
 }
 
 /// What the call comes to, and how often the tool was run for it.
-async fn outcome(annotations: Annotations, failures: usize, failure: Failure, settings: &[&str]) -> (Answer, usize) {
+async fn outcome(
+    annotations: Annotations,
+    failures: usize,
+    failure: Failure,
+    settings: &[&str],
+) -> (Answer, usize) {
     let provider = Flaky::new(annotations, failures, failure);
     let (host, _folder) = host(&provider, settings).await;
     let answer = host.call(Request::new("flaky", json!({}))).await;
@@ -84,7 +111,10 @@ async fn outcome(annotations: Annotations, failures: usize, failure: Failure, se
 fn a_call_that_only_reads_is_tried_again_where_that_may_help() {
     run(async {
         let (answer, runs) = outcome(READS, 2, unreachable(), &[]).await;
-        assert_eq!((answer.outcome.expect("the third run succeeds").joined_text().as_str(), runs), ("after 2 failures", 3));
+        assert_eq!(
+            (answer.outcome.expect("the third run succeeds").joined_text().as_str(), runs),
+            ("after 2 failures", 3)
+        );
         let (answer, runs) = outcome(READS, 3, unreachable(), &[]).await;
         failure(&answer, Category::NetworkError, None);
         assert_eq!(runs, 3);
@@ -98,7 +128,12 @@ fn a_call_that_only_reads_is_tried_again_where_that_may_help() {
 #[test]
 fn a_call_that_would_fail_again_is_run_once() {
     run(async {
-        for category in [Category::InvalidParameters, Category::PolicyBlocked, Category::PermanentFailure, Category::Cancelled] {
+        for category in [
+            Category::InvalidParameters,
+            Category::PolicyBlocked,
+            Category::PermanentFailure,
+            Category::Cancelled,
+        ] {
             let (answer, runs) = outcome(READS, 1, Failure::new(category, "no"), &[]).await;
             assert!(answer.outcome.is_err() && runs == 1, "{category:?}");
         }
@@ -111,7 +146,10 @@ fn a_call_that_would_fail_again_is_run_once() {
 fn a_call_that_acts_is_run_once_unless_it_may_be_repeated() {
     run(async {
         let (answer, runs) = outcome(Annotations::default(), 1, unreachable(), &[]).await;
-        assert!(answer.outcome.is_err() && runs == 1, "what failed may have been done all the same");
+        assert!(
+            answer.outcome.is_err() && runs == 1,
+            "what failed may have been done all the same"
+        );
         let repeatable = Annotations { idempotent: true, ..Annotations::default() };
         let (answer, runs) = outcome(repeatable, 1, unreachable(), &[]).await;
         assert!(answer.outcome.is_ok() && runs == 2);

@@ -1,4 +1,5 @@
-//! Secrets that are taken out of answers, arguments that hold their marks, and answers that are too long.
+//! Secrets that are taken out of answers, arguments that hold their marks, and answers that are too
+//! long.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -34,10 +35,16 @@ fn no_channel_of_a_plugin_tells_a_secret() {
     run(async {
         let scene = Scene::new().await;
         let token = token();
-        for said in [token.clone(), format!("DB_PASSWORD={token}"), format!("a\u{200b}b {token}"), format!("{{\"api_key\": \"{token}\"}}")]
-        {
-            let (answer, heard) = scene.attack_heard("speak_in_control_characters", json!({ "text": said })).await;
-            let whole = format!("{:?}{:?}", answer.outcome, heard.parts.lock().expect("nobody panicked"));
+        for said in [
+            token.clone(),
+            format!("DB_PASSWORD={token}"),
+            format!("a\u{200b}b {token}"),
+            format!("{{\"api_key\": \"{token}\"}}"),
+        ] {
+            let (answer, heard) =
+                scene.attack_heard("speak_in_control_characters", json!({ "text": said })).await;
+            let whole =
+                format!("{:?}{:?}", answer.outcome, heard.parts.lock().expect("nobody panicked"));
             let progress = format!("{:?}", heard.progress.lock().expect("nobody panicked"));
             let log = log_of(&answer.id).join("\n");
             for (channel, told) in [("answer", &whole), ("progress", &progress), ("log", &log)] {
@@ -46,7 +53,10 @@ fn no_channel_of_a_plugin_tells_a_secret() {
             }
             let answer = scene.attack("fail_in_control_characters", json!({ "text": said })).await;
             let whole = format!("{:?}", answer.outcome.expect_err("it fails"));
-            assert!(!whole.contains(&token[4..]) && whole.matches("[REDACTED:").count() >= 7, "{whole}");
+            assert!(
+                !whole.contains(&token[4..]) && whole.matches("[REDACTED:").count() >= 7,
+                "{whole}"
+            );
         }
         // Split by a character that is taken out, it would be whole for who reads it.
         let hidden = format!("{}\u{200b}{}", &token[..20], &token[20..]);
@@ -61,43 +71,73 @@ fn files_are_redacted_by_what_they_are() {
         let scene = Scene::with(&[], |root| {
             let granted = root.join("granted");
             let token = token();
-            fs::write(granted.join("main.rs"), format!("let password = \"hunter2hunter2\";\nlet token = \"{token}\";\n")).expect("written");
-            fs::write(granted.join("app.env"), format!("PASSWORD=correcthorse\nTOKEN={token}\nPORT=80\n")).expect("written");
+            fs::write(
+                granted.join("main.rs"),
+                format!("let password = \"hunter2hunter2\";\nlet token = \"{token}\";\n"),
+            )
+            .expect("written");
+            fs::write(
+                granted.join("app.env"),
+                format!("PASSWORD=correcthorse\nTOKEN={token}\nPORT=80\n"),
+            )
+            .expect("written");
         })
         .await;
         let read = |path: &'static str| scene.call("read", json!({ "path": path }));
-        assert!(
-            text(&read("main.rs").await).starts_with(&format!("   1\tlet password = \"hunter2hunter2\";\n   2\tlet token = \"{MARK}\";\n"))
-        );
+        assert!(text(&read("main.rs").await).starts_with(&format!(
+            "   1\tlet password = \"hunter2hunter2\";\n   2\tlet token = \"{MARK}\";\n"
+        )));
         let settings = text(&read("app.env").await);
-        assert!(settings.starts_with("   1\tPASSWORD=[REDACTED:password cor…]\n   2\tTOKEN=[REDACTED:"), "{settings}");
+        assert!(
+            settings.starts_with("   1\tPASSWORD=[REDACTED:password cor…]\n   2\tTOKEN=[REDACTED:"),
+            "{settings}"
+        );
         assert!(settings.contains("   3\tPORT=80\n"), "{settings}");
-        let found = text(&scene.call("grep", json!({ "pattern": "(?i)password|token", "context": 1 })).await);
-        assert!(found.contains("hunter2hunter2") && !found.contains("correcthorse") && !found.contains(&token()[4..]), "{found}");
+        let found = text(
+            &scene.call("grep", json!({ "pattern": "(?i)password|token", "context": 1 })).await,
+        );
+        assert!(
+            found.contains("hunter2hunter2")
+                && !found.contains("correcthorse")
+                && !found.contains(&token()[4..]),
+            "{found}"
+        );
     });
 }
 
 #[test]
 fn a_part_of_a_file_is_redacted_by_what_the_whole_is() {
     run(async {
-        let body: String = (0..6).map(|line| format!("{line}Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3\n")).collect();
+        let body: String = (0..6)
+            .map(|line| {
+                format!("{line}Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3\n")
+            })
+            .collect();
         let scene = Scene::with(&[], |root| {
             let granted = root.join("granted");
             fs::write(granted.join("id_ed25519"), &body).expect("written");
             fs::write(granted.join("app.env"), "PASSWORD=correcthorse\n").expect("written");
             std::os::unix::fs::symlink("app.env", granted.join("x.rs")).expect("linked");
             fs::create_dir(granted.join("config")).expect("made");
-            fs::write(granted.join("config/main.rs"), "let password = \"hunter2hunter2\";\n").expect("written");
+            fs::write(granted.join("config/main.rs"), "let password = \"hunter2hunter2\";\n")
+                .expect("written");
         })
         .await;
         let told = [
-            text(&scene.call("read", json!({ "path": "id_ed25519", "offset": 2, "limit": 3 })).await),
+            text(
+                &scene.call("read", json!({ "path": "id_ed25519", "offset": 2, "limit": 3 })).await,
+            ),
             text(&scene.call("grep", json!({ "path": "id_ed25519", "pattern": "^[^-]" })).await),
             text(&scene.call("grep", json!({ "pattern": "^[3-5]" })).await),
             text(&scene.call("grep", json!({ "path": "x.rs", "pattern": "PASS" })).await),
         ];
         for told in &told {
-            assert!(told.contains("[REDACTED:") && !told.contains("Zx8Kq2Lw9") && !told.contains("horse"), "{told}");
+            assert!(
+                told.contains("[REDACTED:")
+                    && !told.contains("Zx8Kq2Lw9")
+                    && !told.contains("horse"),
+                "{told}"
+            );
         }
         // What a directory is called says nothing of the files in it.
         let told = text(&scene.call("grep", json!({ "path": "config", "pattern": "pass" })).await);
@@ -112,16 +152,32 @@ fn edit_shows_no_more_than_read() {
         let scene = Scene::with(&[], |root| {
             let body: String = (0..6).map(|line| format!("{line}{base64}")).collect();
             fs::write(root.join("granted/sym.key"), body).expect("written");
-            fs::write(root.join("granted/s.yaml"), "a: 1\ntoken: correcthorse\nsession_id:\n  alphabetagamma\nb: 2\n").expect("written");
+            fs::write(
+                root.join("granted/s.yaml"),
+                "a: 1\ntoken: correcthorse\nsession_id:\n  alphabetagamma\nb: 2\n",
+            )
+            .expect("written");
         })
         .await;
-        let key = scene.call("edit", json!({ "path": "sym.key", "old_string": "2Zx8Kq2", "new_string": "xx" })).await;
-        let settings = scene.call("edit", json!({ "path": "s.yaml", "old_string": "b: 2", "new_string": "b: 3" })).await;
+        let key = scene
+            .call("edit", json!({ "path": "sym.key", "old_string": "2Zx8Kq2", "new_string": "xx" }))
+            .await;
+        let settings = scene
+            .call("edit", json!({ "path": "s.yaml", "old_string": "b: 2", "new_string": "b: 3" }))
+            .await;
         let failed = scene.call("edit", json!({ "path": "s.yaml", "old_string": "token: correcthorses", "new_string": "x" })).await;
-        assert!(key.outcome.is_ok() && settings.outcome.is_ok() && failed.outcome.is_err(), "{key:?} {settings:?} {failed:?}");
+        assert!(
+            key.outcome.is_ok() && settings.outcome.is_ok() && failed.outcome.is_err(),
+            "{key:?} {settings:?} {failed:?}"
+        );
         for answer in [key, settings, failed] {
             let told = format!("{:?}", answer.outcome);
-            assert!(!told.contains("Vn4Rt7Yb1") && !told.contains("correcthorse\\n") && !told.contains("alphabetagamma"), "{told}");
+            assert!(
+                !told.contains("Vn4Rt7Yb1")
+                    && !told.contains("correcthorse\\n")
+                    && !told.contains("alphabetagamma"),
+                "{told}"
+            );
             assert!(told.contains("[REDACTED:"), "{told}");
         }
     });
@@ -132,7 +188,11 @@ fn no_cut_of_a_tool_leaves_the_beginning_of_a_secret() {
     run(async {
         let (far, near) = ("word ".repeat(394), "word ".repeat(37));
         let scene = Scene::with(&[], |root| {
-            fs::write(root.join("granted/a.txt"), format!("{far}{} more\nnext\n{near}{} more\n", token(), token())).expect("written");
+            fs::write(
+                root.join("granted/a.txt"),
+                format!("{far}{} more\nnext\n{near}{} more\n", token(), token()),
+            )
+            .expect("written");
         })
         .await;
         for (tool, arguments) in [
@@ -141,7 +201,10 @@ fn no_cut_of_a_tool_leaves_the_beginning_of_a_secret() {
             ("edit", json!({ "path": "a.txt", "old_string": "next", "new_string": "then" })),
         ] {
             let told = text(&scene.call(tool, arguments).await);
-            assert!(told.contains("word word") && !told.contains(&token()[..8]) || told.contains(MARK), "{told}");
+            assert!(
+                told.contains("word word") && !told.contains(&token()[..8]) || told.contains(MARK),
+                "{told}"
+            );
             assert!(!told.contains(&token()[4..12]), "{told}");
         }
     });
@@ -150,10 +213,18 @@ fn no_cut_of_a_tool_leaves_the_beginning_of_a_secret() {
 #[test]
 fn a_session_s_name_and_a_rule_are_recorded_without_secrets() {
     let (cli, token) = (Cli::new(), token());
-    cli.configure(&format!("[tools.permissions]\nread = [{{ pattern = \"**/{token}*\", action = \"deny\" }}]\n"));
+    cli.configure(&format!(
+        "[tools.permissions]\nread = [{{ pattern = \"**/{token}*\", action = \"deny\" }}]\n"
+    ));
     cli.run(&["call", "--session", &token, "read", &format!("path={token}.txt")]).ends(3);
-    let log = fs::read_to_string(cli.root.path().join("data/audit/audit.jsonl")).expect("it is text");
-    assert!(log.matches(MARK).count() >= 4 && log.contains(&format!(": {MARK}\"")) && log.contains("\"rule\":"), "{log}");
+    let log =
+        fs::read_to_string(cli.root.path().join("data/audit/audit.jsonl")).expect("it is text");
+    assert!(
+        log.matches(MARK).count() >= 4
+            && log.contains(&format!(": {MARK}\""))
+            && log.contains("\"rule\":"),
+        "{log}"
+    );
     assert!(!log.contains(&token[4..]), "{log}");
 }
 
@@ -173,20 +244,33 @@ fn a_tool_can_be_exempt_and_redaction_off() {
 fn a_mark_is_not_written_where_a_secret_was() {
     run(async {
         let scene = Scene::with(&[], |root| {
-            fs::write(root.join("granted/app.env"), format!("TOKEN={}\nPORT=80\n", token())).expect("written");
-            fs::write(root.join("granted/about.md"), format!("It shows {MARK} then.\n")).expect("written");
+            fs::write(root.join("granted/app.env"), format!("TOKEN={}\nPORT=80\n", token()))
+                .expect("written");
+            fs::write(root.join("granted/about.md"), format!("It shows {MARK} then.\n"))
+                .expect("written");
         })
         .await;
         let file = |name: &str| fs::read_to_string(scene.granted.join(name)).expect("it is there");
-        for mark in [MARK, "[REDACTED:github-token ghp_...]", "[REDACTED:token …]", "[REDACTED:anything"] {
-            let answer = scene.call("write", json!({ "path": "app.env", "content": format!("TOKEN={mark}\nPORT=81\n") })).await;
+        for mark in
+            [MARK, "[REDACTED:github-token ghp_...]", "[REDACTED:token …]", "[REDACTED:anything"]
+        {
+            let answer = scene
+                .call(
+                    "write",
+                    json!({ "path": "app.env", "content": format!("TOKEN={mark}\nPORT=81\n") }),
+                )
+                .await;
             let refused = failure(&answer, Category::InvalidParameters, Some("redacted"));
             assert!(refused.message.contains("secret"), "{refused:?}");
             let answer =
                 scene.call("edit", json!({ "path": "app.env", "old_string": "PORT=80", "new_string": format!("{mark} PORT=81") })).await;
             failure(&answer, Category::InvalidParameters, Some("redacted"));
         }
-        assert_eq!(file("app.env"), format!("TOKEN={}\nPORT=80\n", token()), "the secret is still there");
+        assert_eq!(
+            file("app.env"),
+            format!("TOKEN={}\nPORT=80\n", token()),
+            "the secret is still there"
+        );
         // Where the mark is text like any other, it can be written.
         text(
             &scene
@@ -195,7 +279,9 @@ fn a_mark_is_not_written_where_a_secret_was() {
         );
         assert_eq!(file("about.md"), format!("It has {MARK} then.\n"));
         // What another file holds is no excuse.
-        let answer = scene.call("write", json!({ "path": "app.env", "content": format!("{MARK} about.md") })).await;
+        let answer = scene
+            .call("write", json!({ "path": "app.env", "content": format!("{MARK} about.md") }))
+            .await;
         failure(&answer, Category::InvalidParameters, Some("redacted"));
     });
 }
@@ -210,13 +296,23 @@ async fn rest(host: &Host, id: &str) -> String {
     let mut whole = String::new();
     loop {
         let offset = whole.chars().count();
-        let answer = host.call(Request::new("read_overflow", json!({ "id": id, "offset": offset, "limit": 7000 }))).await;
+        let answer = host
+            .call(Request::new(
+                "read_overflow",
+                json!({ "id": id, "offset": offset, "limit": 7000 }),
+            ))
+            .await;
         let output = answer.outcome.expect("it is there");
         let shown = output.joined_text();
         let (part, _) = shown.rsplit_once("[Characters ").expect("it says what it shows");
-        let (end, total) =
-            (output.structured.as_ref().map(|shown| shown["end"].clone()), output.structured.map(|shown| shown["total"].clone()));
-        let taken: String = part.chars().take(end.as_ref().and_then(Value::as_u64).expect("a number") as usize - offset).collect();
+        let (end, total) = (
+            output.structured.as_ref().map(|shown| shown["end"].clone()),
+            output.structured.map(|shown| shown["total"].clone()),
+        );
+        let taken: String = part
+            .chars()
+            .take(end.as_ref().and_then(Value::as_u64).expect("a number") as usize - offset)
+            .collect();
         whole.push_str(&taken);
         if end == total {
             return whole;
@@ -233,7 +329,9 @@ fn a_long_answer_is_cut_and_its_whole_can_be_read() {
         assert!(answer.truncated);
         let shown = text(&answer);
         assert!(
-            shown.chars().count() < 30_400 && shown.starts_with("line 000000 größe\n") && shown.ends_with("line 000999 größe\n"),
+            shown.chars().count() < 30_400
+                && shown.starts_with("line 000000 größe\n")
+                && shown.ends_with("line 000999 größe\n"),
             "{shown}"
         );
         let output = answer.outcome.expect("it says");
@@ -250,11 +348,23 @@ fn a_long_answer_is_cut_and_its_whole_can_be_read() {
         assert!(whole.starts_with(head) && whole.ends_with(tail) && head.ends_with('\n'));
         for entry in fs::read_dir(state_folder(&scene)).expect("it is there").flatten() {
             assert_eq!(entry.metadata().expect("it is there").mode() & 0o777, 0o600);
-            assert!(!fs::read_to_string(entry.path()).expect("it is text").contains(&token()), "no secret lies on the disk");
+            assert!(
+                !fs::read_to_string(entry.path()).expect("it is text").contains(&token()),
+                "no secret lies on the disk"
+            );
         }
-        assert_eq!(fs::metadata(state_folder(&scene)).expect("it is there").permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(state_folder(&scene)).expect("it is there").permissions().mode() & 0o777,
+            0o700
+        );
         // A person takes the whole, without the secret.
-        let person = scene.host.call(Request { audience: Audience::Person, ..Request::new("echo", json!({ "text": said })) }).await;
+        let person = scene
+            .host
+            .call(Request {
+                audience: Audience::Person,
+                ..Request::new("echo", json!({ "text": said }))
+            })
+            .await;
         assert!(!person.truncated);
         assert_eq!(text(&person), whole);
     });
@@ -266,15 +376,25 @@ fn nobody_reads_what_another_session_was_answered() {
         let scene = Scene::new().await;
         let mine = Session::new("mine");
         let in_session = |session: &Session, tool: &str, arguments: Value| {
-            scene.host.call(Request { session: Some(session.clone()), ..Request::new(tool, arguments) })
+            scene
+                .host
+                .call(Request { session: Some(session.clone()), ..Request::new(tool, arguments) })
         };
         let answer = in_session(&mine, "echo", json!({ "text": long(3000) })).await;
-        let id = answer.outcome.expect("it says").meta.expect("it tells")["berth:overflow"]["id"].as_str().expect("it is kept").to_owned();
+        let id = answer.outcome.expect("it says").meta.expect("it tells")["berth:overflow"]["id"]
+            .as_str()
+            .expect("it is kept")
+            .to_owned();
         assert!(
             text(&in_session(&mine, "read_overflow", json!({ "id": id, "limit": 11 })).await)
                 .starts_with("line 000000\n[Characters 0-11 of ")
         );
-        let file = fs::read_dir(state_folder(&scene)).expect("it is there").flatten().next().expect("one was kept").file_name();
+        let file = fs::read_dir(state_folder(&scene))
+            .expect("it is there")
+            .flatten()
+            .next()
+            .expect("one was kept")
+            .file_name();
         let file = file.to_string_lossy().into_owned();
         for (session, id) in [
             (Session::new("other"), id.clone()),
@@ -290,7 +410,9 @@ fn nobody_reads_what_another_session_was_answered() {
             failure(&answer, Category::PermanentFailure, Some("not-found"));
             scene.assert_safe(&answer);
         }
-        let past = text(&in_session(&mine, "read_overflow", json!({ "id": id, "offset": u64::MAX })).await);
+        let past = text(
+            &in_session(&mine, "read_overflow", json!({ "id": id, "offset": u64::MAX })).await,
+        );
         assert!(past.starts_with("[Nothing at character "), "{past}");
     });
 }
@@ -298,7 +420,8 @@ fn nobody_reads_what_another_session_was_answered() {
 #[test]
 fn kept_answers_never_fill_the_disk() {
     run(async {
-        let scene = Scene::with(&["tools.overflow.max_mib=1", "tools.limits.result_mib=8"], |_| {}).await;
+        let scene =
+            Scene::with(&["tools.overflow.max_mib=1", "tools.limits.result_mib=8"], |_| {}).await;
         let said = long(20_000);
         for _ in 0..10 {
             let answer = scene.call("echo", json!({ "text": said })).await;
@@ -318,12 +441,21 @@ fn what_can_t_be_kept_is_cut_and_says_so() {
         let scene = Scene::with(&[], |root| {
             // Others may write there, so it is not believed.
             fs::create_dir_all(root.join("berth/data/overflow")).expect("a folder is made");
-            fs::set_permissions(root.join("berth/data/overflow"), fs::Permissions::from_mode(0o777)).expect("its mode is set");
+            fs::set_permissions(
+                root.join("berth/data/overflow"),
+                fs::Permissions::from_mode(0o777),
+            )
+            .expect("its mode is set");
         })
         .await;
         let answer = scene.call("echo", json!({ "text": long(3000) })).await;
         let shown = text(&answer);
-        assert!(answer.truncated && shown.contains("It could not be kept: ") && shown.chars().count() < 31_000, "{shown}");
+        assert!(
+            answer.truncated
+                && shown.contains("It could not be kept: ")
+                && shown.chars().count() < 31_000,
+            "{shown}"
+        );
         assert_eq!(fs::read_dir(state_folder(&scene)).expect("it is there").count(), 0);
     });
 }
@@ -334,6 +466,10 @@ fn zero_cuts_nothing() {
         let scene = Scene::with(&["tools.overflow.threshold=0"], |_| {}).await;
         let said = long(3000);
         assert_eq!(text(&scene.call("echo", json!({ "text": said })).await), said);
-        failure(&scene.call("read_overflow", json!({ "id": "x" })).await, Category::ToolNotFound, None);
+        failure(
+            &scene.call("read_overflow", json!({ "id": "x" })).await,
+            Category::ToolNotFound,
+            None,
+        );
     });
 }

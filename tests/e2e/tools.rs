@@ -43,7 +43,10 @@ impl Scene {
     async fn text_of(&self, tool: &str, arguments: Value) -> String {
         let answer = self.call(tool, arguments).await;
         self.assert_safe(&answer);
-        answer.outcome.unwrap_or_else(|failure| panic!("{tool} works: {}", failure.message)).joined_text()
+        answer
+            .outcome
+            .unwrap_or_else(|failure| panic!("{tool} works: {}", failure.message))
+            .joined_text()
     }
 
     async fn failing(&self, tool: &str, arguments: Value) -> Answer {
@@ -60,7 +63,11 @@ impl Scene {
     #[track_caller]
     fn assert_tidy(&self, expected: usize) {
         let count = |folder: &Path| fs::read_dir(folder).expect("it is readable").count();
-        assert_eq!(count(&self.granted) + count(&self.granted.join("src")), expected, "files were left behind");
+        assert_eq!(
+            count(&self.granted) + count(&self.granted.join("src")),
+            expected,
+            "files were left behind"
+        );
     }
 
     fn entries(&self) -> usize {
@@ -75,12 +82,24 @@ fn read_shows_numbered_lines_of_the_window_that_was_asked_for() {
         let scene = scene().await;
         let whole = scene.text_of("read", json!({ "path": "src/main.rs" })).await;
         assert!(whole.contains("1\tfn main() {") && whole.contains("3\t}"), "{whole}");
-        let window = scene.text_of("read", json!({ "path": "src/main.rs", "offset": 2, "limit": 1 })).await;
-        assert!(window.contains("2\t    println!") && !window.contains("fn main") && !window.contains("3\t}"), "{window}");
+        let window =
+            scene.text_of("read", json!({ "path": "src/main.rs", "offset": 2, "limit": 1 })).await;
+        assert!(
+            window.contains("2\t    println!")
+                && !window.contains("fn main")
+                && !window.contains("3\t}"),
+            "{window}"
+        );
         // A path means the same however it is spelled.
-        let absolute = scene.text_of("read", json!({ "path": scene.granted.join("src/../src/main.rs") })).await;
+        let absolute = scene
+            .text_of("read", json!({ "path": scene.granted.join("src/../src/main.rs") }))
+            .await;
         assert!(absolute.contains("1\tfn main() {"), "{absolute}");
-        assert_eq!(scene.text_of("file_read", json!({ "path": "src/main.rs" })).await, whole, "the old name still works");
+        assert_eq!(
+            scene.text_of("file_read", json!({ "path": "src/main.rs" })).await,
+            whole,
+            "the old name still works"
+        );
     });
 }
 
@@ -92,12 +111,22 @@ fn read_tells_what_a_file_is_that_has_no_text() {
         fs::write(scene.granted.join("picture.png"), &png).expect("a file is written");
         let answer = scene.call("read", json!({ "path": "picture.png" })).await;
         let output = answer.outcome.expect("images are shown");
-        assert!(output.content.iter().any(|part| part.body == Body::Bytes(png.clone()) && part.media_type.as_deref() == Some("image/png")));
+        assert!(output.content.iter().any(|part| part.body == Body::Bytes(png.clone())
+            && part.media_type.as_deref() == Some("image/png")));
         let answer = scene.failing("read", json!({ "path": "src" })).await;
-        assert!(answer.outcome.expect_err("a folder has no lines").suggestion.is_some_and(|text| text.contains("list_directory")));
+        assert!(
+            answer
+                .outcome
+                .expect_err("a folder has no lines")
+                .suggestion
+                .is_some_and(|text| text.contains("list_directory"))
+        );
         let answer = scene.failing("read", json!({ "path": "src/mian.rs" })).await;
         let missing = failure(&answer, Category::PermanentFailure, Some("not-found"));
-        assert!(missing.suggestion.as_ref().is_some_and(|text| text.contains("main.rs")), "{missing:?}");
+        assert!(
+            missing.suggestion.as_ref().is_some_and(|text| text.contains("main.rs")),
+            "{missing:?}"
+        );
     });
 }
 
@@ -107,14 +136,31 @@ fn denied_files_are_refused_by_their_rule_and_counted_in_searches() {
         let scene = scene().await;
         for path in [".env", "secrets/key", "./secrets/../.env", "secrets/not-there"] {
             refused(&scene.failing("read", json!({ "path": path })).await, "deny_read");
-            refused(&scene.failing("write", json!({ "path": path, "content": "x" })).await, "deny_read");
-            refused(&scene.failing("edit", json!({ "path": path, "old_string": "secret", "new_string": "x" })).await, "deny_read");
+            refused(
+                &scene.failing("write", json!({ "path": path, "content": "x" })).await,
+                "deny_read",
+            );
+            refused(
+                &scene
+                    .failing(
+                        "edit",
+                        json!({ "path": path, "old_string": "secret", "new_string": "x" }),
+                    )
+                    .await,
+                "deny_read",
+            );
         }
         for path in ["away/secret.txt", "../outside/secret.txt", "/etc/passwd"] {
             refused(&scene.failing("read", json!({ "path": path })).await, "allowed_paths");
-            refused(&scene.failing("write", json!({ "path": path, "content": "x" })).await, "allowed_paths");
+            refused(
+                &scene.failing("write", json!({ "path": path, "content": "x" })).await,
+                "allowed_paths",
+            );
         }
-        refused(&scene.failing("grep", json!({ "pattern": "x", "path": "secrets" })).await, "deny_read");
+        refused(
+            &scene.failing("grep", json!({ "pattern": "x", "path": "secrets" })).await,
+            "deny_read",
+        );
         refused(&scene.failing("list_directory", json!({ "path": ".." })).await, "allowed_paths");
         assert_eq!(scene.file(".env"), scene.secret);
         assert_eq!(scene.file("secrets/key"), scene.secret);
@@ -122,7 +168,13 @@ fn denied_files_are_refused_by_their_rule_and_counted_in_searches() {
         let found = scene.text_of("grep", json!({ "pattern": "secret-of|needle" })).await;
         assert!(found.contains("main.rs") && found.contains("denied"), "{found}");
         let found = scene.text_of("list_directory", json!({})).await;
-        assert!(found.contains("src/") && !found.contains(".env") && !found.contains("secrets") && found.contains("denied"), "{found}");
+        assert!(
+            found.contains("src/")
+                && !found.contains(".env")
+                && !found.contains("secrets")
+                && found.contains("denied"),
+            "{found}"
+        );
         let found = scene.text_of("find_path", json!({ "pattern": "**/key" })).await;
         assert!(!found.contains("secrets/key"), "{found}");
     });
@@ -132,19 +184,36 @@ fn denied_files_are_refused_by_their_rule_and_counted_in_searches() {
 fn write_makes_parents_and_leaves_nothing_behind() {
     run(async {
         let scene = scene().await;
-        scene.text_of("write", json!({ "path": "new/deep/file.txt", "content": "one\ntwo\n" })).await;
+        scene
+            .text_of("write", json!({ "path": "new/deep/file.txt", "content": "one\ntwo\n" }))
+            .await;
         assert_eq!(scene.file("new/deep/file.txt"), "one\ntwo\n");
-        assert_eq!(fs::read_dir(scene.granted.join("new/deep")).expect("it is readable").count(), 1);
+        assert_eq!(
+            fs::read_dir(scene.granted.join("new/deep")).expect("it is readable").count(),
+            1
+        );
         let before = scene.entries();
-        let mode =
-            |mode| fs::set_permissions(scene.granted.join("src/main.rs"), fs::Permissions::from_mode(mode)).expect("the mode is set");
+        let mode = |mode| {
+            fs::set_permissions(
+                scene.granted.join("src/main.rs"),
+                fs::Permissions::from_mode(mode),
+            )
+            .expect("the mode is set");
+        };
         mode(0o750);
         scene.text_of("write", json!({ "path": "src/main.rs", "content": "fn main() {}\n" })).await;
         assert_eq!(scene.file("src/main.rs"), "fn main() {}\n");
-        let kept = fs::metadata(scene.granted.join("src/main.rs")).expect("it is there").permissions().mode();
+        let kept = fs::metadata(scene.granted.join("src/main.rs"))
+            .expect("it is there")
+            .permissions()
+            .mode();
         assert_eq!(kept & 0o7777, 0o750, "the mode is kept");
         // Nor where it fails.
-        scene.failing("write", json!({ "path": "src", "content": "x" })).await.outcome.expect_err("a folder is in the way");
+        scene
+            .failing("write", json!({ "path": "src", "content": "x" }))
+            .await
+            .outcome
+            .expect_err("a folder is in the way");
         scene.assert_tidy(before);
     });
 }
@@ -157,7 +226,12 @@ fn a_write_that_is_stopped_leaves_the_old_file() {
         let text = "a needle\n".to_owned() + &"hay\n".repeat(500_000);
         fs::write(scene.granted.join("large.txt"), &text).expect("a file is written");
         let before = scene.entries();
-        let answer = scene.failing("edit", json!({ "path": "large.txt", "old_string": "a needle", "new_string": "a pin" })).await;
+        let answer = scene
+            .failing(
+                "edit",
+                json!({ "path": "large.txt", "old_string": "a needle", "new_string": "a pin" }),
+            )
+            .await;
         answer.outcome.expect_err("it is more than may be written");
         assert!(scene.file("large.txt") == text, "the file is as it was");
         scene.assert_tidy(before);
@@ -177,11 +251,22 @@ fn edit_changes_one_place_and_nothing_else() {
 
         fs::write(scene.granted.join("twice.txt"), "same\nsame\n").expect("a file is written");
         let before = before + 1;
-        let answer = scene.failing("edit", json!({ "path": "twice.txt", "old_string": "same", "new_string": "x" })).await;
+        let answer = scene
+            .failing(
+                "edit",
+                json!({ "path": "twice.txt", "old_string": "same", "new_string": "x" }),
+            )
+            .await;
         let told = answer.outcome.expect_err("it is not clear which");
-        assert!(format!("{} {:?} {}", told.message, told.suggestion, told.joined_text()).contains('2'), "{told:?}");
+        assert!(
+            format!("{} {:?} {}", told.message, told.suggestion, told.joined_text()).contains('2'),
+            "{told:?}"
+        );
         scene
-            .failing("edit", json!({ "path": "twice.txt", "old_string": "none", "new_string": "x" }))
+            .failing(
+                "edit",
+                json!({ "path": "twice.txt", "old_string": "none", "new_string": "x" }),
+            )
             .await
             .outcome
             .expect_err("it is not there");
@@ -198,17 +283,35 @@ fn grep_and_find_path_honour_ignore_files_and_say_where_they_stop() {
         let scene = scene().await;
         let found = scene.text_of("grep", json!({ "pattern": "needle" })).await;
         assert!(found.contains("src/main.rs:2:") && !found.contains("ignored.log"), "{found}");
-        assert_eq!(scene.text_of("content_search", json!({ "pattern": "needle" })).await, found, "the old name still works");
-        let insensitive = scene.text_of("grep", json!({ "pattern": "NEEDLE", "case_sensitive": false, "mode": "files" })).await;
+        assert_eq!(
+            scene.text_of("content_search", json!({ "pattern": "needle" })).await,
+            found,
+            "the old name still works"
+        );
+        let insensitive = scene
+            .text_of(
+                "grep",
+                json!({ "pattern": "NEEDLE", "case_sensitive": false, "mode": "files" }),
+            )
+            .await;
         assert!(insensitive.contains("main.rs"), "{insensitive}");
         let cut = scene.text_of("grep", json!({ "pattern": ".", "limit": 1 })).await;
         assert!(cut.to_lowercase().contains("limit") || cut.contains("more"), "{cut}");
         let answer = scene.failing("grep", json!({ "pattern": "(" })).await;
-        assert!(failure(&answer, Category::InvalidParameters, Some("invalid-pattern")).message.contains("unclosed"));
+        assert!(
+            failure(&answer, Category::InvalidParameters, Some("invalid-pattern"))
+                .message
+                .contains("unclosed")
+        );
         let found = scene.text_of("find_path", json!({ "pattern": "*.rs" })).await;
         assert!(found.contains("src/lib.rs") && found.contains("src/main.rs"), "{found}");
         let listed = scene.text_of("list_directory", json!({})).await;
-        assert!(listed.contains("[dir] src/") && listed.contains("[symlink] away") && listed.contains("[file] binary"), "{listed}");
+        assert!(
+            listed.contains("[dir] src/")
+                && listed.contains("[symlink] away")
+                && listed.contains("[file] binary"),
+            "{listed}"
+        );
     });
 }
 
@@ -222,7 +325,8 @@ fn arguments_are_checked_before_anything_runs() {
         failure(&scene.call("read", json!(["src/main.rs"])).await, Category::TypeMismatch, None);
         let answer = scene.call("write", json!({ "path": "x", "contents": "y" })).await;
         assert!(failure(&answer, Category::InvalidParameters, None).message.contains("content"));
-        let answer = scene.call("write", json!({ "path": "x", "content": "y".repeat(2 << 20) })).await;
+        let answer =
+            scene.call("write", json!({ "path": "x", "content": "y".repeat(2 << 20) })).await;
         failure(&answer, Category::InvalidParameters, None);
         assert!(!scene.granted.join("x").exists());
     });
@@ -240,10 +344,23 @@ fn arguments_in_another_form_mean_the_same() {
         ] {
             assert_eq!(scene.text_of("read", arguments.clone()).await, first, "{arguments}");
         }
-        for limit in [json!(1.5), json!("1.5"), json!(" 1"), json!("one"), json!(true), json!([1]), json!(1e300), json!(0.0), json!("-1")] {
+        for limit in [
+            json!(1.5),
+            json!("1.5"),
+            json!(" 1"),
+            json!("one"),
+            json!(true),
+            json!([1]),
+            json!(1e300),
+            json!(0.0),
+            json!("-1"),
+        ] {
             let answer = scene.call("read", json!({ "path": "src/main.rs", "limit": limit })).await;
             let failure = answer.outcome.expect_err("it is no number of lines");
-            assert!(matches!(failure.category, Category::TypeMismatch | Category::InvalidParameters), "{limit}: {failure:?}");
+            assert!(
+                matches!(failure.category, Category::TypeMismatch | Category::InvalidParameters),
+                "{limit}: {failure:?}"
+            );
         }
         // A text is a text.
         scene.text_of("write", json!({ "path": "5.0", "content": "7" })).await;

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::support::{Scene, failure, not_tried, refused, run};
 
 /// Time enough on a busy machine.
-const TIME: [&str; 3] = ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
+const TIME: [&str; 3] =
+    ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
 
 fn filled(folders: &[&str], files: &[&str]) -> impl FnOnce(&Path) {
     move |root| {
@@ -35,10 +36,16 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, String> {
         let meta = fs::symlink_metadata(&path).expect("it is there");
         let text = match () {
             () if meta.is_dir() => {
-                pending.extend(fs::read_dir(&path).expect("it is readable").map(|entry| entry.expect("an entry").path()));
+                pending.extend(
+                    fs::read_dir(&path)
+                        .expect("it is readable")
+                        .map(|entry| entry.expect("an entry").path()),
+                );
                 "a folder".to_owned()
             }
-            () if meta.is_symlink() => fs::read_link(&path).expect("it is a link").display().to_string(),
+            () if meta.is_symlink() => {
+                fs::read_link(&path).expect("it is a link").display().to_string()
+            }
             () => String::from_utf8_lossy(&fs::read(&path).expect("it is readable")).into_owned(),
         };
         all.insert(path.strip_prefix(folder).expect("it is below").to_owned(), text);
@@ -62,7 +69,10 @@ impl Scene {
 
 #[track_caller]
 fn structured(answer: &Answer) -> Value {
-    let output = answer.outcome.as_ref().unwrap_or_else(|failure| panic!("it works: {} {:?}", failure.message, failure.suggestion));
+    let output = answer
+        .outcome
+        .as_ref()
+        .unwrap_or_else(|failure| panic!("it works: {} {:?}", failure.message, failure.suggestion));
     output.structured.clone().expect("there is something for programs")
 }
 
@@ -71,25 +81,41 @@ fn a_tree_is_made_copied_moved_and_deleted() {
     run(async {
         let scene = Scene::new().await;
         let at = |name: &str| scene.granted.join(name);
-        assert_eq!(structured(&scene.call("create_directory", json!({ "path": "a/b" })).await), json!({ "created": true }));
+        assert_eq!(
+            structured(&scene.call("create_directory", json!({ "path": "a/b" })).await),
+            json!({ "created": true })
+        );
         fs::write(at("a/b/file"), "text").expect("a file is written");
         symlink("b/file", at("a/link")).expect("a link is made");
         let mode = |path: &str| fs::metadata(at(path)).expect("it is there").mode() & 0o777;
         for (path, mode) in [("a/b/file", 0o700), ("a/b", 0o750), ("a", 0o700)] {
-            fs::set_permissions(at(path), fs::Permissions::from_mode(mode)).expect("the mode is set");
+            fs::set_permissions(at(path), fs::Permissions::from_mode(mode))
+                .expect("the mode is set");
         }
         let copied = structured(&scene.copy("a", "new/c").await);
-        assert_eq!((&copied["files"], &copied["directories"], &copied["links"]), (&json!(1), &json!(2), &json!(1)));
+        assert_eq!(
+            (&copied["files"], &copied["directories"], &copied["links"]),
+            (&json!(1), &json!(2), &json!(1))
+        );
         assert_eq!(everything(&at("a")), everything(&at("new/c")));
-        assert_eq!((mode("new/c/b/file"), mode("new/c/b"), mode("new/c")), (0o700, 0o750, 0o700), "modes are kept");
-        assert_eq!(structured(&scene.transfer("new/c", "d").await), json!({ "replaced": false, "copied": false }));
+        assert_eq!(
+            (mode("new/c/b/file"), mode("new/c/b"), mode("new/c")),
+            (0o700, 0o750, 0o700),
+            "modes are kept"
+        );
+        assert_eq!(
+            structured(&scene.transfer("new/c", "d").await),
+            json!({ "replaced": false, "copied": false })
+        );
         assert_eq!(everything(&at("a")), everything(&at("d")));
         assert_eq!(structured(&scene.delete("d").await), json!({ "deleted": 4 }));
         assert!(!at("d").exists() && !at("new/c").exists() && at("a/b/file").exists());
         // Into itself, by a way that spelling doesn't tell.
         symlink("a/b", at("round")).expect("a link is made");
         for destination in ["a/x", "round/x", "a/b/../x"] {
-            for answer in [scene.copy("a", destination).await, scene.transfer("a", destination).await] {
+            for answer in
+                [scene.copy("a", destination).await, scene.transfer("a", destination).await]
+            {
                 failure(&answer, Category::InvalidParameters, None);
             }
         }
@@ -104,7 +130,14 @@ fn a_directory_with_something_in_it_stays_and_it_is_said_how_to_delete_it() {
         let answer = scene.call("delete_path", json!({ "path": "sub" })).await;
         let failure = failure(&answer, Category::PermanentFailure, Some("not-empty"));
         assert!(failure.message.contains("holds 1 entry"), "{}", failure.message);
-        assert!(failure.suggestion.as_ref().is_some_and(|suggestion| suggestion.contains("recursive=true")), "{:?}", failure.suggestion);
+        assert!(
+            failure
+                .suggestion
+                .as_ref()
+                .is_some_and(|suggestion| suggestion.contains("recursive=true")),
+            "{:?}",
+            failure.suggestion
+        );
         assert!(scene.granted.join("sub/file").exists());
     });
 }
@@ -116,7 +149,16 @@ fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
         symlink(".", scene.granted.join("self")).expect("a link is made");
         let before = everything(&scene.granted);
         let absolute = scene.granted.display().to_string();
-        let spelled = [".", "./", "sub/..", "sub/../", "sub/../.", &absolute, &format!("{absolute}/"), &format!("{absolute}/sub/..")];
+        let spelled = [
+            ".",
+            "./",
+            "sub/..",
+            "sub/../",
+            "sub/../.",
+            &absolute,
+            &format!("{absolute}/"),
+            &format!("{absolute}/sub/.."),
+        ];
         for path in spelled {
             refused(&scene.delete(path).await, "stays where it is");
             refused(&scene.transfer(path, "sub/in").await, "stays where it is");
@@ -127,28 +169,46 @@ fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
         assert_eq!(everything(&scene.granted), before);
         // The link to it is only a link.
         structured(&scene.delete("self/").await);
-        assert!(scene.granted.join("sub/file").exists() && fs::symlink_metadata(scene.granted.join("self")).is_err());
+        assert!(
+            scene.granted.join("sub/file").exists()
+                && fs::symlink_metadata(scene.granted.join("self")).is_err()
+        );
     });
 }
 
-/// A link is deleted and moved as a link, also where it leads out, into another grant, or to what is denied.
+/// A link is deleted and moved as a link, also where it leads out, into another grant, or to what
+/// is denied.
 #[test]
 fn a_link_is_what_is_meant_and_not_what_it_leads_to() {
     run(async {
-        let settings = ["tools.file.allowed_paths=[\"{granted}\", \"{root}/second\"]", "tools.file.deny_read=[\"hidden\"]"];
+        let settings = [
+            "tools.file.allowed_paths=[\"{granted}\", \"{root}/second\"]",
+            "tools.file.deny_read=[\"hidden\"]",
+        ];
         let scene = Scene::with(&settings, |root| {
             filled(&["sub"], &["hidden"])(root);
-            fs::create_dir_all(root.join("second/kept")).and_then(|()| fs::write(root.join("second/kept/file"), "kept")).expect("made");
+            fs::create_dir_all(root.join("second/kept"))
+                .and_then(|()| fs::write(root.join("second/kept/file"), "kept"))
+                .expect("made");
         })
         .await;
         let second = scene.root().join("second");
-        let targets =
-            [second.join("kept"), scene.outside.clone(), scene.secret_file.clone(), "hidden".into(), "nowhere".into(), "/".into()];
+        let targets = [
+            second.join("kept"),
+            scene.outside.clone(),
+            scene.secret_file.clone(),
+            "hidden".into(),
+            "nowhere".into(),
+            "/".into(),
+        ];
         for target in &targets {
             let link = scene.granted.join("link");
             symlink(target, &link).expect("a link is made");
             structured(&scene.transfer("link", "moved").await);
-            assert_eq!(fs::read_link(scene.granted.join("moved")).expect("it is the link"), *target);
+            assert_eq!(
+                fs::read_link(scene.granted.join("moved")).expect("it is the link"),
+                *target
+            );
             structured(&scene.delete("moved").await);
             assert!(fs::symlink_metadata(scene.granted.join("moved")).is_err());
             // Below a directory as well.
@@ -157,14 +217,18 @@ fn a_link_is_what_is_meant_and_not_what_it_leads_to() {
             fs::create_dir(scene.granted.join("sub")).expect("a folder is made");
             // And replaced, with nothing behind it touched.
             symlink(target, &link).expect("a link is made");
-            let arguments = json!({ "source": "public.txt", "destination": "link", "overwrite": true });
+            let arguments =
+                json!({ "source": "public.txt", "destination": "link", "overwrite": true });
             structured(&scene.call("copy_path", arguments).await);
             assert!(fs::symlink_metadata(&link).expect("it is there").is_file());
             fs::remove_file(link).expect("it is removed");
         }
         scene.assert_untouched();
         assert_eq!(fs::read_to_string(second.join("kept/file")).expect("it is there"), "kept");
-        assert_eq!(fs::read_to_string(scene.granted.join("hidden")).expect("it is there"), "as it was");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("hidden")).expect("it is there"),
+            "as it was"
+        );
         // What is read is read through the link, and only where that may be.
         symlink(&scene.secret_file, scene.granted.join("link")).expect("a link is made");
         refused(&scene.copy("link", "copy").await, "allowed_paths");
@@ -184,11 +248,23 @@ fn something_denied_below_keeps_the_whole_where_it_is() {
             "tools.file.allowed_paths=[\"{granted}\", {path=\"{granted}/mixed/vendor\", access=\"read\"}]",
         ];
         let folders = ["secret/a/b", "cold/z", "mixed/vendor", "mixed/a", "config/deep"];
-        let files =
-            ["secret/a/b/.env", "secret/a/first", "cold/z/frozen", "cold/a", "mixed/vendor/lib", "mixed/a/file", "config/deep/berth.toml"];
+        let files = [
+            "secret/a/b/.env",
+            "secret/a/first",
+            "cold/z/frozen",
+            "cold/a",
+            "mixed/vendor/lib",
+            "mixed/a/file",
+            "config/deep/berth.toml",
+        ];
         let scene = Scene::with(&settings, filled(&folders, &files)).await;
         let before = everything(&scene.granted);
-        for (folder, rule) in [("secret", "deny_read"), ("cold", "deny_write"), ("mixed", "read-only grant"), ("config", "own files")] {
+        for (folder, rule) in [
+            ("secret", "deny_read"),
+            ("cold", "deny_write"),
+            ("mixed", "read-only grant"),
+            ("config", "own files"),
+        ] {
             refused(&scene.delete(folder).await, rule);
             refused(&scene.transfer(folder, "elsewhere").await, rule);
             assert_eq!(everything(&scene.granted), before, "{folder}");
@@ -202,7 +278,10 @@ fn something_denied_below_keeps_the_whole_where_it_is() {
         refused(&scene.copy("config", "copy").await, "own files");
         assert_eq!(everything(&scene.granted), before);
         structured(&scene.copy("mixed", "copy").await);
-        assert_eq!(fs::read_to_string(scene.granted.join("copy/vendor/lib")).expect("it was copied"), "as it was");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join("copy/vendor/lib")).expect("it was copied"),
+            "as it was"
+        );
     });
 }
 
@@ -210,11 +289,21 @@ fn something_denied_below_keeps_the_whole_where_it_is() {
 fn between_file_systems_a_move_is_whole_or_not_at_all() {
     run(async {
         let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return not_tried("/dev/shm") };
-        let (device, folder) = (|path: &Path| fs::metadata(path).expect("it is there").dev(), other.path().display().to_string());
+        let (device, folder) = (
+            |path: &Path| fs::metadata(path).expect("it is there").dev(),
+            other.path().display().to_string(),
+        );
         let granted = format!("tools.file.allowed_paths=[\"{{granted}}\", \"{folder}\"]");
-        let settings = [TIME[0], TIME[1], TIME[2], "tools.file.deny_read=[\"**/.env\"]", granted.as_str()];
-        let scene =
-            Scene::with(&settings, filled(&["tree/sub", "mixed", "linked"], &["tree/sub/file", "tree/a", "mixed/.env", "linked/a"])).await;
+        let settings =
+            [TIME[0], TIME[1], TIME[2], "tools.file.deny_read=[\"**/.env\"]", granted.as_str()];
+        let scene = Scene::with(
+            &settings,
+            filled(
+                &["tree/sub", "mixed", "linked"],
+                &["tree/sub/file", "tree/a", "mixed/.env", "linked/a"],
+            ),
+        )
+        .await;
         if device(&scene.granted) == device(other.path()) {
             return not_tried("/dev/shm");
         }
@@ -231,7 +320,12 @@ fn between_file_systems_a_move_is_whole_or_not_at_all() {
         // A link that can't be made there stays, and with it all that is beside it.
         let answer = scene.transfer("linked", &format!("{folder}/linked")).await;
         let failure = answer.outcome.expect_err("a part of it can't be moved");
-        assert!(failure.message.contains("allowed_paths") || failure.message.contains("nothing was moved"), "{}", failure.message);
+        assert!(
+            failure.message.contains("allowed_paths")
+                || failure.message.contains("nothing was moved"),
+            "{}",
+            failure.message
+        );
         assert_eq!((everything(&scene.granted), everything(other.path())), before);
     });
 }
@@ -252,12 +346,16 @@ impl Events for CancelsAtOnce {
 fn what_is_cancelled_half_way_leaves_what_was_there() {
     run(async {
         let other = tempfile::tempdir_in("/dev/shm").ok();
-        let folder = other.as_ref().map_or("{granted}".to_owned(), |other| other.path().display().to_string());
+        let folder = other
+            .as_ref()
+            .map_or("{granted}".to_owned(), |other| other.path().display().to_string());
         let granted = format!("tools.file.allowed_paths=[\"{{granted}}\", \"{folder}\"]");
         let scene = Scene::with(&[TIME[0], TIME[1], TIME[2], granted.as_str()], |root| {
             for number in 0..2_000 {
                 let folder = root.join(format!("granted/tree/{}", number % 20));
-                fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(number.to_string()), "x".repeat(1000))).expect("made");
+                fs::create_dir_all(&folder)
+                    .and_then(|()| fs::write(folder.join(number.to_string()), "x".repeat(1000)))
+                    .expect("made");
             }
             fs::create_dir(root.join("granted/target")).expect("made");
         })
@@ -271,7 +369,8 @@ fn what_is_cancelled_half_way_leaves_what_was_there() {
             let cancel = CancellationToken::new();
             let events = Arc::new(CancelsAtOnce(cancel.clone()));
             let arguments = json!({ "source": "tree", "destination": destination });
-            let answer = scene.host.call(Request { cancel, events, ..Request::new(tool, arguments) }).await;
+            let answer =
+                scene.host.call(Request { cancel, events, ..Request::new(tool, arguments) }).await;
             failure(&answer, Category::Cancelled, None);
             assert_eq!(everything(&scene.granted), before, "{tool}");
             if let Some(other) = &other {
@@ -287,7 +386,8 @@ fn a_copy_that_is_too_large_leaves_nothing() {
         let scene = Scene::with(&[], |root| {
             fs::create_dir(root.join("granted/tree")).expect("made");
             for name in ["a", "b", "c"] {
-                fs::write(root.join("granted/tree").join(name), "x".repeat(500_000)).expect("a file is written");
+                fs::write(root.join("granted/tree").join(name), "x".repeat(500_000))
+                    .expect("a file is written");
             }
         })
         .await;
@@ -298,8 +398,8 @@ fn a_copy_that_is_too_large_leaves_nothing() {
     });
 }
 
-/// Exchanges a directory below a tree for a link to another, again and again, while `tool` works on the tree. What the link leads to has
-/// to stay as it is, in what is granted as well as outside.
+/// Exchanges a directory below a tree for a link to another, again and again, while `tool` works on
+/// the tree. What the link leads to has to stay as it is, in what is granted as well as outside.
 async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
     let scene = Scene::with(&TIME, filled(&["kept"], &["kept/file", "kept/0"])).await;
     let at = |name: &str| scene.granted.join(name);
@@ -339,15 +439,26 @@ async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
         scene.assert_safe(&answer);
         if at("copy").exists() {
             let copied = everything(&at("copy"));
-            assert!(!copied.values().any(|text| text == "as it was" || *text == scene.secret), "it was followed: {copied:?}");
+            assert!(
+                !copied.values().any(|text| text == "as it was" || *text == scene.secret),
+                "it was followed: {copied:?}"
+            );
         }
     }
     end.store(true, Ordering::Relaxed);
     swapper.join().expect("the swapper swaps");
     assert_eq!(everything(&at("kept")), kept);
-    let names =
-        |folder: &Path| fs::read_dir(folder).expect("it is readable").map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>();
-    assert!(!names(&scene.granted).iter().any(|name| name.to_string_lossy().starts_with(".berth-")), "{:?}", names(&scene.granted));
+    let names = |folder: &Path| {
+        fs::read_dir(folder)
+            .expect("it is readable")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        !names(&scene.granted).iter().any(|name| name.to_string_lossy().starts_with(".berth-")),
+        "{:?}",
+        names(&scene.granted)
+    );
 }
 
 #[test]

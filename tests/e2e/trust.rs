@@ -1,4 +1,5 @@
-//! A `berth.toml` in the working directory, which a stranger may have written: it narrows, and no more until its owner has seen it.
+//! A `berth.toml` in the working directory, which a stranger may have written: it narrows, and no
+//! more until its owner has seen it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -44,22 +45,39 @@ fn a_stranger_s_file_opens_nothing_and_is_named() {
     assert_eq!(answer["ok"], json!(true));
     let shown = cli.run(&["config", "show", "--json"]).ends(0).json();
     assert_eq!(shown["project"]["standing"], json!("narrows"), "{shown}");
-    let ignored: Vec<_> = shown["project"]["ignored"].as_array().into_iter().flatten().map(|ignored| &ignored["key"]).collect();
+    let ignored: Vec<_> = shown["project"]["ignored"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|ignored| &ignored["key"])
+        .collect();
     assert_eq!(ignored, [&json!("tools.file.allowed_paths"), &json!("plugins.evil")]);
     let text = cli.run(&["config", "show"]).ends(0).stdout;
-    assert!(text.contains("berth.toml narrows that.") && text.contains("it asks for [\"/\"]"), "{text}");
+    assert!(
+        text.contains("berth.toml narrows that.") && text.contains("it asks for [\"/\"]"),
+        "{text}"
+    );
     let checked = cli.run(&["config", "check"]).ends(0).stdout;
-    assert!(checked.contains("asks for more than it gets") && checked.contains("`plugins.evil` is ignored"), "{checked}");
+    assert!(
+        checked.contains("asks for more than it gets")
+            && checked.contains("`plugins.evil` is ignored"),
+        "{checked}"
+    );
 }
 
 #[test]
 fn a_stranger_s_words_do_not_flood_or_steer_the_terminal() {
     let cli = Cli::new();
-    let plugins: String = (0..200).map(|number| format!("[plugins.p{number}]\npath = \"\\u001b[2J\"\n")).collect();
+    let plugins: String =
+        (0..200).map(|number| format!("[plugins.p{number}]\npath = \"\\u001b[2J\"\n")).collect();
     place(&cli, &plugins);
     // `run` looks for escapes in what is printed.
     let ended = cli.run(&["call", "read", "path=notes.txt"]).ends(0);
-    assert!(ended.stderr.lines().count() <= 6 && ended.stderr.contains("196 more keys"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.lines().count() <= 6 && ended.stderr.contains("196 more keys"),
+        "{}",
+        ended.stderr
+    );
     cli.run(&["config", "show"]).ends(0);
     cli.run(&["trust"]).ends(3);
     place(&cli, "\"\\u001b[31m\" = 1\n");
@@ -75,8 +93,13 @@ fn many_values_deep_in_tables_take_no_memory() {
     place(&cli, &format!("[{}]\n{keys}", ["a"; 70].join(".")));
     let berth = cli.command(&["tools"]);
     let mut bounded = Command::new("sh");
-    bounded.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"]).arg(berth.get_program()).args(berth.get_args());
-    bounded.current_dir(cli.work()).envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    bounded
+        .args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"])
+        .arg(berth.get_program())
+        .args(berth.get_args());
+    bounded
+        .current_dir(cli.work())
+        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ended = Ended::from_output(bounded.output().expect("it runs")).ends(4);
     assert!(ended.stderr.contains("has 100000 values"), "{}", ended.stderr);
 }
@@ -84,16 +107,30 @@ fn many_values_deep_in_tables_take_no_memory() {
 #[test]
 fn what_it_denies_is_denied_by_its_line() {
     let cli = Cli::new();
-    place(&cli, "[tools.file]\nallowed_paths = [{ path = \".\", access = \"read\" }]\ndeny_read = [\n  \"*.key\"]\n");
+    place(
+        &cli,
+        "[tools.file]\nallowed_paths = [{ path = \".\", access = \"read\" }]\ndeny_read = [\n  \"*.key\"]\n",
+    );
     fs::write(cli.work().join("a.key"), "the key").expect("a file is written");
     let refused = cli.run(&["call", "read", "path=a.key"]).ends(3).stderr;
-    assert!(refused.contains(&format!("{}, line 4", cli.work().join("berth.toml").display())), "{refused}");
+    assert!(
+        refused.contains(&format!("{}, line 4", cli.work().join("berth.toml").display())),
+        "{refused}"
+    );
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
     assert!(refused.contains("berth.toml, line 2") && !refused.contains("note:"), "{refused}");
-    assert_eq!(fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"), "first\nsecond\n");
+    assert_eq!(
+        fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"),
+        "first\nsecond\n"
+    );
     let shown = cli.run(&["config", "show"]).ends(0).stdout;
-    let denied = shown.lines().find(|line| line.starts_with("deny_read")).unwrap_or_default().to_owned();
-    assert!(denied.contains("berth.toml:") || shown.contains("\"*.key\",") && shown.contains("berth.toml:4"), "{shown}");
+    let denied =
+        shown.lines().find(|line| line.starts_with("deny_read")).unwrap_or_default().to_owned();
+    assert!(
+        denied.contains("berth.toml:")
+            || shown.contains("\"*.key\",") && shown.contains("berth.toml:4"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -109,7 +146,10 @@ fn no_tool_writes_it() {
         cli.run(&["call", "edit", &format!("path={path}"), "old_string=5", "new_string=600"]);
     }
     assert_eq!(fs::read_to_string(cli.work().join("berth.toml")).expect("it is there"), text);
-    assert!(!cli.work().join("BERTH.TOML").exists() && !cli.work().join("sub").join("berth.toml").exists());
+    assert!(
+        !cli.work().join("BERTH.TOML").exists()
+            && !cli.work().join("sub").join("berth.toml").exists()
+    );
 }
 
 #[test]
@@ -118,22 +158,36 @@ fn what_is_berth_s_own_stays_so_where_the_whole_home_is_granted() {
     cli.configure("tools.file.allowed_paths = [\"~\"]\n");
     place(&cli, "tools.call = 60\n");
     cli.run(&["trust", "--yes"]).ends(0);
-    let (config, data) = (cli.root.path().join("config/berth.toml"), cli.root.path().join("data/trusted.json"));
+    let (config, data) =
+        (cli.root.path().join("config/berth.toml"), cli.root.path().join("data/trusted.json"));
     symlink(cli.root.path().join("config"), cli.work().join("to-config")).expect("a link is made");
     symlink(cli.root.path().join("data"), cli.work().join("to-data")).expect("a link is made");
     symlink(&data, cli.work().join("to-list")).expect("a link is made");
     let before = (fs::read(&config).expect("it is there"), fs::read(&data).expect("it is there"));
-    for path in ["../config/berth.toml", "to-config/berth.toml", "../data/trusted.json", "to-data/trusted.json", "to-list", "../data/new"] {
+    for path in [
+        "../config/berth.toml",
+        "to-config/berth.toml",
+        "../data/trusted.json",
+        "to-data/trusted.json",
+        "to-list",
+        "../data/new",
+    ] {
         cli.run(&["call", "write", &format!("path={path}"), "content={}"]).ends(3);
     }
-    let digest = cli.run(&["config", "show", "--json"]).ends(0).json()["project"]["digest"].as_str().expect("a digest").to_owned();
+    let digest = cli.run(&["config", "show", "--json"]).ends(0).json()["project"]["digest"]
+        .as_str()
+        .expect("a digest")
+        .to_owned();
     for path in ["../data/trusted.json", "to-data/trusted.json", "to-list"] {
         let read = cli.run(&["call", "read", &format!("path={path}")]).ends(3);
         assert!(!read.stdout.contains(&digest) && !read.stderr.contains(&digest), "{path}");
     }
     let found = cli.run(&["call", "grep", &format!("pattern={digest}"), "path=.."]).stdout;
     assert!(!found.contains("trusted.json"), "{found}");
-    assert_eq!((fs::read(&config).expect("it is there"), fs::read(&data).expect("it is there")), before);
+    assert_eq!(
+        (fs::read(&config).expect("it is there"), fs::read(&data).expect("it is there")),
+        before
+    );
 }
 
 #[test]
@@ -145,7 +199,12 @@ fn what_was_seen_counts_until_it_changes() {
 
     // Nobody is there to say yes.
     let refused = cli.run(&["trust"]).ends(3);
-    assert!(refused.stdout.contains("now:      [\".\"]\n    asks for: [\"..\"]") && refused.stderr.contains("--yes"), "{}", refused.stdout);
+    assert!(
+        refused.stdout.contains("now:      [\".\"]\n    asks for: [\"..\"]")
+            && refused.stderr.contains("--yes"),
+        "{}",
+        refused.stdout
+    );
     cli.run(&secret).ends(3);
     assert_eq!(cli.run(&["trust", "--list"]).ends(0).stdout, "No file is trusted.\n");
 

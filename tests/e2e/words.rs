@@ -8,12 +8,17 @@ use serde_json::json;
 use crate::support::{Scene, attacks, failure, log_of, loot};
 
 /// Escapes of terminals, and what turns the direction of text round or hides in it.
-const STEERING: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\r\u{8}\u{0}\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}";
+const STEERING: &str =
+    "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\r\u{8}\u{0}\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}";
 
 /// Nothing that could steer a terminal or a reader is left in a text.
 #[track_caller]
 fn assert_neutral(shown: &str) {
-    let left: Vec<char> = STEERING.chars().filter(|c| !c.is_ascii() || c.is_ascii_control()).filter(|c| shown.contains(*c)).collect();
+    let left: Vec<char> = STEERING
+        .chars()
+        .filter(|c| !c.is_ascii() || c.is_ascii_control())
+        .filter(|c| shown.contains(*c))
+        .collect();
     assert!(left.is_empty(), "{left:?} are left in {shown:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Where things lie, and the cargo commands for the two workspaces.
 //!
-//! Host crates are always built with `--workspace`: cargo unifies features over the packages it is asked for, and another selection
-//! would compile wasmtime a second time.
+//! Host crates are always built with `--workspace`: cargo unifies features over the packages it is
+//! asked for, and another selection would compile wasmtime a second time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,11 @@ pub(crate) fn examples() -> Result<Vec<PathBuf>, String> {
     let folder = plugins().join("examples");
     let entries = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
-    let mut examples: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).filter(|path| path.join("Cargo.toml").exists()).collect();
+    let mut examples: Vec<PathBuf> = entries
+        .iter()
+        .map(std::fs::DirEntry::path)
+        .filter(|path| path.join("Cargo.toml").exists())
+        .collect();
     examples.sort();
     Ok(examples)
 }
@@ -49,11 +53,14 @@ pub(crate) fn cargo(folder: &Path, subcommand: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(folder).arg(subcommand);
-    // Each workspace keeps its own target folder wherever the user's others go: the build of the binary looks for plugins there. And
-    // what cargo told this process about xtask is not about the crates that it builds.
+    // Each workspace keeps its own target folder wherever the user's others go: the build of the
+    // binary looks for plugins there. And what cargo told this process about xtask is not about the
+    // crates that it builds.
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
     for (name, _) in std::env::vars_os() {
-        let about_xtask = name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+        let about_xtask = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
         if about_xtask {
             command.env_remove(name);
         }

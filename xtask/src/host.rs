@@ -11,11 +11,16 @@ pub(crate) fn build() -> Result<PathBuf, String> {
     with_plugins(&plugins::build()?, compile)
 }
 
-/// Has the binary built by `compile` with these plugins and their compiled code inside, and returns its path.
+/// Has the binary built by `compile` with these plugins and their compiled code inside, and returns
+/// its path.
 ///
-/// The binary compiles its own plugins ahead of time, so there are two builds. The first has no compiled code to carry on a fresh clone;
-/// the second runs only when there is new one. A binary whose sources and plugins haven't changed costs one look by cargo.
-pub(crate) fn with_plugins(guests: &[Guest], compile: impl Fn() -> Result<PathBuf, String>) -> Result<PathBuf, String> {
+/// The binary compiles its own plugins ahead of time, so there are two builds. The first has no
+/// compiled code to carry on a fresh clone; the second runs only when there is new one. A binary
+/// whose sources and plugins haven't changed costs one look by cargo.
+pub(crate) fn with_plugins(
+    guests: &[Guest],
+    compile: impl Fn() -> Result<PathBuf, String>,
+) -> Result<PathBuf, String> {
     for guest in guests {
         guest.provide()?;
     }

@@ -1,4 +1,5 @@
-//! Every chore of this repository, as `cargo xtask COMMAND`. One file a command; what they share is in `cargo`, `machine` and `step`.
+//! Every chore of this repository, as `cargo xtask COMMAND`. One file a command; what they share is
+//! in `cargo`, `machine` and `step`.
 
 mod bench;
 mod cargo;
@@ -28,19 +29,54 @@ struct Command {
 }
 
 const COMMANDS: [Command; 8] = [
-    Command { name: "demo", arguments: "", about: "build everything and show tools at work in the sandbox", run: demo::command },
-    Command { name: "test", arguments: "[-- ARGS]", about: "run every check and test, or only `cargo test ARGS`", run: test::command },
+    Command {
+        name: "demo",
+        arguments: "",
+        about: "build everything and show tools at work in the sandbox",
+        run: demo::command,
+    },
+    Command {
+        name: "test",
+        arguments: "[-- ARGS]",
+        about: "run every check and test, or only `cargo test ARGS`",
+        run: test::command,
+    },
     Command {
         name: "soak",
         arguments: "[-- ARGS]",
         about: "run what takes long: the tests named soak, or `cargo test ARGS`",
         run: test::soak,
     },
-    Command { name: "run", arguments: "[--] ARGS", about: "build everything and run `berth ARGS`", run: run::command },
-    Command { name: "plugins", arguments: "", about: "build the plugins into target/plugins, compiled ahead", run: plugins::command },
-    Command { name: "bench", arguments: "[ROW…]", about: "measure against rivals or an earlier build", run: bench::command },
-    Command { name: "dist", arguments: "", about: "make what is handed out: a static binary, its archive", run: dist::command },
-    Command { name: "tidy", arguments: "", about: "check the rules that a program can check", run: tidy::command },
+    Command {
+        name: "run",
+        arguments: "[--] ARGS",
+        about: "build everything and run `berth ARGS`",
+        run: run::command,
+    },
+    Command {
+        name: "plugins",
+        arguments: "",
+        about: "build the plugins into target/plugins, compiled ahead",
+        run: plugins::command,
+    },
+    Command {
+        name: "bench",
+        arguments: "[ROW…]",
+        about: "measure against rivals or an earlier build",
+        run: bench::command,
+    },
+    Command {
+        name: "dist",
+        arguments: "",
+        about: "make what is handed out: a static binary, its archive",
+        run: dist::command,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        about: "check the rules that a program can check",
+        run: tidy::command,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -66,8 +102,12 @@ fn dispatch(arguments: &[OsString]) -> Done {
 }
 
 fn help() -> String {
-    let lines: Vec<String> =
-        COMMANDS.iter().map(|command| format!("  {:<29} {}", format!("{} {}", command.name, command.arguments), command.about)).collect();
+    let lines: Vec<String> = COMMANDS
+        .iter()
+        .map(|command| {
+            format!("  {:<29} {}", format!("{} {}", command.name, command.arguments), command.about)
+        })
+        .collect();
     format!("cargo xtask COMMAND\n\n{}", lines.join("\n"))
 }
 
@@ -75,7 +115,9 @@ fn help() -> String {
 fn no_arguments(arguments: &[OsString]) -> Result<(), String> {
     match arguments.first() {
         None => Ok(()),
-        Some(argument) => Err(format!("`{}` is one argument too many: this chore takes none", argument.display())),
+        Some(argument) => {
+            Err(format!("`{}` is one argument too many: this chore takes none", argument.display()))
+        }
     }
 }
 

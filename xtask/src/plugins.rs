@@ -1,7 +1,9 @@
-//! `cargo xtask plugins`: the guests, as components and as code compiled ahead of time, in `target/plugins`.
+//! `cargo xtask plugins`: the guests, as components and as code compiled ahead of time, in
+//! `target/plugins`.
 //!
-//! For each guest NAME there are `NAME.wasm`, `NAME.cwasm` (for the baseline CPU) and `NAME.key`, which says for which engine the code was
-//! compiled. Nothing is written that hasn't changed: the build of the binary watches these files.
+//! For each guest NAME there are `NAME.wasm`, `NAME.cwasm` (for the baseline CPU) and `NAME.key`,
+//! which says for which engine the code was compiled. Nothing is written that hasn't changed: the
+//! build of the binary watches these files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,13 +23,25 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
 
 /// Builds every plugin of the workspace for wasm32-wasip2, as the tests see them.
 pub(crate) fn build() -> Result<Vec<Guest>, String> {
-    build_with(&mut cargo::guests("build"), &cargo::plugins().join("target"), &cargo::target().join("plugins"))
+    build_with(
+        &mut cargo::guests("build"),
+        &cargo::plugins().join("target"),
+        &cargo::target().join("plugins"),
+    )
 }
 
-/// Builds every plugin with this command, which uses the folder `target`; they are to be installed in `folder`.
-pub(crate) fn build_with(cargo_build: &mut Command, target: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
+/// Builds every plugin with this command, which uses the folder `target`; they are to be installed
+/// in `folder`.
+pub(crate) fn build_with(
+    cargo_build: &mut Command,
+    target: &Path,
+    folder: &Path,
+) -> Result<Vec<Guest>, String> {
     step::headline("build the plugins");
-    step::run("cargo build of the plugins", cargo_build.args(["--workspace", "--lib", "--release", "--target", WASM]))?;
+    step::run(
+        "cargo build of the plugins",
+        cargo_build.args(["--workspace", "--lib", "--release", "--target", WASM]),
+    )?;
     guests(&target.join(WASM).join("release"), folder)
 }
 
@@ -46,7 +60,8 @@ impl Guest {
         &self.name
     }
 
-    /// Puts the component where the binary's build looks, if there is none yet: it would build the plugins a second time.
+    /// Puts the component where the binary's build looks, if there is none yet: it would build the
+    /// plugins a second time.
     pub(crate) fn provide(&self) -> Result<(), String> {
         let component = self.file("wasm");
         if component.exists() {
@@ -58,7 +73,10 @@ impl Guest {
 
     /// Whether the folder holds this very component, compiled for the engine with this key.
     pub(crate) fn is_current(&self, key: &str) -> bool {
-        let same_component = fs::read(self.file("wasm")).ok().zip(fs::read(&self.built).ok()).is_some_and(|(had, built)| had == built);
+        let same_component = fs::read(self.file("wasm"))
+            .ok()
+            .zip(fs::read(&self.built).ok())
+            .is_some_and(|(had, built)| had == built);
         let same_engine = fs::read_to_string(self.file("key")).is_ok_and(|stored| stored == key);
         same_component && same_engine && self.file("cwasm").exists()
     }
@@ -67,7 +85,8 @@ impl Guest {
     pub(crate) fn install(&self, berth: &Path, key: &str) -> Result<(), String> {
         let compiled = self.compile(berth)?;
         self.create_folder()?;
-        // In this order, so that an interruption never leaves a component beside the code of another: code goes first and comes last.
+        // In this order, so that an interruption never leaves a component beside the code of
+        // another: code goes first and comes last.
         for old in [self.file("key"), self.file("cwasm")] {
             match fs::remove_file(&old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -87,8 +106,10 @@ impl Guest {
     }
 
     fn compile(&self, berth: &Path) -> Result<Vec<u8>, String> {
-        let component = fs::File::open(&self.built).map_err(|error| format!("can't open {}: {error}", self.built.display()))?;
-        helper(berth, "--baseline", component.into()).map_err(|why| format!("plugin {} can't be compiled: {why}", self.name))
+        let component = fs::File::open(&self.built)
+            .map_err(|error| format!("can't open {}: {error}", self.built.display()))?;
+        helper(berth, "--baseline", component.into())
+            .map_err(|why| format!("plugin {} can't be compiled: {why}", self.name))
     }
 
     fn file(&self, extension: &str) -> PathBuf {
@@ -96,14 +117,18 @@ impl Guest {
     }
 
     fn create_folder(&self) -> Result<(), String> {
-        fs::create_dir_all(&self.folder).map_err(|error| format!("can't create {}: {error}", self.folder.display()))
+        fs::create_dir_all(&self.folder)
+            .map_err(|error| format!("can't create {}: {error}", self.folder.display()))
     }
 }
 
-/// Names the engine of `berth`: its version, settings and baseline CPU. Code compiled under another key doesn't run.
+/// Names the engine of `berth`: its version, settings and baseline CPU. Code compiled under another
+/// key doesn't run.
 pub(crate) fn engine_key(berth: &Path) -> Result<String, String> {
     let key = helper(berth, "--key", Stdio::null())?;
-    String::from_utf8(key).map(|key| key.trim().to_owned()).map_err(|_| "the engine's key is not text".to_owned())
+    String::from_utf8(key)
+        .map(|key| key.trim().to_owned())
+        .map_err(|_| "the engine's key is not text".to_owned())
 }
 
 /// Runs `berth __compile`, the helper inside the binary, and returns what it wrote.
@@ -127,9 +152,15 @@ fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
         if !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib") {
             continue;
         }
-        let name = manifest.string("package", "name").ok_or(format!("plugins/{member}/Cargo.toml names no package"))?;
+        let name = manifest
+            .string("package", "name")
+            .ok_or(format!("plugins/{member}/Cargo.toml names no package"))?;
         let file = manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
-        guests.push(Guest { name, folder: folder.to_owned(), built: built.join(format!("{file}.wasm")) });
+        guests.push(Guest {
+            name,
+            folder: folder.to_owned(),
+            built: built.join(format!("{file}.wasm")),
+        });
     }
     if guests.is_empty() {
         return Err("plugins/Cargo.toml has no member with the crate type `cdylib`".to_owned());
@@ -149,5 +180,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// Writes a file beside its place and renames it, so that no build ever sees half of it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let new = path.with_added_extension("new");
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(|error| format!("can't write {}: {error}", path.display()))
+    fs::write(&new, bytes)
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(|error| format!("can't write {}: {error}", path.display()))
 }

@@ -12,7 +12,8 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
     become_berth(&berth, passed_on(arguments))
 }
 
-/// Runs `berth` in the place of this process, so that signals, the terminal and the exit code are the binary's own.
+/// Runs `berth` in the place of this process, so that signals, the terminal and the exit code are
+/// the binary's own.
 pub(crate) fn become_berth(berth: &Path, arguments: &[OsString]) -> Done {
     let shown: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     step::headline(&format!("berth {}", shown.join(" ")));

@@ -15,7 +15,8 @@ pub(crate) fn headline(what: &str) {
     }
 }
 
-/// Runs a command to its end with this process's own stdin, stdout and stderr. Anything but success is an error that names `what`.
+/// Runs a command to its end with this process's own stdin, stdout and stderr. Anything but success
+/// is an error that names `what`.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{what} failed ({status})")) }

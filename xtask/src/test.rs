@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that has to hold, the cheap first. It ends with one line: `N passed, N failed`.
+//! `cargo xtask test`: everything that has to hold, the cheap first. It ends with one line:
+//! `N passed, N failed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -20,7 +21,11 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
 pub(crate) fn soak(arguments: &[OsString]) -> Done {
     let filter = passed_on(arguments);
     let filter = if filter.is_empty() { &["soak".into()] } else { filter };
-    run(&[CLIENTS, TESTS_OF_THE_PLUGINS, BUILD, TESTS], filter, Tally { soak: true, ..Tally::default() })
+    run(
+        &[CLIENTS, TESTS_OF_THE_PLUGINS, BUILD, TESTS],
+        filter,
+        Tally { soak: true, ..Tally::default() },
+    )
 }
 
 fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
@@ -39,7 +44,8 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What CI may lack: what a fresh machine lacks, and nothing for which a test could be done without it.
+/// What CI may lack: what a fresh machine lacks, and nothing for which a test could be done without
+/// it.
 const CI_MAY_LACK: &[&str] = &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc"];
 
 /// One check. The next one runs only if it held.
@@ -54,7 +60,11 @@ const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) 
 const CLIENTS: Step = Step {
     name: "clients",
     check: |tally, _| {
-        let provided = tally.clients.take().and_then(|clients| clients.join().ok()).ok_or("fetching clients broke down")?;
+        let provided = tally
+            .clients
+            .take()
+            .and_then(|clients| clients.join().ok())
+            .ok_or("fetching clients broke down")?;
         for (clients, why) in provided {
             eprintln!("{clients}: {why}");
             tally.not_tried.entry(clients).or_default().insert(why);
@@ -67,7 +77,12 @@ const TESTS: Step = Step { name: "tests", check: tests };
 
 const TESTS_OF_THE_PLUGINS: Step = Step {
     name: "tests of the plugins",
-    check: |tally, filter| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"]).args(filter)),
+    check: |tally, filter| {
+        tally.run(
+            "cargo test",
+            cargo::guests("test").args(["--workspace", "--no-fail-fast"]).args(filter),
+        )
+    },
 };
 
 const ALL: &[Step] = &[
@@ -106,10 +121,15 @@ fn format() -> Result<(), String> {
     step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))
 }
 
-/// The versions of all dependencies are fixed: what is handed out, and who installs from sources, takes these and no other.
+/// The versions of all dependencies are fixed: what is handed out, and who installs from sources,
+/// takes these and no other.
 fn locks() -> Result<(), String> {
-    for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?) {
-        step::run("cargo update", cargo::cargo(&folder, "update").args(["--workspace", "--locked", "--quiet"]))?;
+    for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?)
+    {
+        step::run(
+            "cargo update",
+            cargo::cargo(&folder, "update").args(["--workspace", "--locked", "--quiet"]),
+        )?;
     }
     Ok(())
 }
@@ -118,7 +138,10 @@ fn locks() -> Result<(), String> {
 fn clippy_of_the_plugins() -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     step::run("clippy", cargo::guests("clippy").args(["--workspace", "--all-targets"]).args(deny))?;
-    step::run("clippy", cargo::guests("clippy").args(["--workspace", "--release", "--target", WASM]).args(deny))
+    step::run(
+        "clippy",
+        cargo::guests("clippy").args(["--workspace", "--release", "--target", WASM]).args(deny),
+    )
 }
 
 /// The example plugins, as their readers build them: each is a project of its own.
@@ -139,15 +162,19 @@ fn examples(tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The host as `cargo xtask dist` builds it, up to where machine code would be made: clippy goes through all code for that target, and C is
-/// compiled. What is left to go wrong there is the linker's.
+/// The host as `cargo xtask dist` builds it, up to where machine code would be made: clippy goes
+/// through all code for that target, and C is compiled. What is left to go wrong there is the
+/// linker's.
 fn handed_out(tally: &mut Tally) -> Result<(), String> {
     let target = dist::target();
     machine::provide(&target)?;
     let paths = dist::Paths::of_this_machine(&target)?;
     let mut clippy = cargo::host("clippy");
     dist::with_c_compiler(&mut clippy, &target, "cc", &paths);
-    step::run("clippy", clippy.args(["--workspace", "--all-targets", "--target", &target, "--", "-D", "warnings"]))?;
+    step::run(
+        "clippy",
+        clippy.args(["--workspace", "--all-targets", "--target", &target, "--", "-D", "warnings"]),
+    )?;
     paths.are_absent_from_c_of(&target)?;
     paths.are_those_of_sources_in(&cargo::target().join("debug/berth"))?;
     other_machine(tally, &paths)
@@ -156,7 +183,8 @@ fn handed_out(tally: &mut Tally) -> Result<(), String> {
 /// The same for the other kind of machine, where there is a C compiler for it.
 fn other_machine(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
     let other = if std::env::consts::ARCH == "x86_64" { "aarch64" } else { "x86_64" };
-    let (target, compiler) = (format!("{other}-unknown-linux-musl"), format!("{other}-linux-gnu-gcc"));
+    let (target, compiler) =
+        (format!("{other}-unknown-linux-musl"), format!("{other}-linux-gnu-gcc"));
     if Command::new(&compiler).arg("--version").output().is_err() {
         tally.not_tried.entry(compiler).or_default().insert(format!("cargo check for {target}"));
         return Ok(());
@@ -168,18 +196,27 @@ fn other_machine(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
 }
 
 fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
-    // The library's examples are run by tests. With a filter, `cargo test` leaves them as they were built before.
+    // The library's examples are run by tests. With a filter, `cargo test` leaves them as they were
+    // built before.
     step::run("cargo build", cargo::host("build").args(["--workspace", "--examples"]))?;
-    tally.run("cargo test", cargo::host("test").args(["--workspace", "--no-fail-fast"]).args(filter))
+    tally
+        .run("cargo test", cargo::host("test").args(["--workspace", "--no-fail-fast"]).args(filter))
 }
 
 /// The library's documentation: every link in it leads somewhere.
 fn documentation() -> Result<(), String> {
-    // All of them, for the target that clippy has looked at: another selection would have every dependency checked once more.
+    // All of them, for the target that clippy has looked at: another selection would have every
+    // dependency checked once more.
     let target = dist::target();
     let mut command = cargo::host("doc");
     dist::with_c_compiler(&mut command, &target, "cc", &dist::Paths::of_this_machine(&target)?);
-    command.env("RUSTDOCFLAGS", "-D warnings").args(["--workspace", "--lib", "--no-deps", "--target", &target]);
+    command.env("RUSTDOCFLAGS", "-D warnings").args([
+        "--workspace",
+        "--lib",
+        "--no-deps",
+        "--target",
+        &target,
+    ]);
     step::run("cargo doc", &mut command)
 }
 
@@ -188,7 +225,8 @@ fn documentation() -> Result<(), String> {
 struct Tally {
     passed: u64,
     failed: u64,
-    /// What this machine lacks, and for each the tests that leave something out for that, or what else became of it.
+    /// What this machine lacks, and for each the tests that leave something out for that, or what
+    /// else became of it.
     not_tried: BTreeMap<String, BTreeSet<String>>,
     /// Which clients can't be had, and why, once that is known.
     clients: Option<JoinHandle<Vec<(String, String)>>>,
@@ -209,7 +247,10 @@ impl Tally {
         if self.soak {
             command.env("BERTH_SOAK", "1");
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| step::cannot_start(command, &error))?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| step::cannot_start(command, &error))?;
         let printed = child.stdout.take().map(|output| self.follow(BufReader::new(output)));
         let status = child.wait().map_err(|error| format!("{what} got lost: {error}"))?;
         if let Some(Err(error)) = printed {
@@ -229,25 +270,37 @@ impl Tally {
         stdout.flush()
     }
 
-    /// Says what was not tried. In CI, that is a failure for each thing that is not known to be missing there. Returns whether there is one.
+    /// Says what was not tried. In CI, that is a failure for each thing that is not known to be
+    /// missing there. Returns whether there is one.
     fn sum_up_not_tried(&mut self, ci: bool) -> bool {
         let mut failed = false;
         for (needed, tests) in &self.not_tried {
             let unknown = ci && !CI_MAY_LACK.contains(&needed.as_str());
             let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
-            eprintln!("{}NOT TRIED for want of {needed}: {}", if unknown { "error: " } else { "" }, tests.join(", "));
+            eprintln!(
+                "{}NOT TRIED for want of {needed}: {}",
+                if unknown { "error: " } else { "" },
+                tests.join(", ")
+            );
             self.failed += u64::from(unknown);
             failed |= unknown;
         }
         failed
     }
 
-    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`, or what `tests/not_tried.rs` writes; every other line says nothing.
+    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`, or what `tests/not_tried.rs`
+    /// writes; every other line says nothing.
     fn count(&mut self, line: &str) {
-        if let Some((test, needed)) = line.trim_end().strip_prefix("NOT TRIED: ").and_then(|rest| rest.split_once(": needs ")) {
+        if let Some((test, needed)) =
+            line.trim_end().strip_prefix("NOT TRIED: ").and_then(|rest| rest.split_once(": needs "))
+        {
             self.not_tried.entry(needed.to_owned()).or_default().insert(test.to_owned());
         }
-        let Some((_, counts)) = line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
+        let Some((_, counts)) =
+            line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
         for count in counts.split("; ") {
             match count.split_once(' ').map(|(number, what)| (number.parse::<u64>(), what)) {
                 Some((Ok(number), "passed")) => self.passed += number,
@@ -278,7 +331,11 @@ mod tests {
     #[test]
     fn what_was_not_tried_fails_in_ci_once_for_each_thing_that_is_missing() {
         let mut tally = Tally::default();
-        for line in ["NOT TRIED: a::b: needs make\n", "NOT TRIED: a::c: needs make\n", "NOT TRIED: a::b: needs clients/node\n"] {
+        for line in [
+            "NOT TRIED: a::b: needs make\n",
+            "NOT TRIED: a::c: needs make\n",
+            "NOT TRIED: a::b: needs clients/node\n",
+        ] {
             tally.count(line);
         }
         assert_eq!(tally.not_tried["make"].iter().collect::<Vec<_>>(), ["a::b", "a::c"]);

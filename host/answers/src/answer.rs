@@ -6,7 +6,8 @@ use berth_contract::{CallId, Confidence, Outcome};
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of text below which there is nothing to gain: what says that something was left out takes some, too.
+/// Bytes of text below which there is nothing to gain: what says that something was left out takes
+/// some, too.
 pub(crate) const SHORT: usize = 400;
 
 /// Bytes that have to be saved for the same reason.
@@ -31,7 +32,8 @@ pub struct Answer {
     pub cached: bool,
     /// Whether a part of the answer was left out; its text says where.
     pub truncated: bool,
-    /// Whether it is for a model, and was written by untrusted sources: its text stands behind a fence.
+    /// Whether it is for a model, and was written by untrusted sources: its text stands behind a
+    /// fence.
     pub untrusted: bool,
     /// What the host has to say of the answer. Its text says it too.
     pub notices: Vec<String>,
@@ -39,8 +41,8 @@ pub struct Answer {
     pub rest: Option<Remainder>,
     /// What filters left out of it. `None`: nothing.
     pub filtered: Option<FilterSummary>,
-    /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
-    /// `shape`, which every answer goes through.
+    /// The steps that the call went through, in their order, and how long each took. One that was
+    /// refused at a step ends before it, with `shape`, which every answer goes through.
     pub steps: Vec<Step>,
 }
 
@@ -82,7 +84,8 @@ pub struct Approval {
 pub enum Scope {
     /// For this one call.
     Once,
-    /// For calls with the same fingerprint (another file than the one whose change was shown asks again), as long as the session lives, and at most `[approvals] expire_secs`.
+    /// For calls with the same fingerprint (another file than the one whose change was shown asks
+    /// again), as long as the session lives, and at most `[approvals] expire_secs`.
     Session,
     /// For good: it becomes a rule of the user's configuration.
     Always,
@@ -119,7 +122,8 @@ impl FilterSummary {
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Whether a call would take it: of what is short, or saves hardly anything, nothing is left out, since what says so takes some, too.
+    /// Whether a call would take it: of what is short, or saves hardly anything, nothing is left
+    /// out, since what says so takes some, too.
     pub fn is_worth_it(&self) -> bool {
         self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
     }
@@ -133,6 +137,12 @@ impl FilterSummary {
 /// `342 lines -> 28 lines, 91.8% filtered`
 impl std::fmt::Display for FilterSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} lines -> {} lines, {:.1}% filtered", self.lines[0], self.lines[1], self.percent())
+        write!(
+            f,
+            "{} lines -> {} lines, {:.1}% filtered",
+            self.lines[0],
+            self.lines[1],
+            self.percent()
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The answers of one session, bounded in number, memory and age; what was not asked for longest goes first.
+//! The answers of one session, bounded in number, memory and age; what was not asked for longest
+//! goes first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,8 +20,8 @@ pub struct CacheBounds {
     pub entries: usize,
 }
 
-/// Which call an answer is to: of this version of the tool with the grants that it has, with these arguments, and under these rules where
-/// those say what it may reach.
+/// Which call an answer is to: of this version of the tool with the grants that it has, with these
+/// arguments, and under these rules where those say what it may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     tool: usize,
@@ -28,7 +29,8 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// `call`: the digest of the arguments' canonical form, and of what tells the rules from others.
+    /// `call`: the digest of the arguments' canonical form, and of what tells the rules from
+    /// others.
     pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
     }
@@ -37,7 +39,8 @@ impl CacheKey {
 /// An answer that is kept.
 #[derive(Debug)]
 pub struct CacheEntry {
-    /// The tool of the key. While this is held, no other tool has its address. It doesn't keep the tool.
+    /// The tool of the key. While this is held, no other tool has its address. It doesn't keep the
+    /// tool.
     pub tool: Weak<Tool>,
     pub output: Output,
     pub sights: Sights,
@@ -75,8 +78,15 @@ pub struct CacheSummary {
 }
 
 impl AnswerCache {
-    /// The answer to a call, from now on the one that was asked for last. One that is too old is let go.
-    pub fn get(&self, key: &CacheKey, tool: &Arc<Tool>, bounds: CacheBounds, now: Instant) -> Option<Arc<CacheEntry>> {
+    /// The answer to a call, from now on the one that was asked for last. One that is too old is
+    /// let go.
+    pub fn get(
+        &self,
+        key: &CacheKey,
+        tool: &Arc<Tool>,
+        bounds: CacheBounds,
+        now: Instant,
+    ) -> Option<Arc<CacheEntry>> {
         let mut state = self.state();
         state.uses += 1;
         let uses = state.uses;
@@ -84,9 +94,15 @@ impl AnswerCache {
             *used = uses;
             Arc::clone(entry)
         });
-        let young = |entry: &CacheEntry| bounds.ttl.is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl);
+        let young = |entry: &CacheEntry| {
+            bounds.ttl.is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl)
+        };
         match found {
-            Some(entry) if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool)) && young(&entry) => return Some(entry),
+            Some(entry)
+                if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool)) && young(&entry) =>
+            {
+                return Some(entry);
+            }
             Some(_) => state.remove(key),
             None => {}
         }
@@ -102,11 +118,19 @@ impl AnswerCache {
             return;
         }
         // Those of tools that are gone serve nobody.
-        let gone: Vec<CacheKey> =
-            state.entries.iter().filter(|(_, (entry, _))| entry.tool.strong_count() == 0).map(|(key, _)| *key).collect();
+        let gone: Vec<CacheKey> = state
+            .entries
+            .iter()
+            .filter(|(_, (entry, _))| entry.tool.strong_count() == 0)
+            .map(|(key, _)| *key)
+            .collect();
         gone.iter().for_each(|key| state.remove(key));
         while state.entries.len() >= bounds.entries || state.bytes + entry.bytes > bounds.bytes {
-            let Some(oldest) = state.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key) else { break };
+            let Some(oldest) =
+                state.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key)
+            else {
+                break;
+            };
             state.remove(&oldest);
         }
         state.uses += 1;
@@ -141,7 +165,12 @@ impl AnswerCache {
     /// What is kept, and how often it served.
     pub fn summary(&self) -> CacheSummary {
         let state = self.state();
-        CacheSummary { answers: state.entries.len(), bytes: state.bytes, hits: state.hits, misses: state.misses }
+        CacheSummary {
+            answers: state.entries.len(),
+            bytes: state.bytes,
+            hits: state.hits,
+            misses: state.misses,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,8 +188,11 @@ impl State {
 
 /// Bytes of memory of an output, about.
 pub(crate) fn bytes_of(output: &Output) -> usize {
-    let parts = output.content.iter().map(|part| part.len() + part.meta.as_ref().map_or(0, weight) + 128);
-    256 + parts.sum::<usize>() + output.structured.as_ref().map_or(0, weight) + output.meta.as_ref().map_or(0, weight)
+    let parts =
+        output.content.iter().map(|part| part.len() + part.meta.as_ref().map_or(0, weight) + 128);
+    256 + parts.sum::<usize>()
+        + output.structured.as_ref().map_or(0, weight)
+        + output.meta.as_ref().map_or(0, weight)
 }
 
 fn weight(value: &Value) -> usize {
@@ -168,7 +200,9 @@ fn weight(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| 64 + key.len() + weight(value)).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| 64 + key.len() + weight(value)).sum()
+        }
     };
     size_of::<Value>() + below
 }
@@ -203,7 +237,8 @@ mod tests {
         Tool::from_provider(&provider).expect("its schema is one").remove(0)
     }
 
-    const BOUNDS: CacheBounds = CacheBounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
+    const BOUNDS: CacheBounds =
+        CacheBounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
 
     /// Answers of one tool, by number.
     struct Scene {
@@ -224,7 +259,8 @@ mod tests {
         fn put(&self, number: u8, bytes: usize) {
             let sights = Sights::new(Vec::new(), (0, 0)).expect("nothing was seen");
             let (tool, output) = (Arc::downgrade(&self.tool), Output::text(number.to_string()));
-            let entry = CacheEntry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
+            let entry =
+                CacheEntry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
             self.answers.put(self.key(number), entry, BOUNDS);
         }
 
@@ -235,7 +271,9 @@ mod tests {
 
         #[track_caller]
         fn has(&self, expected: &[u8]) {
-            let there: Vec<u8> = (0..10).filter(|number| self.answers.state().entries.contains_key(&self.key(*number))).collect();
+            let there: Vec<u8> = (0..10)
+                .filter(|number| self.answers.state().entries.contains_key(&self.key(*number)))
+                .collect();
             assert_eq!(there, expected);
             assert_eq!(self.answers.summary().answers, expected.len());
         }
@@ -303,7 +341,10 @@ mod tests {
         let scene = Scene::new();
         scene.put(0, 10);
         scene.answers.count(true);
-        assert_eq!((scene.get(1), scene.answers.summary().hits, scene.answers.summary().misses), (None, 1, 1));
+        assert_eq!(
+            (scene.get(1), scene.answers.summary().hits, scene.answers.summary().misses),
+            (None, 1, 1)
+        );
         scene.answers.clear();
         assert_eq!(scene.answers.summary(), CacheSummary::default());
     }
@@ -311,8 +352,12 @@ mod tests {
     #[test]
     fn an_output_is_weighed_with_everything_in_it() {
         let text = Output::text("x".repeat(10_000));
-        let structured = Output { structured: Some(json!({ "a": ["y".repeat(10_000)] })), ..Output::default() };
-        let meta = Output { content: vec![Content { meta: Some(json!("z".repeat(10_000))), ..Content::text("") }], ..Output::default() };
+        let structured =
+            Output { structured: Some(json!({ "a": ["y".repeat(10_000)] })), ..Output::default() };
+        let meta = Output {
+            content: vec![Content { meta: Some(json!("z".repeat(10_000))), ..Content::text("") }],
+            ..Output::default()
+        };
         for output in [text, structured, meta] {
             assert!((10_000..12_000).contains(&bytes_of(&output)), "{}", bytes_of(&output));
         }

@@ -1,5 +1,6 @@
-//! What becomes of a tool's output before its answer leaves: it is cleaned, redacted, filtered, fenced and cut; the whole of a long one is
-//! kept for `read_overflow`; and one that is provably still true may serve again.
+//! What becomes of a tool's output before its answer leaves: it is cleaned, redacted, filtered,
+//! fenced and cut; the whole of a long one is kept for `read_overflow`; and one that is provably
+//! still true may serve again.
 
 mod answer;
 mod answer_cache;

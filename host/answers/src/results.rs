@@ -1,7 +1,8 @@
-//! Answers that may serve again: of tools that only read, as long as everything that an answer was made of is unchanged.
+//! Answers that may serve again: of tools that only read, as long as everything that an answer was
+//! made of is unchanged.
 //!
-//! What is kept is the tool's own output, before it is shaped: a kept answer goes the same way as a fresh one, and says what the rules of
-//! the moment let it say.
+//! What is kept is the tool's own output, before it is shaped: a kept answer goes the same way as a
+//! fresh one, and says what the rules of the moment let it say.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,8 @@ const QUICK: usize = 64;
 /// How long a check may take, on a file system that is slow or doesn't answer at all.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a run has to take at least, beside the check, for its answer to be kept: so many times as long.
+/// What a run has to take at least, beside the check, for its answer to be kept: so many times as
+/// long.
 const WORTH: u32 = 2;
 
 /// What finding and copying an answer costs beside the check.
@@ -36,7 +38,8 @@ const GUESS: u64 = 1500;
 pub struct Results {
     /// None where none are kept.
     bounds: Option<CacheBounds>,
-    /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the last eight count most.
+    /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the
+    /// last eight count most.
     each: AtomicU64,
 }
 
@@ -52,7 +55,8 @@ pub enum CacheResult {
 }
 
 impl CacheResult {
-    /// The report for the call: one that watches what the call looks at, where its answer may be kept.
+    /// The report for the call: one that watches what the call looks at, where its answer may be
+    /// kept.
     pub fn report(&self) -> Report {
         if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
     }
@@ -71,10 +75,18 @@ impl Results {
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }
 
-    /// An answer that is provably still true. `rules` tells the rules that the call is made under from others, where they say what it may
-    /// reach.
-    pub async fn find(&self, context: &CallContext, answers: Option<&AnswerCache>, rules: impl FnOnce() -> Option<String>) -> CacheResult {
-        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return CacheResult::Unused };
+    /// An answer that is provably still true. `rules` tells the rules that the call is made under
+    /// from others, where they say what it may reach.
+    pub async fn find(
+        &self,
+        context: &CallContext,
+        answers: Option<&AnswerCache>,
+        rules: impl FnOnce() -> Option<String>,
+    ) -> CacheResult {
+        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers)
+        else {
+            return CacheResult::Unused;
+        };
         let believed = tool.annotations;
         if !believed.read_only || !believed.cacheable || !context.attachments.is_empty() {
             return CacheResult::Unused;
@@ -84,7 +96,9 @@ impl Results {
             call.update(rules);
         }
         let key = CacheKey::new(tool, call.finalize().into());
-        let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else { return CacheResult::Miss(key) };
+        let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else {
+            return CacheResult::Miss(key);
+        };
         let began = Instant::now();
         let still = self.is_still(tool, &entry).await;
         let took = began.elapsed();
@@ -102,7 +116,8 @@ impl Results {
         if still { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
     }
 
-    /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of what `report` watched.
+    /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of
+    /// what `report` watched.
     pub fn keep(
         &self,
         context: &CallContext,
@@ -112,26 +127,42 @@ impl Results {
         output: &Output,
         run: Duration,
     ) {
-        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return };
+        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers)
+        else {
+            return;
+        };
         let seen = match std::mem::take(&mut report.entries().seen) {
             Seen::Files(seen) => seen,
             Seen::Untold | Seen::Lost => return,
         };
         if !self.is_worth(seen.len(), run) {
-            // Without a check nothing is measured: a figure that was high for once has to come down by itself.
+            // Without a check nothing is measured: a figure that was high for once has to come down
+            // by itself.
             let mean = self.each.load(Ordering::Relaxed);
             self.each.store(mean - mean.saturating_sub(GUESS) / 16, Ordering::Relaxed);
             return;
         }
         // Before the year 1970 nothing is settled.
         let began = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Some(sights) = Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos()))) else { return };
-        let is_checkable = sights.work() == 0 || tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
+        let Some(sights) =
+            Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos())))
+        else {
+            return;
+        };
+        let is_checkable = sights.work() == 0
+            || tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
         if is_checkable && self.is_worth(sights.work(), run) {
             let bytes = bytes_of(output) + sights.bytes();
             answers.put(
                 key,
-                CacheEntry { tool: Arc::downgrade(tool), output: output.clone(), sights, bytes, made: Instant::now(), run },
+                CacheEntry {
+                    tool: Arc::downgrade(tool),
+                    output: output.clone(),
+                    sights,
+                    bytes,
+                    made: Instant::now(),
+                    run,
+                },
                 bounds,
             );
         }
@@ -139,7 +170,8 @@ impl Results {
 
     /// Whether a run took clearly longer than a check of so much work will.
     fn is_worth(&self, work: usize, run: Duration) -> bool {
-        let check = Duration::from_nanos(self.each.load(Ordering::Relaxed).saturating_mul(work as u64));
+        let check =
+            Duration::from_nanos(self.each.load(Ordering::Relaxed).saturating_mul(work as u64));
         check.saturating_add(FIXED).saturating_mul(WORTH) <= run
     }
 
@@ -149,7 +181,10 @@ impl Results {
         if work == 0 {
             return true;
         }
-        let Some(grants) = tool.plugin.as_ref().and_then(|plugin| plugin.policy().files.as_ref()) else { return false };
+        let Some(grants) = tool.plugin.as_ref().and_then(|plugin| plugin.policy().files.as_ref())
+        else {
+            return false;
+        };
         let view = FileView::new(Arc::clone(grants), true);
         if work <= QUICK {
             return view.is_still(&entry.sights);

@@ -1,4 +1,5 @@
-//! What makes the records a chain: each one's hash is over the one before it and its own bytes, with a key that lies beside the log.
+//! What makes the records a chain: each one's hash is over the one before it and its own bytes,
+//! with a key that lies beside the log.
 
 use sha2::{Digest, Sha256};
 
@@ -13,10 +14,12 @@ const SEAL: usize = 9 + 64 + 2;
 /// Bytes before the kind of a record: `{` and its moment.
 pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
 
-/// What stands before a text whose hash is recorded: no record's hash, so that no text, whoever chose it, gets the hash of a record.
+/// What stands before a text whose hash is recorded: no record's hash, so that no text, whoever
+/// chose it, gets the hash of a record.
 const TEXT: &Hash = b"berth: a text in the arguments: ";
 
-/// A place in the chain: the number of a record and its hash. The first record follows [`Link::START`].
+/// A place in the chain: the number of a record and its hash. The first record follows
+/// [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -27,9 +30,11 @@ impl Link {
     pub(super) const START: Self = Self { seq: 0, hash: [0; 32] };
 }
 
-/// The key of the chain, ready for use: HMAC-SHA256 (RFC 2104) with what both of its hashes begin with already taken in.
+/// The key of the chain, ready for use: HMAC-SHA256 (RFC 2104) with what both of its hashes begin
+/// with already taken in.
 ///
-/// By hand, since the crate for it needs a part of `digest` that half of the engine would be built anew for.
+/// By hand, since the crate for it needs a part of `digest` that half of the engine would be built
+/// anew for.
 #[derive(Clone)]
 pub(super) struct Key {
     inner: Sha256,
@@ -47,7 +52,8 @@ impl Key {
         Self { inner: padded(0x36), outer: padded(0x5c) }
     }
 
-    /// The hash of a record whose bytes before its hash are `signed`, after the record with the hash `previous`.
+    /// The hash of a record whose bytes before its hash are `signed`, after the record with the
+    /// hash `previous`.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
@@ -109,7 +115,8 @@ impl<'a> SealedRecord<'a> {
         let digits = signed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let (fields, number) = signed.split_at(signed.len() - digits);
         let seq = std::str::from_utf8(number).ok()?.parse().ok()?;
-        (fields.starts_with(b"{") && fields.ends_with(b",\"seq\":")).then_some(Self { signed, link: Link { seq, hash } })
+        (fields.starts_with(b"{") && fields.ends_with(b",\"seq\":"))
+            .then_some(Self { signed, link: Link { seq, hash } })
     }
 
     /// What it says of the bytes between the record before it and itself: how many, and their hash.
@@ -174,7 +181,8 @@ pub(super) fn unhex(text: &[u8]) -> Option<Hash> {
 mod tests {
     use super::*;
 
-    /// RFC 4231, test cases 1, 2 and 3: the hash's first 32 bytes are ours to choose only in that they come first.
+    /// RFC 4231, test cases 1, 2 and 3: the hash's first 32 bytes are ours to choose only in that
+    /// they come first.
     #[test]
     fn the_keyed_hash_is_hmac_sha256() {
         let check = |key: &[u8], data: &[u8], expected: &str| {
@@ -186,9 +194,21 @@ mod tests {
                 assert_eq!(key.hash(previous, rest), hash);
             }
         };
-        check(&[0x0b; 20], b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-        check(b"Jefe", b"what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-        check(&[0xaa; 20], &[0xdd; 50], "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+        check(
+            &[0x0b; 20],
+            b"Hi There",
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+        );
+        check(
+            b"Jefe",
+            b"what do ya want for nothing?",
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+        );
+        check(
+            &[0xaa; 20],
+            &[0xdd; 50],
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+        );
     }
 
     #[test]
@@ -216,17 +236,34 @@ mod tests {
             SealedRecord { signed: signed.as_bytes(), link: Link::START }.torn()
         };
         let hash = "ab".repeat(32);
-        assert_eq!(torn(&format!("{{\"a\":1,\"torn\":57,\"torn_sha256\":\"{hash}\"")), Some((57, [0xab; 32])));
+        assert_eq!(
+            torn(&format!("{{\"a\":1,\"torn\":57,\"torn_sha256\":\"{hash}\"")),
+            Some((57, [0xab; 32]))
+        );
         assert_eq!(torn("{\"a\":1"), None);
-        assert_eq!(torn(&format!("{{\"a\":\"x,\\\"torn\\\":57,\\\"torn_sha256\\\":\\\"{hash}\"")), None);
+        assert_eq!(
+            torn(&format!("{{\"a\":\"x,\\\"torn\\\":57,\\\"torn_sha256\\\":\\\"{hash}\"")),
+            None
+        );
     }
 
     #[test]
     fn what_has_no_seal_is_no_record() {
         let hash = "0".repeat(64);
-        for line in ["", "{}", "{\"seq\":1}", &format!("{{\"a\":1,\"seq\":,\"hash\":\"{hash}\"}}"), &format!(",\"hash\":\"{hash}\"}}")] {
+        for line in [
+            "",
+            "{}",
+            "{\"seq\":1}",
+            &format!("{{\"a\":1,\"seq\":,\"hash\":\"{hash}\"}}"),
+            &format!(",\"hash\":\"{hash}\"}}"),
+        ] {
             assert!(SealedRecord::parse(line.as_bytes()).is_none(), "{line}");
         }
-        assert!(SealedRecord::parse(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
+        assert!(
+            SealedRecord::parse(
+                format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()
+            )
+            .is_none()
+        );
     }
 }

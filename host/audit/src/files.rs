@@ -42,8 +42,14 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 ///
 /// As the system has them.
 pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
-    let number =
-        |found: &String| found.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok().filter(|&number| name(number) == **found);
+    let number = |found: &String| {
+        found
+            .strip_prefix("audit.")?
+            .strip_suffix(".jsonl")?
+            .parse()
+            .ok()
+            .filter(|&number| name(number) == **found)
+    };
     let mut numbers: Vec<u64> = folder.names(MOST)?.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
@@ -70,7 +76,10 @@ pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
     }
     match length {
         32 => Ok(Some(Key::new(&secret[..32]))),
-        _ => Err(io::Error::new(ErrorKind::InvalidData, "`key` is damaged; bring it back, or move the folder elsewhere to begin anew")),
+        _ => Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "`key` is damaged; bring it back, or move the folder elsewhere to begin anew",
+        )),
     }
 }
 
@@ -83,8 +92,13 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     if let Some(key) = key(folder)? {
         return Ok(key);
     }
-    if !rotated(folder)?.is_empty() || folder.file(CURRENT).is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0)) {
-        return Err(io::Error::new(ErrorKind::NotFound, "`key` is lost; bring it back, or move the folder elsewhere to begin anew"));
+    if !rotated(folder)?.is_empty()
+        || folder.file(CURRENT).is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0))
+    {
+        return Err(io::Error::new(
+            ErrorKind::NotFound,
+            "`key` is lost; bring it back, or move the folder elsewhere to begin anew",
+        ));
     }
     let mut secret = [0; 32];
     let mut filled = 0;

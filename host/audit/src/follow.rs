@@ -28,11 +28,17 @@ impl Trail {
     ///
     /// [`HostError::Io`]: the folder can't be watched, as where nothing was ever recorded.
     pub fn follow(mut self) -> Result<Follow, HostError> {
-        let failed = |error: rustix::io::Errno| HostError::io(format!("watching {}", self.path().display()))(error.into());
+        let failed = |error: rustix::io::Errno| {
+            HostError::io(format!("watching {}", self.path().display()))(error.into())
+        };
         let changes = inotify::init(CreateFlags::CLOEXEC).map_err(failed)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
         inotify::add_watch(&changes, self.path(), what).map_err(failed)?;
-        let last = self.opened.as_mut().and_then(|opened| opened.files.pop()).filter(|log| log.number.is_none());
+        let last = self
+            .opened
+            .as_mut()
+            .and_then(|opened| opened.files.pop())
+            .filter(|log| log.number.is_none());
         let (file, at) = last.map_or((None, 0), |log| (Some(log.file), log.size));
         Ok(Follow { trail: self, changes, file, at })
     }

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use super::chain::{self, Link};
 use super::time;
 
-/// The end of the log. It is written after each record, so that the next one who appends need not read the log, and a log that was cut is
-/// seen to be.
+/// The end of the log. It is written after each record, so that the next one who appends need not
+/// read the log, and a log that was cut is seen to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// The number of the file that is written to.
@@ -45,10 +45,11 @@ impl Head {
         file.write_all_at(&self.text(), 0)
     }
 
-    /// Always of the same length, so that one takes the place of the other in a single write. Put together by hand: it is made for each
-    /// call, and formatting takes longer than writing it.
+    /// Always of the same length, so that one takes the place of the other in a single write. Put
+    /// together by hand: it is made for each call, and formatting takes longer than writing it.
     fn text(&self) -> [u8; 144] {
-        let mut text = *b"1 file 000000000000 end 0000000000000000 seq 00000000000000000000 ended 0 hash \
+        let mut text =
+            *b"1 file 000000000000 end 0000000000000000 seq 00000000000000000000 ended 0 hash \
             0000000000000000000000000000000000000000000000000000000000000000\n";
         let Self { file, end, link: Link { seq, hash }, ended } = self;
         time::digits(&mut text[7..19], *file);
@@ -61,9 +62,13 @@ impl Head {
 
     fn parse(text: &[u8]) -> Option<Self> {
         let words: Vec<&str> = std::str::from_utf8(text).ok()?.split_ascii_whitespace().collect();
-        let ["1", "file", file, "end", end, "seq", seq, "ended", ended, "hash", hash] = words[..] else { return None };
+        let ["1", "file", file, "end", end, "seq", seq, "ended", ended, "hash", hash] = words[..]
+        else {
+            return None;
+        };
         let link = Link { seq: seq.parse().ok()?, hash: chain::unhex(hash.as_bytes())? };
-        let head = Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
+        let head =
+            Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
         (head.text() == text).then_some(head)
     }
 }
@@ -74,11 +79,14 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_nothing_else_is() {
-        let head = Head { file: 3, end: 12_345, link: Link { seq: 99, hash: [0xab; 32] }, ended: true };
+        let head =
+            Head { file: 3, end: 12_345, link: Link { seq: 99, hash: [0xab; 32] }, ended: true };
         let text = head.text();
         assert_eq!(Head::parse(&text), Some(head));
         let hash = "ab".repeat(32);
-        let expected = format!("1 file 000000000003 end 0000000000012345 seq 00000000000000000099 ended 1 hash {hash}\n");
+        let expected = format!(
+            "1 file 000000000003 end 0000000000012345 seq 00000000000000000099 ended 1 hash {hash}\n"
+        );
         assert_eq!(String::from_utf8_lossy(&text), expected);
         for at in 0..text.len() {
             let mut other = text;

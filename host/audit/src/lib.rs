@@ -1,8 +1,9 @@
 //! The record of every call.
 //!
-//! Each record is a line of JSON in `audit/audit.jsonl` in Berth's data folder, which no tool reads or writes: a call that can act has one
-//! before it runs, and every call one before its answer leaves. The lines are a chain, with a key that lies beside them: [`Trail::verify`] finds
-//! what was changed, left out or cut off.
+//! Each record is a line of JSON in `audit/audit.jsonl` in Berth's data folder, which no tool reads
+//! or writes: a call that can act has one before it runs, and every call one before its answer
+//! leaves. The lines are a chain, with a key that lies beside them: [`Trail::verify`] finds what
+//! was changed, left out or cut off.
 
 mod chain;
 mod files;
@@ -30,13 +31,15 @@ use berth_contract::{Category, Failure, HostError};
 use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
-pub use self::record::{AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord};
+pub use self::record::{
+    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord,
+};
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
-/// Writes the record. Each function returns when what it wrote is with the system, so that it survives this process; where the
-/// configuration wants that, when it survives the machine.
+/// Writes the record. Each function returns when what it wrote is with the system, so that it
+/// survives this process; where the configuration wants that, when it survives the machine.
 pub struct Audit {
     /// None: nothing is recorded.
     settings: Option<Settings>,
@@ -44,7 +47,8 @@ pub struct Audit {
     data: PathBuf,
     front_end: Cow<'static, str>,
     written: Mutex<LogState>,
-    /// How many records survive the machine. Who holds it is the one who waits for the disk, for all that were written before.
+    /// How many records survive the machine. Who holds it is the one who waits for the disk, for
+    /// all that were written before.
     synced: tokio::sync::Mutex<u64>,
     /// Whether it was told that nothing can be recorded.
     told: AtomicBool,
@@ -71,7 +75,11 @@ impl Audit {
     /// What records as the configuration says, for calls by a front end. Nothing is opened yet.
     pub fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
         let config::Audit { enabled, on_failure, durable, max_mib, keep } = config;
-        let settings = Settings { on_failure, durable, bounds: Bounds { file: max_mib.get() << 20, keep: keep.get(), durable } };
+        let settings = Settings {
+            on_failure,
+            durable,
+            bounds: Bounds { file: max_mib.get() << 20, keep: keep.get(), durable },
+        };
         Self {
             settings: enabled.then_some(settings),
             data: data.to_owned(),
@@ -98,9 +106,17 @@ impl Audit {
     /// # Errors
     ///
     /// It can't be recorded, and so must not count.
-    pub async fn approval(&self, call: &CallRecord<'_>, by: &str, answer: &str, scope: Option<&str>) -> Result<(), Failure> {
+    pub async fn approval(
+        &self,
+        call: &CallRecord<'_>,
+        by: &str,
+        answer: &str,
+        scope: Option<&str>,
+    ) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope)).await;
+        let written = self
+            .write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope))
+            .await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
@@ -108,17 +124,24 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or that did not run.
+    /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or
+    /// that did not run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let requests = self.requests(settings, outcome);
-        let written = self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
+        let written =
+            self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
         let written = requests.and(written);
-        let failure = self.judged(settings, written, "The call has run, and what it did is done; its answer is kept back");
+        let failure = self.judged(
+            settings,
+            written,
+            "The call has run, and what it did is done; its answer is kept back",
+        );
         failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
     }
 
-    /// Records the outcome of a call for which nobody waits any more. Returns when that is with the system.
+    /// Records the outcome of a call for which nobody waits any more. Returns when that is with the
+    /// system.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
         let requests = self.requests(settings, outcome);
@@ -135,23 +158,33 @@ impl Audit {
         if requests.is_empty() {
             return Ok(());
         }
-        let records = record::requests(&self.key(settings)?, &outcome.call, &self.front_end, &requests, more);
+        let records =
+            record::requests(&self.key(settings)?, &outcome.call, &self.front_end, &requests, more);
         records.into_iter().try_for_each(|record| self.append(settings, |_| record).map(drop))
     }
 
-    async fn write(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<()> {
+    async fn write(
+        &self,
+        settings: Settings,
+        body: impl FnOnce(&Key) -> Vec<u8>,
+    ) -> io::Result<()> {
         let count = self.append(settings, body)?;
-        if settings.durable { self.sync(count).await.map_err(files::at(&self.file())) } else { Ok(()) }
+        if settings.durable {
+            self.sync(count).await.map_err(files::at(&self.file()))
+        } else {
+            Ok(())
+        }
     }
 
-    /// Appends a record, and returns how many there are with it. On the thread that calls: it takes microseconds, less than getting to
-    /// another one.
+    /// Appends a record, and returns how many there are with it. On the thread that calls: it takes
+    /// microseconds, less than getting to another one.
     fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
         // It is put together outside of the lock.
         let body = body(&self.key(settings)?);
         let mut written = self.written();
         if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
-            // The folder may have been moved away, or the disk have room again: what is there counts, not what was.
+            // The folder may have been moved away, or the disk have room again: what is there
+            // counts, not what was.
             written.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
             let appended = log.append(&body);
@@ -175,7 +208,8 @@ impl Audit {
         Ok(log.key().clone())
     }
 
-    /// Waits until so many records survive the machine. One caller waits for the disk, and those who come meanwhile share the next time.
+    /// Waits until so many records survive the machine. One caller waits for the disk, and those
+    /// who come meanwhile share the next time.
     async fn sync(&self, count: u64) -> io::Result<()> {
         let mut synced = self.synced.lock().await;
         if *synced >= count {
@@ -199,7 +233,8 @@ impl Audit {
         self.data.join(files::FOLDER).join(files::CURRENT)
     }
 
-    /// Whether a record that was not written ends the call, and how. It is told once, until one is written again.
+    /// Whether a record that was not written ends the call, and how. It is told once, until one is
+    /// written again.
     fn judged(&self, settings: Settings, written: io::Result<()>, what: &str) -> Option<Failure> {
         let Err(why) = written else {
             self.told.store(false, Ordering::Relaxed);
@@ -207,19 +242,24 @@ impl Audit {
         };
         if !self.told.swap(true, Ordering::Relaxed) {
             match settings.on_failure {
-                OnFailure::Stop => tracing::warn!("calls are not recorded, and those that can act are refused: {why}"),
+                OnFailure::Stop => tracing::warn!(
+                    "calls are not recorded, and those that can act are refused: {why}"
+                ),
                 OnFailure::Continue => tracing::warn!("calls are not recorded: {why}"),
             }
         }
         let message = format!("{what}, since it can't be recorded: {why}");
         let suggestion = "A person has to mend that: `berth doctor` tells more. With `on_failure = \"continue\"` in [audit] of berth.toml, \
             calls run without a record.";
-        let failure = Failure::new(Category::PermanentFailure, message).with_code("audit").with_suggestion(suggestion);
+        let failure = Failure::new(Category::PermanentFailure, message)
+            .with_code("audit")
+            .with_suggestion(suggestion);
         (settings.on_failure == OnFailure::Stop).then_some(failure)
     }
 }
 
-/// Records what a person said to a question that was left for them, when it is said: the call that it is for may never be made. Blocks.
+/// Records what a person said to a question that was left for them, when it is said: the call that
+/// it is for may never be made. Blocks.
 ///
 /// # Errors
 ///
@@ -233,9 +273,13 @@ pub fn record_answer(
     let audit = Audit::new(config.config.audit, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
     let written = audit.append(settings, |key| record::answer(key, answer, front_end));
-    let written = written.and_then(|_| if settings.durable { audit.written().take_unsynced().sync() } else { Ok(()) });
+    let written = written.and_then(|_| {
+        if settings.durable { audit.written().take_unsynced().sync() } else { Ok(()) }
+    });
     match (written, settings.on_failure) {
-        (Err(why), OnFailure::Stop) => Err(HostError::io("the answer can't be recorded, and so doesn't count")(why)),
+        (Err(why), OnFailure::Stop) => {
+            Err(HostError::io("the answer can't be recorded, and so doesn't count")(why))
+        }
         _ => Ok(()),
     }
 }
@@ -258,7 +302,10 @@ impl LogState {
 
 impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audit").field("settings", &self.settings).field("data", &self.data).finish_non_exhaustive()
+        f.debug_struct("Audit")
+            .field("settings", &self.settings)
+            .field("data", &self.data)
+            .finish_non_exhaustive()
     }
 }
 

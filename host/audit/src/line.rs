@@ -1,4 +1,5 @@
-//! A record as it is put together: one JSON object, every text in it bounded, redacted, and without what steers a terminal.
+//! A record as it is put together: one JSON object, every text in it bounded, redacted, and without
+//! what steers a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -29,7 +30,8 @@ const ARGUMENTS: usize = 8 * 1024;
 /// Levels of arrays and objects in them.
 const DEPTH: usize = 64;
 
-/// Bytes of arguments that are hashed. A call's own bound is lower, but one that is refused for its size is recorded as well.
+/// Bytes of arguments that are hashed. A call's own bound is lower, but one that is refused for its
+/// size is recorded as well.
 const HASHED: usize = 16 * 1024 * 1024;
 
 /// What a model thinks before it fills in the arguments is nobody else's business.
@@ -39,8 +41,8 @@ const THINK: &str = "_tafc_think";
 pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 
 impl<'k> Line<'k> {
-    /// A record of a kind, of this moment. What is not recorded whole leaves a hash with the key: without one, whoever reads the record
-    /// could try what stood there.
+    /// A record of a kind, of this moment. What is not recorded whole leaves a hash with the key:
+    /// without one, whoever reads the record could try what stood there.
     pub(super) fn new(kind: &str, key: &'k Key) -> Self {
         let mut line = Self(Vec::with_capacity(1024), key);
         line.0.extend_from_slice(b"{\"ts\":\"");
@@ -133,7 +135,13 @@ impl<'k> Line<'k> {
     }
 
     /// Objects of a word, a word and a text each.
-    pub(super) fn list<'a>(&mut self, key: &str, keys: [&str; 3], items: impl Iterator<Item = (&'a str, &'a str, &'a str)>, max: usize) {
+    pub(super) fn list<'a>(
+        &mut self,
+        key: &str,
+        keys: [&str; 3],
+        items: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+        max: usize,
+    ) {
         let mut first = true;
         for (one, two, text) in items {
             if first {
@@ -144,7 +152,11 @@ impl<'k> Line<'k> {
             }
             first = false;
             self.0.push(b'{');
-            for (at, (key, value)) in keys.iter().zip([Cow::Borrowed(one), Cow::Borrowed(two), shown(text, max)]).enumerate() {
+            for (at, (key, value)) in keys
+                .iter()
+                .zip([Cow::Borrowed(one), Cow::Borrowed(two), shown(text, max)])
+                .enumerate()
+            {
                 if at > 0 {
                     self.0.push(b',');
                 }
@@ -159,7 +171,8 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// The arguments of a call. Where they are too many, the beginning of their text, its length and its hash stand for them.
+    /// The arguments of a call. Where they are too many, the beginning of their text, its length
+    /// and its hash stand for them.
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
         let from = self.0.len();
@@ -185,7 +198,14 @@ impl<'k> Line<'k> {
 }
 
 /// Writes the value of a field. `None`: it takes more than is left.
-fn value(out: &mut Vec<u8>, keyed: &Key, name: &str, value: &Value, most: usize, depth: usize) -> Option<()> {
+fn value(
+    out: &mut Vec<u8>,
+    keyed: &Key,
+    name: &str,
+    value: &Value,
+    most: usize,
+    depth: usize,
+) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::String(text) if text.len() > LONG => {
@@ -207,7 +227,10 @@ fn value(out: &mut Vec<u8>, keyed: &Key, name: &str, value: &Value, most: usize,
         }
         Value::Object(fields) => {
             // `{"name": "DB_PASSWORD", "value": "…"}`.
-            let named = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).unwrap_or_default();
+            let named = ["name", "key"]
+                .iter()
+                .find_map(|key| fields.get(*key)?.as_str())
+                .unwrap_or_default();
             out.push(b'{');
             let mut first = true;
             for (key, item) in fields.iter().filter(|(key, _)| !key.starts_with(THINK)) {
@@ -215,12 +238,21 @@ fn value(out: &mut Vec<u8>, keyed: &Key, name: &str, value: &Value, most: usize,
                     out.push(b',');
                 }
                 // No secret is as short as most names are.
-                match key.len() <= SHORT && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                match key.len() <= SHORT
+                    && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                {
                     true => quoted(out, key),
                     false => quoted(out, &shown(key, LONG)),
                 }
                 out.push(b':');
-                self::value(out, keyed, if key == "value" { named } else { key }, item, most, depth)?;
+                self::value(
+                    out,
+                    keyed,
+                    if key == "value" { named } else { key },
+                    item,
+                    most,
+                    depth,
+                )?;
             }
             out.push(b'}');
         }
@@ -248,8 +280,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// A field's text without what steers a terminal, and without secrets. Each is looked for where every value counts: what is missed can
-/// never be taken out of the log again.
+/// A field's text without what steers a terminal, and without secrets. Each is looked for where
+/// every value counts: what is missed can never be taken out of the log again.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
         Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),
@@ -270,9 +302,14 @@ fn quoted(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Whether JSON has a text as it is. Without a way out in the middle, many bytes are looked at at a time.
+/// Whether JSON has a text as it is. Without a way out in the middle, many bytes are looked at at a
+/// time.
 fn is_plain(text: &[u8]) -> bool {
-    text.chunks(64).all(|chunk| chunk.iter().fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\')))
+    text.chunks(64).all(|chunk| {
+        chunk
+            .iter()
+            .fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\'))
+    })
 }
 
 /// Hashes what is written, up to a bound.
@@ -328,7 +365,12 @@ mod tests {
 
     #[test]
     fn small_arguments_are_recorded_as_they_are() {
-        for arguments in [json!({}), json!({ "a": [1, -2.5, true, null, "x\"\\\n\t"], "b": { "c": "é" } }), json!("text"), json!(null)] {
+        for arguments in [
+            json!({}),
+            json!({ "a": [1, -2.5, true, null, "x\"\\\n\t"], "b": { "c": "é" } }),
+            json!("text"),
+            json!(null),
+        ] {
             assert_eq!(recorded(&arguments), arguments);
         }
     }
@@ -342,17 +384,26 @@ mod tests {
     #[test]
     fn a_long_text_is_recorded_by_its_beginning_its_length_and_its_hash() {
         let text = "é".repeat(100_000);
-        let expected = json!({ "beginning": "é".repeat(128), "bytes": 200_000, "hmac": hmac(&text) });
-        assert_eq!(recorded(&json!({ "content": text, "path": "x" })), json!({ "content": expected, "path": "x" }));
+        let expected =
+            json!({ "beginning": "é".repeat(128), "bytes": 200_000, "hmac": hmac(&text) });
+        assert_eq!(
+            recorded(&json!({ "content": text, "path": "x" })),
+            json!({ "content": expected, "path": "x" })
+        );
     }
 
     #[test]
     fn what_is_not_recorded_can_t_be_tried_out_without_the_key() {
         let text = format!("{}password = 1234", "x".repeat(2 * LONG));
-        let found = recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
+        let found =
+            recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
         let many = recorded(&json!(vec![0; 10_000])).to_string();
         let digest = |text: &str| chain::shown(&Sha256::digest(text).into());
-        assert!(!found.contains(&digest(&text)) && !many.contains(&digest(&json!(vec![0; 10_000]).to_string())), "{found} {many}");
+        assert!(
+            !found.contains(&digest(&text))
+                && !many.contains(&digest(&json!(vec![0; 10_000]).to_string())),
+            "{found} {many}"
+        );
         let other = Key::new(&[8; 32]);
         let mut line = Line::new("outcome", &other);
         line.arguments("arguments", &json!(text));
@@ -363,12 +414,21 @@ mod tests {
     fn many_or_deep_arguments_are_recorded_by_their_beginning() {
         let many = json!((0..100_000).collect::<Vec<u32>>());
         let found = recorded(&many);
-        assert!(found["beginning"].as_str().is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= LONG), "{found}");
+        assert!(
+            found["beginning"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= LONG),
+            "{found}"
+        );
         assert_eq!(found["hmac"], json!(hmac(&many.to_string())));
         assert_eq!(found["bytes"], json!(many.to_string().len()));
         let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
-        assert!(recorded(&deep)["beginning"].as_str().is_some_and(|text| text.starts_with("[[[[")), "it is cut");
-        let keys: serde_json::Map<String, Value> = (0..1000).map(|number| (format!("{number}{}", "k".repeat(900)), json!(0))).collect();
+        assert!(
+            recorded(&deep)["beginning"].as_str().is_some_and(|text| text.starts_with("[[[[")),
+            "it is cut"
+        );
+        let keys: serde_json::Map<String, Value> =
+            (0..1000).map(|number| (format!("{number}{}", "k".repeat(900)), json!(0))).collect();
         assert!(recorded(&Value::Object(keys))["hmac"].is_string(), "it is cut");
     }
 
@@ -392,7 +452,12 @@ mod tests {
         let key = key();
         let mut line = Line::new("outcome", &key);
         line.text("error", &format!("with {token}"), 512);
-        line.list("subjects", ["kind", "access", "text"], [("command", "write", token.as_str())].into_iter(), 512);
+        line.list(
+            "subjects",
+            ["kind", "access", "text"],
+            [("command", "write", token.as_str())].into_iter(),
+            512,
+        );
         assert!(!String::from_utf8_lossy(&line.into_bytes()).contains(&token[4..]));
     }
 

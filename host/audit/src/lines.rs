@@ -33,7 +33,11 @@ pub(super) struct Line<'a> {
 impl<'a> Lines<'a> {
     /// The lines from one place in a file to another.
     pub(super) fn new(file: &'a File, from: u64, to: u64) -> Self {
-        Self { reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }), line: Vec::new(), at: from }
+        Self {
+            reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }),
+            line: Vec::new(),
+            at: from,
+        }
     }
 
     /// The next line.

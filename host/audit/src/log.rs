@@ -1,9 +1,11 @@
-//! The log as it is written: one line a record, at its end alone, by as many processes as there are.
+//! The log as it is written: one line a record, at its end alone, by as many processes as there
+//! are.
 //!
-//! Whoever appends holds the lock of `head`, which says where the log ends and with what. A process that is killed between the line and the
-//! head leaves the log ahead of the head: who comes next looks at what is there more, and goes on from the last record. What is no whole
-//! record, since the process was killed within the write or the disk was full, stays where it is; the next record says how long it is
-//! and what its hash is, so that nothing else passes for it.
+//! Whoever appends holds the lock of `head`, which says where the log ends and with what. A process
+//! that is killed between the line and the head leaves the log ahead of the head: who comes next
+//! looks at what is there more, and goes on from the last record. What is no whole record, since
+//! the process was killed within the write or the disk was full, stays where it is; the next record
+//! says how long it is and what its hash is, so that nothing else passes for it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +23,8 @@ use super::head::Head;
 use super::lines::{Lines, Part};
 use super::time;
 
-/// How long another process may hold the lock. It takes microseconds, unless that process was stopped in it.
+/// How long another process may hold the lock. It takes microseconds, unless that process was
+/// stopped in it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often it is tried again at once, and how long it rests then.
@@ -105,24 +108,40 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// As the system has them, and where something of it can't be believed; each names what it is about.
+    /// As the system has them, and where something of it can't be believed; each names what it is
+    /// about.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = data.join(files::FOLDER);
-        let folder = PrivateFolder::make(data).map_err(files::at(data))?.folder(files::FOLDER).map_err(files::at(&path))?;
+        let folder = PrivateFolder::make(data)
+            .map_err(files::at(data))?
+            .folder(files::FOLDER)
+            .map_err(files::at(&path))?;
         let (folder, at_head) = (Arc::new(folder), path.join(files::HEAD));
         let head = Arc::new(folder.updated(files::HEAD).map_err(files::at(&at_head))?);
         let key = match files::key(&folder).map_err(files::at(&path.join(files::KEY)))? {
             Some(key) => key,
             None => {
                 let _held = LogLock::new(&head).map_err(files::at(&at_head))?;
-                // Before the key: where that is, there has been a head, and a log that has neither a head nor a record was emptied.
+                // Before the key: where that is, there has been a head, and a log that has neither
+                // a head nor a record was emptied.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
-                    Head::START.write(&head).and_then(|()| head.sync_data()).map_err(files::at(&at_head))?;
+                    Head::START
+                        .write(&head)
+                        .and_then(|()| head.sync_data())
+                        .map_err(files::at(&at_head))?;
                 }
                 files::made_key(&folder).map_err(files::at(&path.join(files::KEY)))?
             }
         };
-        Ok(Self { folder, key, head, bounds, current: None, line: Vec::new(), unsynced: Unsynced::default() })
+        Ok(Self {
+            folder,
+            key,
+            head,
+            bounds,
+            current: None,
+            line: Vec::new(),
+            unsynced: Unsynced::default(),
+        })
     }
 
     /// The key of the chain.
@@ -130,8 +149,8 @@ impl Log {
         &self.key
     }
 
-    /// Appends a record. `body` begins with `{` and ends with the last field; its moment and its kind come first.
-    /// When it returns, the record is with the system, and survives this process.
+    /// Appends a record. `body` begins with `{` and ends with the last field; its moment and its
+    /// kind come first. When it returns, the record is with the system, and survives this process.
     ///
     /// # Errors
     ///
@@ -164,7 +183,12 @@ impl Log {
     /// What has to be synced so that everything that was appended so far survives the machine.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
-        self.unsynced.files.extend(self.current.as_ref().filter(|_| self.bounds.durable).map(|current| Arc::clone(&current.file)));
+        self.unsynced.files.extend(
+            self.current
+                .as_ref()
+                .filter(|_| self.bounds.durable)
+                .map(|current| Arc::clone(&current.file)),
+        );
         unsynced
     }
 
@@ -192,13 +216,24 @@ impl Log {
         let at = current.at;
         let rotated = files::rotated(&self.folder)?;
         let oldest = rotated.first().copied().unwrap_or(at.file);
-        let kept = if self.bounds.keep == 0 { oldest } else { oldest.max(at.file.saturating_sub(self.bounds.keep)) };
+        let kept = if self.bounds.keep == 0 {
+            oldest
+        } else {
+            oldest.max(at.file.saturating_sub(self.bounds.keep))
+        };
         let mut body = short("begin");
         let (previous, version) = (chain::shown(&at.link.hash), env!("CARGO_PKG_VERSION"));
-        write!(body, ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"berth\":\"{version}\"", at.file)?;
+        write!(
+            body,
+            ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"berth\":\"{version}\"",
+            at.file
+        )?;
         self.write(current, &body)?;
         // After it was said, so that what is missing without a word is missed.
-        rotated.iter().filter(|number| **number < kept).try_for_each(|number| self.folder.remove(&files::name(*number)))
+        rotated
+            .iter()
+            .filter(|number| **number < kept)
+            .try_for_each(|number| self.folder.remove(&files::name(*number)))
     }
 
     fn opened(&mut self) -> io::Result<Arc<File>> {
@@ -227,7 +262,11 @@ impl Log {
         let size = file.metadata()?.len();
         if size < head.end {
             // The records that are missing leave a gap in the numbers for good.
-            tracing::error!("the audit log has lost its end: {} of {} bytes are there; `berth audit verify` tells more", size, head.end);
+            tracing::error!(
+                "the audit log has lost its end: {} of {} bytes are there; `berth audit verify` tells more",
+                size,
+                head.end
+            );
             let before = Before { open: is_open(&file, size)?, torn: None, note };
             // What is left of a record counts as what it is: nothing.
             return Ok(Current { file, at: Head { end: size, ..head }, before });
@@ -237,9 +276,19 @@ impl Log {
             at.write(&self.head)?;
             return self.found(None).map(|current| current.noting(note));
         }
-        let torn =
-            (at.end < size).then(|| Ok::<_, io::Error>((size - at.end, Part { file: &file, at: at.end, to: size }.hash()?))).transpose()?;
-        Ok(Current { before: Before { open: torn.is_some() || is_open(&file, size)?, torn, note }, file, at })
+        let torn = (at.end < size)
+            .then(|| {
+                Ok::<_, io::Error>((
+                    size - at.end,
+                    Part { file: &file, at: at.end, to: size }.hash()?,
+                ))
+            })
+            .transpose()?;
+        Ok(Current {
+            before: Before { open: torn.is_some() || is_open(&file, size)?, torn, note },
+            file,
+            at,
+        })
     }
 
     /// Where the log ends, where the head doesn't say: what the newest file's records come to.
@@ -260,13 +309,19 @@ impl Log {
         let begin = files::begin(&file)?.ok_or_else(|| {
             io::Error::new(ErrorKind::InvalidData, "neither `head` nor the log says where it ends; move the folder elsewhere to begin anew")
         })?;
-        let head = Head { file: begin.file, end: 0, link: Link { seq: begin.seq - 1, hash: begin.previous }, ended: false };
+        let head = Head {
+            file: begin.file,
+            end: 0,
+            link: Link { seq: begin.seq - 1, hash: begin.previous },
+            ended: false,
+        };
         let head = follow(&self.key, &file, head, size)?;
         Ok((Head { ended: head.ended || ended, ..head }, LOST))
     }
 
-    /// Where the next file begins, if the one that the head is about was ended: that gets its number, where it doesn't have it yet, since
-    /// a process was killed here. A machine that went off may even have kept the new name and not the end.
+    /// Where the next file begins, if the one that the head is about was ended: that gets its
+    /// number, where it doesn't have it yet, since a process was killed here. A machine that went
+    /// off may even have kept the new name and not the end.
     fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
         let name = files::name(head.file);
         let after = |last: Head| Some(Head { file: head.file + 1, end: 0, ended: false, ..last });
@@ -289,7 +344,8 @@ impl Current {
         self
     }
 
-    /// Whether nobody else has written since. Every file that is ended has grown before, so that its size tells that, too.
+    /// Whether nobody else has written since. Every file that is ended has grown before, so that
+    /// its size tells that, too.
     ///
     /// # Errors
     ///
@@ -297,7 +353,10 @@ impl Current {
     fn is_as_known(&self) -> io::Result<bool> {
         let found = rustix::fs::fstat(&*self.file)?;
         if found.st_nlink == 0 {
-            return Err(io::Error::new(ErrorKind::NotFound, "it was removed while it was written to"));
+            return Err(io::Error::new(
+                ErrorKind::NotFound,
+                "it was removed while it was written to",
+            ));
         }
         Ok(u64::try_from(found.st_size) == Ok(self.at.end))
     }
@@ -309,7 +368,12 @@ fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head>
     while let Some(line) = lines.next()? {
         let Some(record) = SealedRecord::parse(line.bytes) else { continue };
         if record.link.seq == head.link.seq + 1 && record.follows(key, &head.link.hash) {
-            head = Head { end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end", ..head };
+            head = Head {
+                end: line.to,
+                link: record.link,
+                ended: chain::kind(record.signed) == b"end",
+                ..head
+            };
         }
     }
     Ok(head)
@@ -350,7 +414,10 @@ impl<'a> LogLock<'a> {
                 Ok(()) => break,
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "another process keeps its lock; is one stopped?"));
+                    return Err(io::Error::new(
+                        ErrorKind::TimedOut,
+                        "another process keeps its lock; is one stopped?",
+                    ));
                 }
                 Err(TryLockError::WouldBlock) if tried < TRIES => std::thread::yield_now(),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(REST),

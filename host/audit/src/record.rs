@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use berth_contract::{Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report, RequestRecord, SubjectKind};
+use berth_contract::{
+    Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report,
+    RequestRecord, SubjectKind,
+};
 use berth_policy::egress::Target;
 use berth_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
 use serde_json::Value;
@@ -143,7 +146,14 @@ pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec
 }
 
 /// What a person said.
-pub(super) fn approval(key: &Key, record: &CallRecord<'_>, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+pub(super) fn approval(
+    key: &Key,
+    record: &CallRecord<'_>,
+    front_end: &str,
+    by: &str,
+    answer: &str,
+    scope: Option<&str>,
+) -> Vec<u8> {
     let mut line = Line::new("approval", key);
     call(&mut line, record, front_end);
     answered(&mut line, by, answer, scope);
@@ -182,7 +192,9 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.text("error", &failure.message, TEXT);
     }
     // What is refused before it comes to the gates is refused by the grants.
-    let by_grants = failure.and_then(|failure| failure.denial.as_ref()).filter(|_| record.call.decision.is_none());
+    let by_grants = failure
+        .and_then(|failure| failure.denial.as_ref())
+        .filter(|_| record.call.decision.is_none());
     if let Some(denial) = by_grants {
         decision(&mut line, Verdict::Deny, Gate::Grants, &denial.rule, &denial.place);
     }
@@ -205,7 +217,12 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.word("filter_confidence", filtered.confidence.as_str());
         let [lines, shown_lines] = filtered.lines;
         let [whole, shown] = filtered.bytes;
-        let counts = [("whole_lines", lines), ("shown_lines", shown_lines), ("whole_bytes", whole), ("shown_bytes", shown)];
+        let counts = [
+            ("whole_lines", lines),
+            ("shown_lines", shown_lines),
+            ("whole_bytes", whole),
+            ("shown_bytes", shown),
+        ];
         counts.into_iter().for_each(|(key, count)| line.number(key, count));
     }
     line.words("injection_flagged", record.injections);
@@ -213,8 +230,15 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// The requests that a call has made or was refused, one record each; those beside them are counted in one more.
-pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, requests: &[RequestRecord], more: u64) -> Vec<Vec<u8>> {
+/// The requests that a call has made or was refused, one record each; those beside them are counted
+/// in one more.
+pub(super) fn requests(
+    key: &Key,
+    call: &CallRecord<'_>,
+    front_end: &str,
+    requests: &[RequestRecord],
+    more: u64,
+) -> Vec<Vec<u8>> {
     let begin = || {
         let mut line = Line::new("egress", key);
         line.word("call", &call.id.0);
@@ -233,7 +257,8 @@ pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, reques
         let mut line = begin();
         line.moment("began", request.began);
         line.plain("method", &request.method, NAME);
-        // What secrets may stand in was taken out where it was sent; what else has their form is, here.
+        // What secrets may stand in was taken out where it was sent; what else has their form is,
+        // here.
         line.text("url", &request.url, URL);
         if let Ok(target) = Target::parse(&request.url) {
             line.plain("host", &target.host.to_string(), RULE);
@@ -328,7 +353,10 @@ fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {
 }
 
 fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
-    let told = subjects.iter().take(SUBJECTS).map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
+    let told = subjects
+        .iter()
+        .take(SUBJECTS)
+        .map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
     line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
 }
 
@@ -343,7 +371,8 @@ fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place
 /// What the provider told beside the outcome.
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let told = record.report.entries();
-    let runs_commands = record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
+    let runs_commands =
+        record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     match told.exit_code {
         Some(code) => line.code("exit_code", code),
         // A command always has one: this one ended by no code of its own, or never ran.
@@ -374,7 +403,9 @@ fn result(failure: Option<&Failure>) -> &'static str {
 /// What the answer's claims come from, by what the tool acts on.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
-    let has = |is: fn(SubjectKind) -> bool| tool.definition.subjects.iter().any(|subject| is(subject.kind));
+    let has = |is: fn(SubjectKind) -> bool| {
+        tool.definition.subjects.iter().any(|subject| is(subject.kind))
+    };
     if has(|kind| kind == SubjectKind::Command) {
         Some("shell")
     } else if has(|kind| kind == SubjectKind::Url) {

@@ -24,14 +24,16 @@ pub struct ToolStats {
     pub asks: u64,
     /// Requests to the network, those that were refused among them.
     pub requests: u64,
-    /// The time that half of the calls took at most, in milliseconds. What a person took to answer is not counted.
+    /// The time that half of the calls took at most, in milliseconds. What a person took to answer
+    /// is not counted.
     pub p50_ms: f64,
     /// The time that 99 of 100 calls took at most, in milliseconds.
     pub p99_ms: f64,
 }
 
 impl Trail {
-    /// Counts the calls of each tool, in the order of their names. Half of them or more were that quick, and so on.
+    /// Counts the calls of each tool, in the order of their names. Half of them or more were that
+    /// quick, and so on.
     ///
     /// # Errors
     ///
@@ -43,21 +45,31 @@ impl Trail {
                 match chain::kind(line) {
                     b"outcome" => {}
                     b"egress" => {
-                        let Ok(Egress { tool, more_requests }) = serde_json::from_slice(line) else { return };
-                        tools.entry(tool.unwrap_or_default()).or_default().0.requests += more_requests.unwrap_or(1);
+                        let Ok(Egress { tool, more_requests }) = serde_json::from_slice(line)
+                        else {
+                            return;
+                        };
+                        tools.entry(tool.unwrap_or_default()).or_default().0.requests +=
+                            more_requests.unwrap_or(1);
                         return;
                     }
                     _ => return,
                 }
                 let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
-                let (stats, times) = tools.entry(record.tool.clone().unwrap_or_default()).or_default();
+                let (stats, times) =
+                    tools.entry(record.tool.clone().unwrap_or_default()).or_default();
                 record.count(stats);
                 times.push(record.own_ms());
             })?;
         }
         let finished = |(tool, (stats, mut times)): (String, (ToolStats, Vec<f32>))| {
             times.sort_unstable_by(f32::total_cmp);
-            ToolStats { tool, p50_ms: percentile(&times, 50), p99_ms: percentile(&times, 99), ..stats }
+            ToolStats {
+                tool,
+                p50_ms: percentile(&times, 50),
+                p99_ms: percentile(&times, 99),
+                ..stats
+            }
         };
         Ok(tools.into_iter().map(finished).collect())
     }
@@ -66,7 +78,8 @@ impl Trail {
 /// What was recorded of the filters of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FilterStats {
-    /// The filters that an answer went through and that left something out, with commas between them.
+    /// The filters that an answer went through and that left something out, with commas between
+    /// them.
     pub filters: String,
     /// Those answers.
     pub answers: u64,
@@ -108,14 +121,25 @@ impl Trail {
                 if chain::kind(line) != b"outcome" {
                     return;
                 }
-                let Ok(FilterTotals { filtered_by: Some(filters), filter_confidence, whole_lines, shown_lines, whole_bytes, shown_bytes }) =
-                    serde_json::from_slice(line)
+                let Ok(FilterTotals {
+                    filtered_by: Some(filters),
+                    filter_confidence,
+                    whole_lines,
+                    shown_lines,
+                    whole_bytes,
+                    shown_bytes,
+                }) = serde_json::from_slice(line)
                 else {
                     return;
                 };
-                let stats = all.entry(filters.clone()).or_insert_with(|| FilterStats { filters, ..FilterStats::default() });
+                let stats = all
+                    .entry(filters.clone())
+                    .or_insert_with(|| FilterStats { filters, ..FilterStats::default() });
                 stats.answers += 1;
-                for (sum, more) in [(&mut stats.lines, [whole_lines, shown_lines]), (&mut stats.bytes, [whole_bytes, shown_bytes])] {
+                for (sum, more) in [
+                    (&mut stats.lines, [whole_lines, shown_lines]),
+                    (&mut stats.bytes, [whole_bytes, shown_bytes]),
+                ] {
                     sum[0] += more[0];
                     sum[1] += more[1];
                 }
@@ -205,7 +229,10 @@ mod tests {
     #[test]
     fn the_time_of_waiting_for_a_person_is_not_the_call_s() {
         let own = |text: &str| serde_json::from_str::<Outcome>(text).expect("a record").own_ms();
-        assert!((own(r#"{"result":"success","duration_ms":60010.5,"waited_ms":60000.0}"#) - 10.5).abs() < 0.01);
+        assert!(
+            (own(r#"{"result":"success","duration_ms":60010.5,"waited_ms":60000.0}"#) - 10.5).abs()
+                < 0.01
+        );
         assert!((own(r#"{"result":"success","duration_ms":10.5}"#) - 10.5).abs() < 0.01);
     }
 

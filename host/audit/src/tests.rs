@@ -1,4 +1,5 @@
-//! The log under everything that can happen to it: processes that end half way, and people who change it.
+//! The log under everything that can happen to it: processes that end half way, and people who
+//! change it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,10 @@ impl Scene {
     }
 
     fn with(file: u64, keep: u64) -> Self {
-        Self { root: TempDir::new().expect("a temporary folder is made"), bounds: Bounds { file, keep, durable: false } }
+        Self {
+            root: TempDir::new().expect("a temporary folder is made"),
+            bounds: Bounds { file, keep, durable: false },
+        }
     }
 
     /// A scene with the records 1 (the log's own) to `count + 1`.
@@ -70,7 +74,10 @@ impl Scene {
     fn problems(&self) -> Vec<String> {
         let problems = self.verify().problems;
         let place = |line: Option<u64>| line.map(|line| format!(":{line}")).unwrap_or_default();
-        problems.into_iter().map(|problem| format!("{}{}: {}", problem.file, place(problem.line), problem.found)).collect()
+        problems
+            .into_iter()
+            .map(|problem| format!("{}{}: {}", problem.file, place(problem.line), problem.found))
+            .collect()
     }
 
     fn read(&self, name: &str) -> Vec<u8> {
@@ -82,7 +89,11 @@ impl Scene {
     }
 
     fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.read("audit.jsonl")).expect("it is text").lines().map(|line| format!("{line}\n")).collect()
+        String::from_utf8(self.read("audit.jsonl"))
+            .expect("it is text")
+            .lines()
+            .map(|line| format!("{line}\n"))
+            .collect()
     }
 }
 
@@ -112,7 +123,12 @@ fn what_was_written_holds_and_is_found_again() {
     assert!(trail.verify(Some(&head.hash)).expect("it is readable").holds());
     assert_eq!(trail.of_call("c-1").expect("it is readable").len(), 2);
     assert!(trail.of_call("c-").expect("it is readable").is_empty());
-    let last: Vec<u64> = trail.last(3).expect("it is readable").iter().filter_map(|record| record["seq"].as_u64()).collect();
+    let last: Vec<u64> = trail
+        .last(3)
+        .expect("it is readable")
+        .iter()
+        .filter_map(|record| record["seq"].as_u64())
+        .collect();
     assert_eq!(last, [4, 5, 6]);
     assert_eq!(trail.last(100).expect("it is readable").len(), 6);
     assert!(trail.last(0).expect("it is readable").is_empty());
@@ -153,7 +169,12 @@ fn every_byte_that_is_changed_is_found() {
                 let mut changed = bytes.clone();
                 changed[at] ^= change;
                 scene.write(name, &changed);
-                assert!(!scene.verify().holds(), "byte {at} of {name}: {:?} became {:?}", bytes[at] as char, changed[at] as char);
+                assert!(
+                    !scene.verify().holds(),
+                    "byte {at} of {name}: {:?} became {:?}",
+                    bytes[at] as char,
+                    changed[at] as char
+                );
             }
         }
         scene.write(name, &bytes);
@@ -171,11 +192,22 @@ fn a_changed_record_is_named_and_no_other() {
         scene.write("audit.jsonl", changed.concat().as_bytes());
         scene.problems()
     };
-    assert_eq!(changed(&|line| line.replace("\"number\":1", "\"number\":7")), ["audit.jsonl:3: record 3 was changed"]);
-    let hash =
-        |line: &str| if line.ends_with("0\"}\n") { line.replace("0\"}", "1\"}") } else { format!("{}0\"}}\n", &line[..line.len() - 4]) };
+    assert_eq!(
+        changed(&|line| line.replace("\"number\":1", "\"number\":7")),
+        ["audit.jsonl:3: record 3 was changed"]
+    );
+    let hash = |line: &str| {
+        if line.ends_with("0\"}\n") {
+            line.replace("0\"}", "1\"}")
+        } else {
+            format!("{}0\"}}\n", &line[..line.len() - 4])
+        }
+    };
     assert_eq!(changed(&hash), ["audit.jsonl:3: record 3 was changed"]);
-    assert_eq!(changed(&|_| "{}\n".to_owned()), ["audit.jsonl:3: this is no record", "audit.jsonl:4: missing before record 4: 3"]);
+    assert_eq!(
+        changed(&|_| "{}\n".to_owned()),
+        ["audit.jsonl:3: this is no record", "audit.jsonl:4: missing before record 4: 3"]
+    );
 }
 
 #[test]
@@ -185,14 +217,21 @@ fn a_record_that_is_gone_doubled_or_elsewhere_is_named() {
     let check = |order: &[usize], expected: &[&str]| {
         let reordered: String = order.iter().map(|&at| lines[at].as_str()).collect();
         scene.write("audit.jsonl", reordered.as_bytes());
-        let expected: Vec<String> = expected.iter().map(|&problem| format!("audit.jsonl{problem}")).collect();
+        let expected: Vec<String> =
+            expected.iter().map(|&problem| format!("audit.jsonl{problem}")).collect();
         assert_eq!(scene.problems()[..expected.len()], expected, "{order:?}");
         assert!(!expected.is_empty());
     };
     check(&[0, 1, 3, 4, 5], &[":3: missing before record 4: 3"]);
     check(&[0, 1, 4, 5], &[":3: missing before record 5: 3 to 4"]);
     check(&[0, 1, 2, 2, 3, 4, 5], &[":4: record 3 stands in a wrong place; record 4 belongs here"]);
-    check(&[0, 1, 3, 2, 4, 5], &[":3: missing before record 4: 3", ":4: record 3 stands in a wrong place; record 5 belongs here"]);
+    check(
+        &[0, 1, 3, 2, 4, 5],
+        &[
+            ":3: missing before record 4: 3",
+            ":4: record 3 stands in a wrong place; record 5 belongs here",
+        ],
+    );
     check(&[0, 1, 2, 3, 4], &[": the end is cut off: the last record is 5, and there were 6"]);
     check(&[1, 2, 3, 4, 5], &[":1: the file doesn't begin as one does"]);
     check(&[], &[": the end is cut off: the last record is 0, and there were 6"]);
@@ -225,7 +264,11 @@ fn a_log_that_is_cut_anywhere_is_found_also_after_it_went_on() {
         assert!(!scene.verify().holds(), "cut to {length} bytes");
         scene.append(1);
         // Where nothing but the end of a line was cut off, it is put back.
-        assert_eq!(scene.verify().holds(), length == whole.len() - 1, "cut to {length} bytes, and gone on");
+        assert_eq!(
+            scene.verify().holds(),
+            length == whole.len() - 1,
+            "cut to {length} bytes, and gone on"
+        );
     }
 }
 
@@ -297,9 +340,22 @@ fn a_line_that_was_put_in_is_neither_shown_nor_taken_for_a_part_of_a_record() {
         assert!(!scene.verify().holds());
         scene.append(1);
         let found = scene.verify();
-        assert!(found.problems.iter().any(|problem| problem.found.contains("this is no record")), "{found:?}");
-        assert_eq!(scene.trail().of_call("f0rged-1").expect("it is readable"), Vec::<serde_json::Value>::new());
-        assert!(scene.trail().last(100).expect("it is readable").iter().all(|record| record["tool"] != "delete_path"));
+        assert!(
+            found.problems.iter().any(|problem| problem.found.contains("this is no record")),
+            "{found:?}"
+        );
+        assert_eq!(
+            scene.trail().of_call("f0rged-1").expect("it is readable"),
+            Vec::<serde_json::Value>::new()
+        );
+        assert!(
+            scene
+                .trail()
+                .last(100)
+                .expect("it is readable")
+                .iter()
+                .all(|record| record["tool"] != "delete_path")
+        );
     }
 }
 
@@ -310,7 +366,13 @@ fn files_turn_and_old_ones_go_where_that_is_said() {
     let found = scene.verify();
     assert!(found.holds() && found.files > 4 && found.records > 45, "{found:?}");
     assert!(files(&scene).iter().all(|(_, size)| *size <= 2048), "{:?}", files(&scene));
-    let calls = scene.trail().last(1000).expect("it is readable").iter().filter(|record| record["kind"] == "outcome").count();
+    let calls = scene
+        .trail()
+        .last(1000)
+        .expect("it is readable")
+        .iter()
+        .filter(|record| record["kind"] == "outcome")
+        .count();
     assert_eq!(calls, 40);
 
     let scene = Scene::with(2048, 2);
@@ -331,7 +393,9 @@ fn files_turn_and_old_ones_go_where_that_is_said() {
 fn files(scene: &Scene) -> Vec<(String, u64)> {
     let entries = fs::read_dir(scene.path("")).expect("it is there").flatten();
     let mut files: Vec<(String, u64)> = entries
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len())))
+        .filter_map(|entry| {
+            Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len()))
+        })
         .filter(|(name, _)| name.ends_with(".jsonl"))
         .collect();
     files.sort();
@@ -392,11 +456,20 @@ fn a_process_that_ends_while_files_turn_leaves_a_log_that_holds() {
     });
 }
 
-/// What the head says before the first record of a file, after the last record of the one before it.
+/// What the head says before the first record of a file, after the last record of the one before
+/// it.
 fn head_at(before: &[u8], file: u64) -> Vec<u8> {
-    let line = before.strip_suffix(b"\n").expect("it ends with a line").rsplit(|byte| *byte == b'\n').next().expect("there is one");
+    let line = before
+        .strip_suffix(b"\n")
+        .expect("it ends with a line")
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .expect("there is one");
     let record: serde_json::Value = serde_json::from_slice(line).expect("it is JSON");
-    let (seq, hash) = (record["seq"].as_u64().expect("it has a number"), record["hash"].as_str().expect("it has a hash"));
+    let (seq, hash) = (
+        record["seq"].as_u64().expect("it has a number"),
+        record["hash"].as_str().expect("it has a hash"),
+    );
     format!("1 file {file:012} end {:016} seq {seq:020} ended 0 hash {hash}\n", 0).into_bytes()
 }
 
@@ -409,23 +482,37 @@ fn a_head_that_is_lost_is_told_for_good() {
         scene.append(2);
         let found = scene.verify();
         assert_eq!(found.records, 7, "{found:?}");
-        assert_eq!(scene.problems(), ["audit.jsonl:5: the file `head` was lost before this record: others before it may be missing"]);
+        assert_eq!(
+            scene.problems(),
+            [
+                "audit.jsonl:5: the file `head` was lost before this record: others before it may be missing"
+            ]
+        );
     }
 }
 
 #[test]
 fn a_log_that_was_emptied_is_told_for_good() {
-    let removed = |scene: &Scene, name: &str| fs::remove_file(scene.path(name)).expect("it is removed");
+    let removed =
+        |scene: &Scene, name: &str| fs::remove_file(scene.path(name)).expect("it is removed");
     let emptied = |scene: &Scene, name: &str| scene.write(name, b"");
     for gone in [&removed as &dyn Fn(&Scene, &str), &emptied] {
         let scene = Scene::with_records(3);
         gone(&scene, "audit.jsonl");
         gone(&scene, "head");
-        assert_eq!(scene.problems(), ["head: it is lost, and every record with it: the log was emptied"]);
+        assert_eq!(
+            scene.problems(),
+            ["head: it is lost, and every record with it: the log was emptied"]
+        );
         assert!(!scene.trail().verify_newest().expect("it is readable").holds());
         scene.append(2);
         let found = scene.problems();
-        assert_eq!(found, ["audit.jsonl:2: the file `head` was lost before this record: others before it may be missing"]);
+        assert_eq!(
+            found,
+            [
+                "audit.jsonl:2: the file `head` was lost before this record: others before it may be missing"
+            ]
+        );
     }
     // Before the first record, there is a head that says so.
     let scene = Scene::new();
@@ -441,19 +528,30 @@ fn a_key_that_is_lost_is_not_made_anew_beside_a_log() {
     assert_eq!(key.len(), 32);
     for damaged in [&key[..31], &[&key[..], b"x"].concat(), b""] {
         scene.write("key", damaged);
-        assert!(Log::open(&scene.folders().data, scene.bounds).is_err_and(|error| error.to_string().contains("`key` is damaged")));
+        assert!(
+            Log::open(&scene.folders().data, scene.bounds)
+                .is_err_and(|error| error.to_string().contains("`key` is damaged"))
+        );
     }
     fs::remove_file(scene.path("key")).expect("it is removed");
-    assert!(Log::open(&scene.folders().data, scene.bounds).is_err_and(|error| error.to_string().contains("`key` is lost")));
-    assert!(Trail::open(&scene.folders()).is_err_and(|error| error.to_string().contains("`key` is lost")));
+    assert!(
+        Log::open(&scene.folders().data, scene.bounds)
+            .is_err_and(|error| error.to_string().contains("`key` is lost"))
+    );
+    assert!(
+        Trail::open(&scene.folders())
+            .is_err_and(|error| error.to_string().contains("`key` is lost"))
+    );
 }
 
 #[test]
 fn what_others_may_enter_is_not_believed() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::with_records(1);
-    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755)).expect("its mode is set");
-    let error = Log::open(&scene.folders().data, scene.bounds).err().expect("others may enter").to_string();
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755))
+        .expect("its mode is set");
+    let error =
+        Log::open(&scene.folders().data, scene.bounds).err().expect("others may enter").to_string();
     assert!(error.contains("chmod go-rwx"), "{error}");
 }
 
@@ -466,5 +564,8 @@ fn files_that_are_removed_while_they_are_written_to_leave_a_gap() {
     log.append(&body(3)).expect_err("the file is gone");
     log.append(&body(4)).expect("another is there");
     let problems = scene.problems();
-    assert!(problems.iter().any(|problem| problem.contains("missing before record")), "{problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.contains("missing before record")),
+        "{problems:?}"
+    );
 }

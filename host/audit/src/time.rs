@@ -7,11 +7,18 @@ pub(super) fn write(out: &mut Vec<u8>, moment: SystemTime) {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
-    let (hour, minute, second, micro) = (second / 3600, second / 60 % 60, second % 60, since.subsec_micros());
+    let (hour, minute, second, micro) =
+        (second / 3600, second / 60 % 60, second % 60, since.subsec_micros());
     let mut text = *b"0000-00-00T00:00:00.000000Z";
-    for (place, number) in
-        [(0..4, year), (5..7, month), (8..10, day), (11..13, hour), (14..16, minute), (17..19, second), (20..26, micro.into())]
-    {
+    for (place, number) in [
+        (0..4, year),
+        (5..7, month),
+        (8..10, day),
+        (11..13, hour),
+        (14..16, minute),
+        (17..19, second),
+        (20..26, micro.into()),
+    ] {
         digits(&mut text[place], number);
     }
     out.extend_from_slice(&text);
@@ -34,8 +41,9 @@ pub(super) fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&text[first..]);
 }
 
-/// The day of the Gregorian calendar, so many days after 1 January 1970. Years begin in March here, so that the day that some years have
-/// more is the last one; an era is the 400 years after which everything repeats.
+/// The day of the Gregorian calendar, so many days after 1 January 1970. Years begin in March here,
+/// so that the day that some years have more is the last one; an era is the 400 years after which
+/// everything repeats.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

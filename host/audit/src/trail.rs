@@ -43,7 +43,8 @@ pub(super) struct LogFile {
 pub struct ChainHead {
     /// Its number, from 1.
     pub seq: u64,
-    /// Its hash, in hexadecimal: whoever keeps it elsewhere can tell later that nothing before it was changed.
+    /// Its hash, in hexadecimal: whoever keeps it elsewhere can tell later that nothing before it
+    /// was changed.
     pub hash: String,
 }
 
@@ -52,7 +53,8 @@ impl Trail {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder: it can't be read or believed, or its key is lost or damaged.
+    /// [`HostError::Io`], naming the folder: it can't be read or believed, or its key is lost or
+    /// damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let opened = OpenLog::open(&path).map_err(HostError::io(path.display().to_string()))?;
@@ -68,26 +70,37 @@ impl Trail {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the file is lost or damaged, or what it says is the end of the log isn't there.
+    /// [`HostError::Io`]: the file is lost or damaged, or what it says is the end of the log isn't
+    /// there.
     pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
         let Some(opened) = &self.opened else { return Ok(None) };
         let failed = |name: &str, what: &str| {
-            let error = io::Error::new(ErrorKind::InvalidData, format!("{what}; `berth audit verify` tells what is there"));
+            let error = io::Error::new(
+                ErrorKind::InvalidData,
+                format!("{what}; `berth audit verify` tells what is there"),
+            );
             HostError::io(self.path.join(name).display().to_string())(error)
         };
         let Some(head) = opened.head else {
-            return Err(failed(files::HEAD, "it is lost or damaged, so nobody knows where the log ends"));
+            return Err(failed(
+                files::HEAD,
+                "it is lost or damaged, so nobody knows where the log ends",
+            ));
         };
         // The file may have its number by now, where the next one is begun with the next record.
-        let is_end = |log: &LogFile| log.number.is_none_or(|number| number == head.file) && log.size >= head.end;
+        let is_end = |log: &LogFile| {
+            log.number.is_none_or(|number| number == head.file) && log.size >= head.end
+        };
         if head.end > 0 && !opened.files.iter().any(is_end) {
             return Err(failed(CURRENT, "the end of the log is cut off"));
         }
-        Ok((head.link.seq > 0).then(|| ChainHead { seq: head.link.seq, hash: chain::shown(&head.link.hash) }))
+        Ok((head.link.seq > 0)
+            .then(|| ChainHead { seq: head.link.seq, hash: chain::shown(&head.link.hash) }))
     }
 
-    /// Everything that was recorded of one call, by the id that its answer had: what was about to be done, what a person said, and what came
-    /// of it. Empty, where nothing was. What is returned is not verified.
+    /// Everything that was recorded of one call, by the id that its answer had: what was about to
+    /// be done, what a person said, and what came of it. Empty, where nothing was. What is returned
+    /// is not verified.
     ///
     /// # Errors
     ///
@@ -127,7 +140,8 @@ impl Trail {
                     last.push_back(line.to_vec());
                 }
             })?;
-            let mut parsed: Vec<Value> = last.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            let mut parsed: Vec<Value> =
+                last.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
             parsed.append(&mut records);
             records = parsed;
             if records.len() >= count {
@@ -142,7 +156,8 @@ impl Trail {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Whether a record could be written, as far as there is something to write to: as those who write see it. Nothing is made or changed.
+    /// Whether a record could be written, as far as there is something to write to: as those who
+    /// write see it. Nothing is made or changed.
     ///
     /// # Errors
     ///
@@ -150,10 +165,13 @@ impl Trail {
     pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            folder => folder.and_then(|folder| folder.check_closed().map(|()| folder)).map_err(files::at(&self.path))?,
+            folder => folder
+                .and_then(|folder| folder.check_closed().map(|()| folder))
+                .map_err(files::at(&self.path))?,
         };
         for name in [files::HEAD, CURRENT] {
-            let opened = there(folder.file(name)).and_then(|file| file.map_or(Ok(()), |_| folder.appended(name).map(drop)));
+            let opened = there(folder.file(name))
+                .and_then(|file| file.map_or(Ok(()), |_| folder.appended(name).map(drop)));
             opened.map_err(files::at(&self.path.join(name)))?;
         }
         Ok(())
@@ -164,7 +182,11 @@ impl Trail {
     }
 
     /// Does something with each line of a file that has the form of a record.
-    pub(super) fn each_line(&self, log: &LogFile, mut each: impl FnMut(&[u8])) -> Result<(), HostError> {
+    pub(super) fn each_line(
+        &self,
+        log: &LogFile,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), HostError> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
         while let Some(line) = lines.next().map_err(failed)? {
@@ -191,7 +213,8 @@ impl OpenLog {
         let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
         let rotated = files::rotated(&folder)?;
         let numbers = rotated.into_iter().map(Some).chain([None]);
-        let names = numbers.map(|number| (number, number.map_or_else(|| CURRENT.to_owned(), files::name)));
+        let names =
+            numbers.map(|number| (number, number.map_or_else(|| CURRENT.to_owned(), files::name)));
         let mut logs = Vec::new();
         for (number, name) in names {
             if let Some(file) = there(folder.file(&name))? {
@@ -201,7 +224,12 @@ impl OpenLog {
         }
         drop(held);
         let Some(key) = key else {
-            let lost = || io::Error::new(ErrorKind::NotFound, "`key` is lost, with which the records were made; bring it back");
+            let lost = || {
+                io::Error::new(
+                    ErrorKind::NotFound,
+                    "`key` is lost, with which the records were made; bring it back",
+                )
+            };
             return match files::key(&folder)? {
                 // The first record came meanwhile.
                 Some(_) => Self::open(path),

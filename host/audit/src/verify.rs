@@ -29,7 +29,8 @@ pub struct Verification {
     pub problems: Vec<Finding>,
     /// Problems beyond the first hundred.
     pub more_problems: u64,
-    /// What was written only in part, since the process was killed or the disk was full, and was recognised as that.
+    /// What was written only in part, since the process was killed or the disk was full, and was
+    /// recognised as that.
     pub torn: Vec<Finding>,
 }
 
@@ -53,8 +54,9 @@ impl Verification {
 }
 
 impl Trail {
-    /// Looks at every record: whether each is what was written, where it was written, and none is missing. `head` is the hash of a record
-    /// that was kept elsewhere: without it, who can write the folder could have cut off the last records, or written the whole log anew.
+    /// Looks at every record: whether each is what was written, where it was written, and none is
+    /// missing. `head` is the hash of a record that was kept elsewhere: without it, who can write
+    /// the folder could have cut off the last records, or written the whole log anew.
     ///
     /// # Errors
     ///
@@ -81,7 +83,8 @@ impl Trail {
 }
 
 impl Trail {
-    /// Looks at the file that is written to, or at the last one before it: as [`Self::verify`], but for what was before.
+    /// Looks at the file that is written to, or at the last one before it: as [`Self::verify`], but
+    /// for what was before.
     ///
     /// # Errors
     ///
@@ -115,12 +118,15 @@ struct Check {
     result: Verification,
     /// The highest number so far.
     last: u64,
-    /// Records that were seen last, by number, with the hashes that the next one may follow: what it says it has, and what it should have.
+    /// Records that were seen last, by number, with the hashes that the next one may follow: what
+    /// it says it has, and what it should have.
     recent: VecDeque<(u64, Hash, Hash)>,
-    /// The number of the oldest file that there is, and of the one that the last record says was the oldest.
+    /// The number of the oldest file that there is, and of the one that the last record says was
+    /// the oldest.
     first: Option<u64>,
     oldest: Option<u64>,
-    /// The record at which the head says that the log ends: the file's number, where it ends there, its hash, whether it ended the file.
+    /// The record at which the head says that the log ends: the file's number, where it ends there,
+    /// its hash, whether it ended the file.
     at_head: Option<Head>,
     wanted: Option<String>,
     wanted_is_there: bool,
@@ -140,8 +146,15 @@ impl Check {
     fn file(&mut self, opened: &OpenLog, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
-        let before = at.checked_sub(1).filter(|_| self.from_the_first).and_then(|at| opened.files[at].number);
-        let number = log.number.or(before.map(|before| before + 1)).or(begin.as_ref().map(|begin| begin.file)).unwrap_or(1);
+        let before = at
+            .checked_sub(1)
+            .filter(|_| self.from_the_first)
+            .and_then(|at| opened.files[at].number);
+        let number = log
+            .number
+            .or(before.map(|before| before + 1))
+            .or(begin.as_ref().map(|begin| begin.file))
+            .unwrap_or(1);
         self.first.get_or_insert(number);
         if let Some(before) = before
             && number != before + 1
@@ -150,12 +163,20 @@ impl Check {
         }
         if let Some(begin) = &begin {
             if begin.file != number {
-                self.problem(&log.name, Some(1), format!("this was file {}, not {number}", begin.file));
+                self.problem(
+                    &log.name,
+                    Some(1),
+                    format!("this was file {}, not {number}", begin.file),
+                );
             }
             self.oldest = Some(begin.oldest);
             if at == 0 || !self.from_the_first {
                 // What was before is gone, unless there was nothing.
-                let start = if begin.file == 1 { Link::START } else { Link { seq: begin.seq - 1, hash: begin.previous } };
+                let start = if begin.file == 1 {
+                    Link::START
+                } else {
+                    Link { seq: begin.seq - 1, hash: begin.previous }
+                };
                 self.last = start.seq;
                 self.recent.push_back((start.seq, start.hash, start.hash));
             }
@@ -185,16 +206,25 @@ impl Check {
             ended = chain::kind(record.signed) == b"end";
         }
         if let Some(Anomaly { first, put_in }) = strange {
-            let may_be_torn = !put_in && log.number.is_none() && opened.head.is_some_and(|head| after >= head.end);
+            let may_be_torn = !put_in
+                && log.number.is_none()
+                && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
-                let found = format!("the last {} bytes are a part of a record; the next one will say so", log.size - after);
+                let found = format!(
+                    "the last {} bytes are a part of a record; the next one will say so",
+                    log.size - after
+                );
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             } else {
                 self.problem(&log.name, Some(first), "this is no record");
             }
         }
         if log.number.is_some() && !ended {
-            self.problem(&log.name, Some(count), "the file doesn't end as one does: records may be missing");
+            self.problem(
+                &log.name,
+                Some(count),
+                "the file doesn't end as one does: records may be missing",
+            );
         }
         Ok(())
     }
@@ -212,14 +242,21 @@ impl Check {
         match (strange, record.torn()) {
             (None, None) => {}
             (Some(Anomaly { first, put_in: false }), Some((bytes, hash)))
-                if bytes == to.saturating_sub(from) && hash == (Part { file: &log.file, at: from, to }).hash()? =>
+                if bytes == to.saturating_sub(from)
+                    && hash == (Part { file: &log.file, at: from, to }).hash()? =>
             {
                 let found = format!("{bytes} bytes are a part of a record, as the next one says");
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             }
-            (Some(Anomaly { first, .. }), _) => self.problem(&log.name, Some(first), "this is no record"),
+            (Some(Anomaly { first, .. }), _) => {
+                self.problem(&log.name, Some(first), "this is no record");
+            }
             (None, Some((bytes, _))) => {
-                self.problem(&log.name, Some(line), format!("{bytes} bytes that were before this record are missing"));
+                self.problem(
+                    &log.name,
+                    Some(line),
+                    format!("{bytes} bytes that were before this record are missing"),
+                );
             }
         }
         Ok(())
@@ -227,27 +264,48 @@ impl Check {
 
     fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &SealedRecord<'_>) {
         let seq = record.link.seq;
-        let before = self.recent.iter().rev().find(|(known, ..)| Some(*known) == seq.checked_sub(1)).copied();
+        let before = self
+            .recent
+            .iter()
+            .rev()
+            .find(|(known, ..)| Some(*known) == seq.checked_sub(1))
+            .copied();
         let follows = |previous: &Hash| record.follows(&opened.key, previous);
-        let verified = before.is_some_and(|(_, stated, actual)| follows(&stated) || follows(&actual));
+        let verified =
+            before.is_some_and(|(_, stated, actual)| follows(&stated) || follows(&actual));
         if verified && seq == self.last + 1 {
             self.result.records += 1;
-            self.wanted_is_there |= self.wanted.as_deref().is_some_and(|wanted| wanted.as_bytes() == chain::hex(&record.link.hash));
+            self.wanted_is_there |= self
+                .wanted
+                .as_deref()
+                .is_some_and(|wanted| wanted.as_bytes() == chain::hex(&record.link.hash));
             if chain::kind(record.signed) == b"note" {
-                self.problem(&log.name, Some(line), "the file `head` was lost before this record: others before it may be missing");
+                self.problem(
+                    &log.name,
+                    Some(line),
+                    "the file `head` was lost before this record: others before it may be missing",
+                );
             }
         } else if seq <= self.last {
             let what = if verified { "stands in a wrong place" } else { "was changed, or put in" };
-            self.problem(&log.name, Some(line), format!("record {seq} {what}; record {} belongs here", self.last + 1));
+            self.problem(
+                &log.name,
+                Some(line),
+                format!("record {seq} {what}; record {} belongs here", self.last + 1),
+            );
         } else if seq == self.last + 1 {
             self.problem(&log.name, Some(line), format!("record {seq} was changed"));
         } else {
-            let missing =
-                if seq == self.last + 2 { seq.saturating_sub(1).to_string() } else { format!("{} to {}", self.last + 1, seq - 1) };
+            let missing = if seq == self.last + 2 {
+                seq.saturating_sub(1).to_string()
+            } else {
+                format!("{} to {}", self.last + 1, seq - 1)
+            };
             self.problem(&log.name, Some(line), format!("missing before record {seq}: {missing}"));
         }
         // What it should have is known where what it follows is.
-        let actual = before.map_or(record.link.hash, |(_, stated, _)| opened.key.hash(&stated, record.signed));
+        let actual = before
+            .map_or(record.link.hash, |(_, stated, _)| opened.key.hash(&stated, record.signed));
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -256,8 +314,16 @@ impl Check {
     }
 
     fn note(&mut self, opened: &OpenLog, file: u64, line: &Line<'_>, record: &SealedRecord<'_>) {
-        if opened.head.is_some_and(|head| head.link.seq == record.link.seq && self.at_head.is_none()) {
-            self.at_head = Some(Head { file, end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end" });
+        if opened
+            .head
+            .is_some_and(|head| head.link.seq == record.link.seq && self.at_head.is_none())
+        {
+            self.at_head = Some(Head {
+                file,
+                end: line.to,
+                link: record.link,
+                ended: chain::kind(record.signed) == b"end",
+            });
         }
     }
 
@@ -266,27 +332,49 @@ impl Check {
             && oldest < first
             && self.from_the_first
         {
-            let names =
-                if oldest + 1 == first { files::name(oldest) } else { format!("{} to {}", files::name(oldest), files::name(first - 1)) };
+            let names = if oldest + 1 == first {
+                files::name(oldest)
+            } else {
+                format!("{} to {}", files::name(oldest), files::name(first - 1))
+            };
             self.problem(&names, None, "missing");
         }
         match opened.head {
-            None if self.last == 0 => self.problem(files::HEAD, None, "it is lost, and every record with it: the log was emptied"),
-            None => self.problem(files::HEAD, None, "it is lost or damaged: whether the last records are there can't be told"),
+            None if self.last == 0 => self.problem(
+                files::HEAD,
+                None,
+                "it is lost, and every record with it: the log was emptied",
+            ),
+            None => self.problem(
+                files::HEAD,
+                None,
+                "it is lost or damaged: whether the last records are there can't be told",
+            ),
             Some(head) if head.link.seq > self.last => {
-                let found = format!("the end is cut off: the last record is {}, and there were {}", self.last, head.link.seq);
-                self.problem(opened.files.last().map_or(files::CURRENT, |log| &log.name), None, found);
+                let found = format!(
+                    "the end is cut off: the last record is {}, and there were {}",
+                    self.last, head.link.seq
+                );
+                self.problem(
+                    opened.files.last().map_or(files::CURRENT, |log| &log.name),
+                    None,
+                    found,
+                );
             }
             Some(head) if head.link == Link::START || fits(&head, self.at_head.as_ref()) => {}
             // What was put in or left out before has moved its place.
             Some(_) if !self.result.holds() => {}
-            Some(_) => self.problem(files::HEAD, None, "it doesn't fit to the log: one of them was changed"),
+            Some(_) => self.problem(
+                files::HEAD,
+                None,
+                "it doesn't fit to the log: one of them was changed",
+            ),
         }
     }
 }
 
-/// Whether the head says what is so of the record at which it says the log ends. Where that was the last one of its file, and the next file
-/// was begun without a record yet, it is of the next one.
+/// Whether the head says what is so of the record at which it says the log ends. Where that was the
+/// last one of its file, and the next file was begun without a record yet, it is of the next one.
 fn fits(head: &Head, found: Option<&Head>) -> bool {
     let next = |found: &Head| Head { file: found.file + 1, end: 0, ended: false, ..*found };
     found.is_some_and(|found| head == found || (found.ended && *head == next(found)))

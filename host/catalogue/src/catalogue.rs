@@ -20,8 +20,9 @@ const SIMILAR: f64 = 0.75;
 pub struct Tool {
     /// What it says of itself.
     pub definition: Arc<Definition>,
-    /// How it behaves, as far as that is believed. That it only reads is, since it is enforced; what else relaxes something (that nothing is
-    /// destroyed, say) only of tools that are part of the program or were approved.
+    /// How it behaves, as far as that is believed. That it only reads is, since it is enforced;
+    /// what else relaxes something (that nothing is destroyed, say) only of tools that are part of
+    /// the program or were approved.
     pub annotations: Annotations,
     /// Whether it is believed in what it says of itself.
     pub believed: bool,
@@ -31,20 +32,26 @@ pub struct Tool {
     pub plugin: Option<Plugin>,
     /// What is counted of the plugin's calls.
     pub tally: Arc<Tally>,
-    /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is refused, a built-in one at its first call,
-    /// since a process that makes one call would wait for all of them.
+    /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is
+    /// refused, a built-in one at its first call, since a process that makes one call would wait
+    /// for all of them.
     validator: OnceLock<Validator>,
     /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
     pub weight: usize,
 }
 
 impl Tool {
-    /// The tools of a plugin, ready to be called. `seen`: a person has approved what it says of itself, or it is part of the program.
+    /// The tools of a plugin, ready to be called. `seen`: a person has approved what it says of
+    /// itself, or it is part of the program.
     ///
     /// # Errors
     ///
     /// Where a schema is none.
-    pub fn from_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
+    pub fn from_plugin(
+        plugin: &Plugin,
+        tally: &Arc<Tally>,
+        seen: bool,
+    ) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, seen)
     }
 
@@ -57,11 +64,17 @@ impl Tool {
         Self::all(provider, None, &Arc::default(), true)
     }
 
-    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>, believed: bool) -> Result<Vec<Arc<Self>>, HostError> {
+    fn all(
+        provider: &Arc<dyn Provider>,
+        plugin: Option<&Plugin>,
+        tally: &Arc<Tally>,
+        believed: bool,
+    ) -> Result<Vec<Arc<Self>>, HostError> {
         let known = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
-            let (provider, plugin, tally) = (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
+            let (provider, plugin, tally) =
+                (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
             let said = definition.annotations;
             let annotations = Annotations {
                 read_only: said.read_only,
@@ -70,9 +83,21 @@ impl Tool {
                 open_world: said.open_world || !believed,
                 cacheable: said.cacheable && believed,
             };
-            let tool = Self { definition, annotations, believed, provider, plugin, tally, validator: OnceLock::new(), weight };
+            let tool = Self {
+                definition,
+                annotations,
+                believed,
+                provider,
+                plugin,
+                tally,
+                validator: OnceLock::new(),
+                weight,
+            };
             if !known {
-                tool.compiled().map_err(|reason| HostError::Load { plugin: tool.provider.name().to_owned(), reason })?;
+                tool.compiled().map_err(|reason| HostError::Load {
+                    plugin: tool.provider.name().to_owned(),
+                    reason,
+                })?;
             }
             Ok(Arc::new(tool))
         };
@@ -84,15 +109,18 @@ impl Tool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
     }
 
-    /// How a call with these arguments behaves. Only of a plugin it is believed that a call reads where others act, since it is enforced there.
+    /// How a call with these arguments behaves. Only of a plugin it is believed that a call reads
+    /// where others act, since it is enforced there.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
-        let reads = self.annotations.read_only || self.plugin.is_some() && self.definition.reads_with(arguments);
+        let reads = self.annotations.read_only
+            || self.plugin.is_some() && self.definition.reads_with(arguments);
         Annotations { read_only: reads, ..self.annotations }
     }
 
     /// What checks the arguments of a call.
     pub fn validator(&self) -> Result<&Validator, Failure> {
-        self.compiled().map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
+        self.compiled()
+            .map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
     }
 
     fn compiled(&self) -> Result<&Validator, String> {
@@ -101,13 +129,15 @@ impl Tool {
         }
         let Definition { name, input_schema, .. } = &*self.definition;
         let validator = schema::compile(input_schema);
-        let validator = validator.map_err(|reason| format!("the input schema of its tool `{name}` can't be used: {reason}"))?;
+        let validator = validator.map_err(|reason| {
+            format!("the input schema of its tool `{name}` can't be used: {reason}")
+        })?;
         Ok(self.validator.get_or_init(|| validator))
     }
 }
 
-/// The tools that there are at one moment. It never changes: when plugins do, another one takes its place, and a call that has begun goes
-/// on with the one that it began with.
+/// The tools that there are at one moment. It never changes: when plugins do, another one takes its
+/// place, and a call that has begun goes on with the one that it began with.
 #[derive(Default)]
 pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
@@ -120,18 +150,26 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// A catalogue of `tools` and `filters`. `missing` has the plugins that were expected, and why they are not there.
+    /// A catalogue of `tools` and `filters`. `missing` has the plugins that were expected, and why
+    /// they are not there.
     ///
     /// # Errors
     ///
     /// Where two tools have one name.
-    pub fn new(tools: Vec<Arc<Tool>>, filters: Chain, missing: Vec<(String, String)>) -> Result<Self, HostError> {
+    pub fn new(
+        tools: Vec<Arc<Tool>>,
+        filters: Chain,
+        missing: Vec<(String, String)>,
+    ) -> Result<Self, HostError> {
         let mut names = HashMap::new();
         for (index, tool) in tools.iter().enumerate() {
             for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
                 if names.insert(name.clone(), index).is_some() {
                     let reason = format!("it offers a tool `{name}`, and so does another provider");
-                    return Err(HostError::Load { plugin: tool.provider.name().to_owned(), reason });
+                    return Err(HostError::Load {
+                        plugin: tool.provider.name().to_owned(),
+                        reason,
+                    });
                 }
             }
         }
@@ -157,10 +195,15 @@ impl Catalogue {
         if let Some(index) = self.names.get(name) {
             return Ok(&self.tools[*index]);
         }
-        let failure = Failure::new(Category::ToolNotFound, format!("no tool is named `{}`", neutral_line(cut(name, 128))));
+        let failure = Failure::new(
+            Category::ToolNotFound,
+            format!("no tool is named `{}`", neutral_line(cut(name, 128))),
+        );
         let plugin = name.split_once("__").map_or(name, |(plugin, _)| plugin);
         if let Some((_, reason)) = self.missing.iter().find(|(missing, _)| missing == plugin) {
-            return Err(failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}")));
+            return Err(
+                failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}"))
+            );
         }
         let similar = self.similar(name);
         Err(match similar.first() {
@@ -168,7 +211,15 @@ impl Catalogue {
             None => failure.with_suggestion(match self.tools.len() {
                 0 => "No tools are loaded.".to_owned(),
                 _ => {
-                    format!("There are: {}.", self.tools.iter().take(40).map(|tool| &*tool.definition.name).collect::<Vec<_>>().join(", "))
+                    format!(
+                        "There are: {}.",
+                        self.tools
+                            .iter()
+                            .take(40)
+                            .map(|tool| &*tool.definition.name)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    )
                 }
             }),
         })
@@ -180,7 +231,9 @@ impl Catalogue {
         let mut scored: Vec<(f64, &str)> = self
             .names
             .iter()
-            .map(|(known, index)| (strsim::jaro_winkler(known, name), &*self.tools[*index].definition.name))
+            .map(|(known, index)| {
+                (strsim::jaro_winkler(known, name), &*self.tools[*index].definition.name)
+            })
             .filter(|(score, _)| *score >= SIMILAR)
             .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));

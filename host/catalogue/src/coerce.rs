@@ -1,8 +1,9 @@
-//! Arguments that mean what the schema wants and are written in another form, as models and their providers do: `5.0` for a whole number,
-//! `"5"` for a number, `null` for what is left out. They are put in the schema's form before anything looks at them, so everything behind
-//! sees the same.
+//! Arguments that mean what the schema wants and are written in another form, as models and their
+//! providers do: `5.0` for a whole number, `"5"` for a number, `null` for what is left out. They
+//! are put in the schema's form before anything looks at them, so everything behind sees the same.
 //!
-//! Where a schema takes more than one form, nothing is changed: what can be meant two ways is not ours to decide.
+//! Where a schema takes more than one form, nothing is changed: what can be meant two ways is not
+//! ours to decide.
 
 use serde_json::{Map, Number, Value};
 
@@ -15,7 +16,8 @@ const MAX_DIGITS: usize = 64;
 /// Beyond it, not every whole number is a floating-point one.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Puts arguments in the form that their schema wants. What doesn't fit stays, for the check behind to refuse.
+/// Puts arguments in the form that their schema wants. What doesn't fit stays, for the check behind
+/// to refuse.
 pub(crate) fn coerce(schema: &Value, arguments: &mut Value) {
     put(schema, schema, arguments);
 }
@@ -37,7 +39,9 @@ fn put(root: &Value, schema: &Value, value: &mut Value) {
             }
         }
         Value::Number(number) => {
-            if let Some(whole) = whole(number).filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER)) {
+            if let Some(whole) =
+                whole(number).filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER))
+            {
                 *number = whole;
             }
         }
@@ -45,7 +49,8 @@ fn put(root: &Value, schema: &Value, value: &mut Value) {
             let Some(number) = number(text) else { return };
             let types = Types::from_schema(root, schema);
             if types.wants(INTEGER | NUMBER, STRING) {
-                let number = if types.wants(NUMBER, 0) { number } else { whole(&number).unwrap_or(number) };
+                let number =
+                    if types.wants(NUMBER, 0) { number } else { whole(&number).unwrap_or(number) };
                 *value = Value::Number(number);
             }
         }
@@ -53,16 +58,20 @@ fn put(root: &Value, schema: &Value, value: &mut Value) {
     }
 }
 
-/// An optional argument that is null is one that is left out, unless the schema has a meaning for null.
+/// An optional argument that is null is one that is left out, unless the schema has a meaning for
+/// null.
 fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     if !fields.values().any(Value::is_null) {
         return;
     }
     let required = schema.get("required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|required| required.iter().any(|known| known == name));
+    let is_required =
+        |name: &str| required.is_some_and(|required| required.iter().any(|known| known == name));
     let is_optional = |name: &str| {
         let property = schema.get("properties").and_then(|properties| properties.get(name));
-        property.is_some_and(|property| !is_required(name) && Types::from_schema(root, property).lacks(NULL))
+        property.is_some_and(|property| {
+            !is_required(name) && Types::from_schema(root, property).lacks(NULL)
+        })
     };
     fields.retain(|name, value| !(value.is_null() && is_optional(name)));
 }
@@ -75,7 +84,10 @@ fn property<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
 /// What a reference leads to.
 fn followed<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     for _ in 0..MAX_DEPTH {
-        let pointer = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        let pointer = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| reference.strip_prefix('#'));
         match pointer.and_then(|pointer| root.pointer(pointer)) {
             Some(target) => schema = target,
             None => break,
@@ -86,7 +98,9 @@ fn followed<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
 
 /// The same number as a whole one, where it is one and isn't written so.
 fn whole(number: &Number) -> Option<Number> {
-    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= MAX_WHOLE)?;
+    let float = number
+        .as_f64()
+        .filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= MAX_WHOLE)?;
     Some(Number::from(float as i64))
 }
 
@@ -132,10 +146,16 @@ fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
     let Some(fields) = schema.as_object() else { return ANY };
     let mut types = match fields.get("type") {
         Some(Value::String(name)) => bit(name),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).fold(0, |types, name| types | bit(name)),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(Value::as_str).fold(0, |types, name| types | bit(name))
+        }
         _ => ANY,
     };
-    let values = fields.get("enum").and_then(Value::as_array).map(Vec::as_slice).or(fields.get("const").map(std::slice::from_ref));
+    let values = fields
+        .get("enum")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .or(fields.get("const").map(std::slice::from_ref));
     if let Some(values) = values {
         types &= values.iter().fold(0, |types, value| types | bit_of(value));
     }
@@ -178,8 +198,7 @@ mod tests {
 
     #[track_caller]
     fn check(property: &Value, given: &str, expected: &str) {
-        let schema =
-            json!({ "type": "object", "properties": { "a": property }, "required": ["a"], "$defs": { "n": { "type": "integer" } } });
+        let schema = json!({ "type": "object", "properties": { "a": property }, "required": ["a"], "$defs": { "n": { "type": "integer" } } });
         let parse = |text: &str| serde_json::from_str::<Value>(text).expect("it is JSON");
         let mut arguments = json!({ "a": parse(given), "other": 5.0 });
         coerce(&schema, &mut arguments);
@@ -202,9 +221,21 @@ mod tests {
             (json!({ "anyOf": [{ "$ref": "#/$defs/n" }, { "type": "null" }] }), "5.0", "5"),
             (json!({ "allOf": [{ "$ref": "#/$defs/n" }] }), r#""7""#, "7"),
             (json!({ "enum": [1, 2] }), "2.0", "2"),
-            (json!({ "type": "array", "items": { "type": "integer" } }), r#"[1.0, "2", "x"]"#, r#"[1, 2, "x"]"#),
-            (json!({ "type": "object", "properties": { "b": { "type": "integer" } } }), r#"{"b": 1.0}"#, r#"{"b": 1}"#),
-            (json!({ "type": "object", "additionalProperties": { "type": "integer" } }), r#"{"b": "1"}"#, r#"{"b": 1}"#),
+            (
+                json!({ "type": "array", "items": { "type": "integer" } }),
+                r#"[1.0, "2", "x"]"#,
+                r#"[1, 2, "x"]"#,
+            ),
+            (
+                json!({ "type": "object", "properties": { "b": { "type": "integer" } } }),
+                r#"{"b": 1.0}"#,
+                r#"{"b": 1}"#,
+            ),
+            (
+                json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
+                r#"{"b": "1"}"#,
+                r#"{"b": 1}"#,
+            ),
         ] {
             check(&property, given, expected);
         }
@@ -232,8 +263,10 @@ mod tests {
         ] {
             check(&property, given, given);
         }
-        for text in ["", " 5", "5 ", "05", "+5", "0x5", "5,0", "5_000", ".5", "5.", "1e999", "NaN", "Infinity", "five", "٥", "5\n", "--5"]
-        {
+        for text in [
+            "", " 5", "5 ", "05", "+5", "0x5", "5,0", "5_000", ".5", "5.", "1e999", "NaN",
+            "Infinity", "five", "٥", "5\n", "--5",
+        ] {
             let text = json!(text).to_string();
             check(&json!({ "type": "number" }), &text, &text);
         }
@@ -245,7 +278,8 @@ mod tests {
             "path": { "type": "string" }, "limit": { "type": "integer" }, "any": {}, "maybe": { "type": ["string", "null"] },
         });
         let schema = json!({ "type": "object", "properties": properties, "required": ["path"] });
-        let mut arguments = json!({ "path": null, "limit": null, "any": null, "maybe": null, "unknown": null });
+        let mut arguments =
+            json!({ "path": null, "limit": null, "any": null, "maybe": null, "unknown": null });
         coerce(&schema, &mut arguments);
         assert_eq!(arguments, json!({ "path": null, "any": null, "maybe": null, "unknown": null }));
     }

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::Tool;
 
-/// A call. The first steps of the journey fill it in: the tool, then the arguments in the tool's form, then what they act on. From the gates
-/// on, nothing of it changes, and every step returns what it found out.
+/// A call. The first steps of the journey fill it in: the tool, then the arguments in the tool's
+/// form, then what they act on. From the gates on, nothing of it changes, and every step returns
+/// what it found out.
 pub struct CallContext {
     /// No other call has it.
     pub id: CallId,
@@ -43,7 +44,8 @@ pub struct CallContext {
 /// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// A model: untrusted text stands behind a fence, and of a long text the model gets the ends, and the rest by `read_overflow`.
+    /// A model: untrusted text stands behind a fence, and of a long text the model gets the ends,
+    /// and the rest by `read_overflow`.
     #[default]
     Model,
     /// A person or a program, who takes the text whole and as it is.

@@ -1,4 +1,5 @@
-//! The filters of a host's plugins, in the order in which an answer goes through them, and which of them look at it.
+//! The filters of a host's plugins, in the order in which an answer goes through them, and which of
+//! them look at it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,8 @@ use berth_policy::{TextGlob, commands, last_command};
 use berth_runtime::{Origin, Plugin};
 use regex::{Regex, RegexBuilder};
 
-/// Bytes that one compiled pattern may take: of what is built in, and of a stranger's, of which there may be thousands.
+/// Bytes that one compiled pattern may take: of what is built in, and of a stranger's, of which
+/// there may be thousands.
 const MAX_COMPILED: usize = 1 << 20;
 const MAX_STRANGE: usize = 32 << 10;
 
@@ -32,12 +34,18 @@ pub struct Link {
 
 impl Chain {
     /// The filters of `plugins`, one after the other. `missing`: one that doesn't serve, and why.
-    pub fn new<'p>(plugins: impl IntoIterator<Item = &'p Plugin>, missing: Option<(String, String)>) -> Self {
-        let of = |plugin: &'p Plugin| plugin.filters().iter().map(|definition| Link::new(plugin, definition));
+    pub fn new<'p>(
+        plugins: impl IntoIterator<Item = &'p Plugin>,
+        missing: Option<(String, String)>,
+    ) -> Self {
+        let of = |plugin: &'p Plugin| {
+            plugin.filters().iter().map(|definition| Link::new(plugin, definition))
+        };
         Self { links: plugins.into_iter().flat_map(of).collect(), missing }
     }
 
-    /// The plugin that should filter and doesn't serve, and why. It may be one that keeps something back.
+    /// The plugin that should filter and doesn't serve, and why. It may be one that keeps something
+    /// back.
     pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
@@ -51,10 +59,16 @@ impl Chain {
 impl Link {
     fn new(plugin: &Plugin, definition: &Arc<FilterDefinition>) -> Self {
         let built_in = plugin.info().origin == Origin::BuiltIn;
-        let name = if built_in { definition.name.clone() } else { format!("{}/{}", plugin.info().manifest.name, definition.name) };
+        let name = if built_in {
+            definition.name.clone()
+        } else {
+            format!("{}/{}", plugin.info().manifest.name, definition.name)
+        };
         let security = definition.purpose == Purpose::Security;
         let size = if built_in { MAX_COMPILED } else { MAX_STRANGE };
-        let matcher = |matcher: &berth_contract::Matcher| (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size));
+        let matcher = |matcher: &berth_contract::Matcher| {
+            (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
+        };
         let matchers = definition.matchers.iter().map(matcher).collect();
         Self { name, plugin: plugin.clone(), definition: Arc::clone(definition), matchers }
     }
@@ -64,13 +78,16 @@ impl Link {
         self.matchers.iter().any(|(tools, subjects)| tools.fit(tool) && subjects.fit(subject))
     }
 
-    /// The same of a filter for security and a command line: whether it fits any command in it, or may.
+    /// The same of a filter for security and a command line: whether it fits any command in it, or
+    /// may.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
         let looked = commands::analyze(line);
         let texts = || looked.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
         let last = last_command(line).map(|last| last.line);
         self.matchers.iter().any(|(tools, subjects)| {
-            tools.fit(tool) && (looked.unresolved.is_some() || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
+            tools.fit(tool)
+                && (looked.unresolved.is_some()
+                    || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
         })
     }
 }
@@ -114,7 +131,8 @@ enum Subjects {
         /// What a text begins with that it can match.
         begins: String,
         compiled: OnceLock<Option<Regex>>,
-        /// Whether it fits everything where it can't be compiled: what keeps something back fails closed.
+        /// Whether it fits everything where it can't be compiled: what keeps something back fails
+        /// closed.
         otherwise: bool,
         /// Bytes that it may take.
         size: usize,
@@ -142,25 +160,36 @@ impl Subjects {
         match self {
             Self::Any => true,
             Self::Exact(text) => text == subject,
-            Self::Prefix(words) => subject.strip_prefix(words.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
+            Self::Prefix(words) => subject
+                .strip_prefix(words.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
             Self::Regex { pattern, begins, compiled, otherwise, size } => {
                 if !subject.starts_with(begins.as_str()) {
                     return false;
                 }
                 let compile = || RegexBuilder::new(pattern).size_limit(*size).build();
-                let compiled =
-                    compiled.get_or_init(|| compile().map_err(|error| tracing::warn!("a filter's pattern can't be used: {error}")).ok());
+                let compiled = compiled.get_or_init(|| {
+                    compile()
+                        .map_err(|error| {
+                            tracing::warn!("a filter's pattern can't be used: {error}");
+                        })
+                        .ok()
+                });
                 compiled.as_ref().map_or(*otherwise, |regex| regex.is_match(subject))
             }
         }
     }
 }
 
-/// The letters with which everything begins that an expression matches, where it says so at its own beginning.
+/// The letters with which everything begins that an expression matches, where it says so at its own
+/// beginning.
 fn beginning(pattern: &str) -> &str {
     let Some(rest) = pattern.strip_prefix('^') else { return "" };
-    let letters = rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ' ' | '-' | '_')).unwrap_or(rest.len());
-    // The last one may be there any number of times, and a `|` ends what the sign at the beginning is for.
+    let letters = rest
+        .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ' ' | '-' | '_'))
+        .unwrap_or(rest.len());
+    // The last one may be there any number of times, and a `|` ends what the sign at the beginning
+    // is for.
     let counted = rest[letters..].starts_with(['?', '*', '{', '+']);
     let known = if counted { &rest[..letters.saturating_sub(1)] } else { &rest[..letters] };
     if has_outer_choice(rest) { "" } else { known }
@@ -194,10 +223,20 @@ mod tests {
 
     #[test]
     fn subjects_are_compared_as_the_contract_says() {
-        assert!(fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false, MAX_COMPILED).fit(None));
-        assert!(fits(Pattern::Exact("ls".into()), "ls") && !fits(Pattern::Exact("ls".into()), "ls -l"));
-        assert!(fits(Pattern::Prefix("make".into()), "make -j4") && !fits(Pattern::Prefix("make".into()), "makepkg"));
-        assert!(fits(Pattern::Regex("b$".into()), "a b") && !Subjects::new(&Pattern::Regex("b".into()), false, MAX_COMPILED).fit(None));
+        assert!(
+            fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false, MAX_COMPILED).fit(None)
+        );
+        assert!(
+            fits(Pattern::Exact("ls".into()), "ls") && !fits(Pattern::Exact("ls".into()), "ls -l")
+        );
+        assert!(
+            fits(Pattern::Prefix("make".into()), "make -j4")
+                && !fits(Pattern::Prefix("make".into()), "makepkg")
+        );
+        assert!(
+            fits(Pattern::Regex("b$".into()), "a b")
+                && !Subjects::new(&Pattern::Regex("b".into()), false, MAX_COMPILED).fit(None)
+        );
     }
 
     #[test]
@@ -225,9 +264,13 @@ mod tests {
 
     #[test]
     fn names_of_tools_are_globs() {
-        for (glob, name, fit) in
-            [("*", "x", true), ("bash", "bash", true), ("bash", "bash2", false), ("x__*", "x__y", true), ("", "x", false)]
-        {
+        for (glob, name, fit) in [
+            ("*", "x", true),
+            ("bash", "bash", true),
+            ("bash", "bash2", false),
+            ("x__*", "x__y", true),
+            ("", "x", false),
+        ] {
             assert_eq!(Tools::new(glob).fit(name), fit, "{glob} {name}");
         }
     }

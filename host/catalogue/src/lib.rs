@@ -1,5 +1,6 @@
-//! Which tools there are: the plugins by name and version, how one version takes the place of another while calls run, and whether a call of a
-//! tool is valid: its name, its arguments, and the paths that it acts on.
+//! Which tools there are: the plugins by name and version, how one version takes the place of
+//! another while calls run, and whether a call of a tool is valid: its name, its arguments, and the
+//! paths that it acts on.
 
 mod catalogue;
 mod coerce;

@@ -7,7 +7,8 @@ use serde_json::Value;
 /// Bytes of a compiled pattern of a schema.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since schemas come from strangers.
+/// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since
+/// schemas come from strangers.
 pub fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options()

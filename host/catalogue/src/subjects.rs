@@ -1,7 +1,7 @@
 //! What a call acts on, decided before it runs.
 //!
-//! A path subject goes through the path layer, so that a refusal names its rule and the tool gets the path in the one form that it can
-//! use: absolute, below its grant.
+//! A path subject goes through the path layer, so that a refusal names its rule and the tool gets
+//! the path in the one form that it can use: absolute, below its grant.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +23,18 @@ const MAX_PATH: usize = 4096;
 /// Subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
-/// Look-ups that wait for a file system at a time: each takes a thread until it answers, also when nobody waits for that any more.
+/// Look-ups that wait for a file system at a time: each takes a thread until it answers, also when
+/// nobody waits for that any more.
 const MAX_WAITING: usize = 64;
 
 /// The commands that a call would run.
 pub fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
-    let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-    subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str)
+    let subjects =
+        tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
+    subjects
+        .filter_map(|subject| arguments.pointer(&subject.pointer))
+        .flat_map(values)
+        .filter_map(Value::as_str)
 }
 
 /// Looks up what calls act on.
@@ -47,13 +52,14 @@ impl Lookups {
         Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
-    /// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds
-    /// everything that the call acts on to `acted_on`: paths as they really are. A file system that takes its time or doesn't answer keeps
-    /// no other call waiting.
+    /// Decides on the paths among the subjects of a call, and makes them absolute in the arguments;
+    /// URLs come into one form. Adds everything that the call acts on to `acted_on`: paths as they
+    /// really are. A file system that takes its time or doesn't answer keeps no other call waiting.
     ///
     /// # Errors
     ///
-    /// The first refusal. What was refused is then the last of `acted_on`, as it was named. `timeout` after the time of a call, `cancelled`.
+    /// The first refusal. What was refused is then the last of `acted_on`, as it was named.
+    /// `timeout` after the time of a call, `cancelled`.
     pub async fn decide(
         &self,
         tool: &Arc<Tool>,
@@ -62,7 +68,13 @@ impl Lookups {
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let before = acted_on.len();
-        let (path, time) = match resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
+        let (path, time) = match resolve_subjects(
+            tool,
+            self.home.as_deref(),
+            Arc::make_mut(arguments),
+            acted_on,
+            true,
+        ) {
             Ok(()) => return Ok(()),
             Err(SubjectError::Failed(failure)) => return Err(*failure),
             Err(SubjectError::Uncached { path, time }) => (path, time),
@@ -73,7 +85,13 @@ impl Lookups {
             let place = Arc::clone(&self.places).acquire_owned().await;
             let look = move || {
                 let (_place, mut found) = (place, Vec::new());
-                let decided = resolve_subjects(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found, false);
+                let decided = resolve_subjects(
+                    &tool,
+                    home.as_deref(),
+                    Arc::make_mut(&mut given),
+                    &mut found,
+                    false,
+                );
                 (decided.map_err(SubjectError::into_failure), given, found)
             };
             tokio::task::spawn_blocking(look).await
@@ -84,10 +102,13 @@ impl Lookups {
                 acted_on.extend(found);
                 decided
             }
-            Ok(Some(Err(broke_down))) => {
-                Err(Failure::new(Category::PermanentFailure, format!("looking at its path broke down: {broke_down}")))
+            Ok(Some(Err(broke_down))) => Err(Failure::new(
+                Category::PermanentFailure,
+                format!("looking at its path broke down: {broke_down}"),
+            )),
+            Ok(None) => {
+                Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran"))
             }
-            Ok(None) => Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran")),
             Err(_) => Err(SubjectError::Uncached { path, time }.into_failure()),
         }
     }
@@ -97,8 +118,14 @@ impl Lookups {
     /// # Errors
     ///
     /// The first refusal.
-    pub fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ResolvedSubject>) -> Result<(), Failure> {
-        resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(SubjectError::into_failure)
+    pub fn decide_here(
+        &self,
+        tool: &Tool,
+        arguments: &mut Arc<Value>,
+        acted_on: &mut Vec<ResolvedSubject>,
+    ) -> Result<(), Failure> {
+        resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false)
+            .map_err(SubjectError::into_failure)
     }
 }
 
@@ -115,8 +142,13 @@ impl SubjectError {
         match self {
             Self::Failed(failure) => *failure,
             Self::Uncached { path, time } => {
-                let message = format!("the file system of {} did not answer within {} s", path.display(), time.as_secs());
-                let suggestion = "Use another path, or ask the user to check what is mounted there.";
+                let message = format!(
+                    "the file system of {} did not answer within {} s",
+                    path.display(),
+                    time.as_secs()
+                );
+                let suggestion =
+                    "Use another path, or ask the user to check what is mounted there.";
                 Failure::new(Category::Timeout, message).with_suggestion(suggestion)
             }
         }
@@ -137,13 +169,14 @@ fn values(argument: &Value) -> &[Value] {
     }
 }
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds everything that
-/// the call acts on to `acted_on`: paths as they really are. A path that is left out is the working directory.
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments;
+/// URLs come into one form. Adds everything that the call acts on to `acted_on`: paths as they
+/// really are. A path that is left out is the working directory.
 ///
 /// # Errors
 ///
-/// The first refusal. What was refused is then the last of `acted_on`, as it was named. With `cached`, also what the kernel doesn't have in its
-/// cache.
+/// The first refusal. What was refused is then the last of `acted_on`, as it was named. With
+/// `cached`, also what the kernel doesn't have in its cache.
 fn resolve_subjects(
     tool: &Tool,
     home: Option<&Path>,
@@ -155,7 +188,9 @@ fn resolve_subjects(
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
         let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
-        let mut add = |text: String| acted_on.push(ResolvedSubject { kind: subject.kind, access: subject.access, text });
+        let mut add = |text: String| {
+            acted_on.push(ResolvedSubject { kind: subject.kind, access: subject.access, text });
+        };
         let mut take = |text: &mut String| {
             match plugin {
                 Some(plugin) => {
@@ -179,8 +214,15 @@ fn resolve_subjects(
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(text)) => take(text)?,
             Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
-                let message = format!("{} of them at once are too many; at most {MAX_SUBJECTS} are taken", items.len());
-                return Err(Failure::new(Category::InvalidParameters, format!("{}: {message}", subject.pointer)).into());
+                let message = format!(
+                    "{} of them at once are too many; at most {MAX_SUBJECTS} are taken",
+                    items.len()
+                );
+                return Err(Failure::new(
+                    Category::InvalidParameters,
+                    format!("{}: {message}", subject.pointer),
+                )
+                .into());
             }
             Some(Value::Array(items)) => {
                 for item in items {
@@ -190,7 +232,9 @@ fn resolve_subjects(
                 }
             }
             None | Some(Value::Null) => {
-                if let Some(directory) = plugin.and_then(|plugin| plugin.policy().directory()).and_then(Path::to_str) {
+                if let Some(directory) =
+                    plugin.and_then(|plugin| plugin.policy().directory()).and_then(Path::to_str)
+                {
                     add(directory.to_owned());
                 }
             }
@@ -200,7 +244,8 @@ fn resolve_subjects(
     Ok(())
 }
 
-/// A URL in the form that rules look at. Berth's own tools get it in that form, so that what is decided on is what is asked for.
+/// A URL in the form that rules look at. Berth's own tools get it in that form, so that what is
+/// decided on is what is asked for.
 ///
 /// # Errors
 ///
@@ -236,7 +281,8 @@ fn located(
     cached: bool,
 ) -> Result<LocatedPath, SubjectError> {
     if path.len() > MAX_PATH {
-        let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
+        let message =
+            format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
         return Err(Failure::new(Category::InvalidParameters, message).into());
     }
     let policy = plugin.policy();
@@ -249,19 +295,26 @@ fn located(
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
-        // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
+        // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so
+        // is what was joined to it.
         Ok(located) => Ok(LocatedPath { given: text(&located.given), real: text(&located.real) }),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
-        Err(_) if cached => Err(SubjectError::Uncached { path: absolute, time: policy.limits.call }),
+        Err(_) if cached => {
+            Err(SubjectError::Uncached { path: absolute, time: policy.limits.call })
+        }
         // Too long for the kernel, once it was made absolute.
-        Err(FileError::Errno(_)) => Ok(LocatedPath { given: text(&absolute), real: text(&real_or_given(&absolute)) }),
+        Err(FileError::Errno(_)) => {
+            Ok(LocatedPath { given: text(&absolute), real: text(&real_or_given(&absolute)) })
+        }
     }
 }
 
 fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),
-        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        (Some(rest), Some(home)) if rest.starts_with('/') => {
+            home.join(rest.trim_start_matches('/'))
+        }
         _ => directory.join(path),
     }
 }
@@ -270,7 +323,10 @@ fn no_directory(plugin: &Plugin, path: &str) -> Failure {
     let name = &plugin.info().manifest.name;
     Failure::denied(berth_contract::Denial {
         capability: "files".into(),
-        action: format!("use {}", berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))),
+        action: format!(
+            "use {}",
+            berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))
+        ),
         rule: "the rule that a plugin has no directory without a grant".into(),
         place: "built in".into(),
         remedy: format!(

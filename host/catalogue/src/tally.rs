@@ -20,7 +20,11 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { calls: AtomicU64::new(0), failures: AtomicU64::new(0), times: std::array::from_fn(|_| AtomicU32::new(0)) }
+        Self {
+            calls: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            times: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
     }
 }
 
@@ -44,7 +48,8 @@ impl Tally {
 
     /// The time that so many hundredths of the calls took at most. `None` where there was no call.
     pub fn percentile(&self, hundredths: u64) -> Option<Duration> {
-        let times: Vec<u64> = self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
+        let times: Vec<u64> =
+            self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
         let all: u64 = times.iter().sum();
         let wanted = (all * hundredths).div_ceil(100).max(1);
         let mut seen = 0;
@@ -61,7 +66,8 @@ fn place(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = micros.ilog2() as usize;
     // The bits behind the first say how far into the doubling it is.
-    let part = usize::try_from((u128::from(micros) * PARTS as u128) >> doubling).unwrap_or(0) - PARTS;
+    let part =
+        usize::try_from((u128::from(micros) * PARTS as u128) >> doubling).unwrap_or(0) - PARTS;
     (doubling * PARTS + part).min(PARTS * DOUBLINGS - 1)
 }
 
@@ -92,7 +98,9 @@ mod tests {
 
     #[test]
     fn every_time_has_a_place() {
-        for time in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(86_400), Duration::MAX] {
+        for time in
+            [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(86_400), Duration::MAX]
+        {
             assert!(place(time) < PARTS * DOUBLINGS, "{time:?}");
         }
         let times = (0..40).map(|power| place(Duration::from_micros(1 << power)));

@@ -20,8 +20,8 @@ const MAX_PROBLEM: usize = 300;
 /// Values of the arguments times values of the schema: a second or so.
 const MAX_WORK: usize = 20_000_000;
 
-/// Puts each argument that came under another name of it under its own, before anything looks at the arguments: what a rule would not find
-/// under the name that it knows is not to reach the tool.
+/// Puts each argument that came under another name of it under its own, before anything looks at
+/// the arguments: what a rule would not find under the name that it knows is not to reach the tool.
 ///
 /// # Errors
 ///
@@ -37,8 +37,12 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
         }
         let Value::Object(fields) = Arc::make_mut(arguments) else { continue };
         if fields.contains_key(argument) {
-            let message = format!("`{argument}` is given more than once, the second time as `{}`", neutral_line(cut(alias, MAX_PROBLEM)));
-            return Err(Failure::new(Category::InvalidParameters, message).with_suggestion(format!("Give `{argument}` alone.")));
+            let message = format!(
+                "`{argument}` is given more than once, the second time as `{}`",
+                neutral_line(cut(alias, MAX_PROBLEM))
+            );
+            return Err(Failure::new(Category::InvalidParameters, message)
+                .with_suggestion(format!("Give `{argument}` alone.")));
         }
         if let Some(value) = fields.remove(alias) {
             fields.insert(argument.to_owned(), value);
@@ -50,9 +54,14 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
     Ok(())
 }
 
-/// Parts an absolute glob before its first wildcard, where the call names no folder: what it acts on is the folder that is looked through.
+/// Parts an absolute glob before its first wildcard, where the call names no folder: what it acts
+/// on is the folder that is looked through.
 fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
-    let Some(glob) = arguments.get(pattern).and_then(Value::as_str).filter(|glob| glob.starts_with('/')) else { return };
+    let Some(glob) =
+        arguments.get(pattern).and_then(Value::as_str).filter(|glob| glob.starts_with('/'))
+    else {
+        return;
+    };
     if arguments.get(folder).is_some_and(|folder| !folder.is_null()) {
         return;
     }
@@ -73,7 +82,11 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
 pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
-        let instead = if tool.definition.takes_attachments() { "; larger content travels as an attachment" } else { "" };
+        let instead = if tool.definition.takes_attachments() {
+            "; larger content travels as an attachment"
+        } else {
+            ""
+        };
         let message = format!("the arguments are larger than {limit} bytes{instead}");
         return Err(Failure::new(Category::InvalidParameters, message));
     }
@@ -83,8 +96,12 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     // The validator can't be interrupted, so what it may take is bounded before it starts.
     let work = values(arguments).saturating_mul(tool.weight);
     if work > MAX_WORK {
-        let message = format!("the arguments hold too many values to check against the schema of `{}`", tool.definition.name);
-        return Err(Failure::new(Category::InvalidParameters, message).with_suggestion("Ask for less at once."));
+        let message = format!(
+            "the arguments hold too many values to check against the schema of `{}`",
+            tool.definition.name
+        );
+        return Err(Failure::new(Category::InvalidParameters, message)
+            .with_suggestion("Ask for less at once."));
     }
     let validator = tool.validator()?;
     // Nobody else has them yet, so they are not copied.
@@ -93,11 +110,16 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
         return Ok(());
     }
     let mut problems = validator.iter_errors(arguments).take(MAX_PROBLEMS).peekable();
-    let wrong_type = problems.peek().is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
+    let wrong_type = problems
+        .peek()
+        .is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
     let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
-    let problems: Vec<String> = problems.map(|problem| in_words(&problem, &tool.definition.input_schema)).collect();
-    let message = format!("the arguments do not fit `{}`: {}", tool.definition.name, problems.join("; "));
-    Err(Failure::new(category, message).with_suggestion(arguments_in_words(&tool.definition.input_schema)))
+    let problems: Vec<String> =
+        problems.map(|problem| in_words(&problem, &tool.definition.input_schema)).collect();
+    let message =
+        format!("the arguments do not fit `{}`: {}", tool.definition.name, problems.join("; "));
+    Err(Failure::new(category, message)
+        .with_suggestion(arguments_in_words(&tool.definition.input_schema)))
 }
 
 /// A problem with where it is, without repeating a large value.
@@ -105,21 +127,31 @@ fn in_words(problem: &ValidationError<'_>, schema: &Value) -> String {
     let place = problem.instance_path().to_string();
     let text = match problem.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let names: Vec<String> = unexpected.iter().take(MAX_PROBLEMS).map(|name| unknown(name, schema)).collect();
+            let names: Vec<String> =
+                unexpected.iter().take(MAX_PROBLEMS).map(|name| unknown(name, schema)).collect();
             format!("there is no argument {}", names.join(", "))
         }
         ValidationErrorKind::Required { property } => format!("{property} is missing"),
         ValidationErrorKind::Enum { options } => format!("it has to be one of {options}"),
-        ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => format!("it has to be of type {kind}"),
+        ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => {
+            format!("it has to be of type {kind}")
+        }
         _ => problem.masked().to_string(),
     };
-    let text = if place.is_empty() { text } else { format!("{}: {text}", place.trim_start_matches('/')) };
+    let text =
+        if place.is_empty() { text } else { format!("{}: {text}", place.trim_start_matches('/')) };
     neutral_line(cut(&text, MAX_PROBLEM))
 }
 
 fn unknown(name: &str, schema: &Value) -> String {
-    let known = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys);
-    let closest = known.map(|known| (strsim::jaro_winkler(known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let known = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(serde_json::Map::keys);
+    let closest = known
+        .map(|known| (strsim::jaro_winkler(known, name), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     match closest {
         Some((score, known)) if score >= 0.75 => format!("`{name}` (did you mean `{known}`?)"),
         _ => format!("`{name}`"),
@@ -128,11 +160,33 @@ fn unknown(name: &str, schema: &Value) -> String {
 
 /// What a tool takes, in one line.
 fn arguments_in_words(schema: &Value) -> String {
-    let required: Vec<&str> = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let names = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys);
-    let shown: Vec<String> =
-        names.take(40).map(|name| if required.contains(&name.as_str()) { format!("{name} (required)") } else { name.clone() }).collect();
-    if shown.is_empty() { "It takes no arguments.".to_owned() } else { format!("It takes: {}.", shown.join(", ")) }
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let names = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(serde_json::Map::keys);
+    let shown: Vec<String> = names
+        .take(40)
+        .map(|name| {
+            if required.contains(&name.as_str()) {
+                format!("{name} (required)")
+            } else {
+                name.clone()
+            }
+        })
+        .collect();
+    if shown.is_empty() {
+        "It takes no arguments.".to_owned()
+    } else {
+        format!("It takes: {}.", shown.join(", "))
+    }
 }
 
 /// The size of a value as JSON text, roughly, and no further than a bit beyond `limit`.
@@ -141,8 +195,13 @@ fn json_size(value: &Value, limit: usize) -> usize {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => bounded_sum(items.iter().map(|item| json_size(item, limit) + 1), limit),
-        Value::Object(fields) => bounded_sum(fields.iter().map(|(key, item)| key.len() + 4 + json_size(item, limit)), limit),
+        Value::Array(items) => {
+            bounded_sum(items.iter().map(|item| json_size(item, limit) + 1), limit)
+        }
+        Value::Object(fields) => bounded_sum(
+            fields.iter().map(|(key, item)| key.len() + 4 + json_size(item, limit)),
+            limit,
+        ),
     }
 }
 
@@ -179,14 +238,22 @@ mod tests {
 
     #[track_caller]
     fn check_rename(given: Value, expected: Option<Value>) {
-        let properties = json!({ "command": { "type": "string" }, "timeout": { "type": "integer" } });
-        let mut definition = Definition::new("bash", "runs", json!({ "type": "object", "properties": properties }));
-        definition.meta = Some(json!({ "berth:argument-aliases": { "command": ["cmd", "sh"] }, "berth:bare-argument": "command" }));
+        let properties =
+            json!({ "command": { "type": "string" }, "timeout": { "type": "integer" } });
+        let mut definition =
+            Definition::new("bash", "runs", json!({ "type": "object", "properties": properties }));
+        definition.meta = Some(
+            json!({ "berth:argument-aliases": { "command": ["cmd", "sh"] }, "berth:bare-argument": "command" }),
+        );
         let mut arguments = Arc::new(given.clone());
         let renamed = rename(&definition, &mut arguments);
         match expected {
             Some(expected) => assert_eq!((renamed, &*arguments), (Ok(()), &expected), "{given}"),
-            None => assert_eq!(renamed.expect_err("it is given twice").category, Category::InvalidParameters, "{given}"),
+            None => assert_eq!(
+                renamed.expect_err("it is given twice").category,
+                Category::InvalidParameters,
+                "{given}"
+            ),
         }
     }
 
@@ -196,9 +263,18 @@ mod tests {
         for given in [command.clone(), json!({ "cmd": "ls" }), json!({ "sh": "ls" }), json!("ls")] {
             check_rename(given, Some(command.clone()));
         }
-        check_rename(json!({ "timeout": 5, "cmd": "ls" }), Some(json!({ "timeout": 5, "command": "ls" })));
+        check_rename(
+            json!({ "timeout": 5, "cmd": "ls" }),
+            Some(json!({ "timeout": 5, "command": "ls" })),
+        );
         // Not a name of it: the schema has the say.
-        for other in [json!({ "CMD": "ls" }), json!({ "a": { "cmd": "ls" } }), json!(["ls"]), json!(5), json!({})] {
+        for other in [
+            json!({ "CMD": "ls" }),
+            json!({ "a": { "cmd": "ls" } }),
+            json!(["ls"]),
+            json!(5),
+            json!({}),
+        ] {
             check_rename(other.clone(), Some(other));
         }
     }
@@ -206,7 +282,11 @@ mod tests {
     #[test]
     fn the_folder_of_an_absolute_glob_is_an_argument() {
         let properties = json!({ "pattern": { "type": "string" }, "path": { "type": "string" } });
-        let mut definition = Definition::new("find_path", "finds", json!({ "type": "object", "properties": properties }));
+        let mut definition = Definition::new(
+            "find_path",
+            "finds",
+            json!({ "type": "object", "properties": properties }),
+        );
         definition.meta = Some(json!({ "berth:pattern-base": { "pattern": "path" } }));
         for (given, expected) in [
             (json!({ "pattern": "/a/b/*.rs" }), json!({ "path": "/a/b", "pattern": "./*.rs" })),
@@ -217,7 +297,10 @@ mod tests {
             (json!({ "pattern": "/é/[x]" }), json!({ "path": "/é", "pattern": "./[x]" })),
             (json!({ "pattern": "/a/\\*b/*" }), json!({ "path": "/a", "pattern": "./\\*b/*" })),
             (json!({ "pattern": "src/*.rs" }), json!({ "pattern": "src/*.rs" })),
-            (json!({ "pattern": "/a/*", "path": "/a" }), json!({ "pattern": "/a/*", "path": "/a" })),
+            (
+                json!({ "pattern": "/a/*", "path": "/a" }),
+                json!({ "pattern": "/a/*", "path": "/a" }),
+            ),
             (json!({ "pattern": 5 }), json!({ "pattern": 5 })),
             (json!([]), json!([])),
         ] {

@@ -34,7 +34,9 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
             };
             desk.give(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
         }
-        Some(ApprovalsCommand::Deny { id }) => desk.give(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?,
+        Some(ApprovalsCommand::Deny { id }) => {
+            desk.give(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?;
+        }
         None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
         None if waiting.is_empty() => writeln!(anstream::stdout(), "No question waits.")?,
         None if std::io::stdout().is_terminal() => return desk.in_turn(&waiting),
@@ -55,14 +57,20 @@ impl Desk<'_> {
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
-            writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral_line(&error.to_string()))?;
+            writeln!(
+                anstream::stderr(),
+                "{WARNING}note{WARNING:#}: {}",
+                neutral_line(&error.to_string())
+            )?;
         }
         Ok(waiting)
     }
 
     /// Asks for each in turn, where somebody sits at the terminal.
     fn in_turn(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
-        let Some(mut dialogue) = ask::at_the_terminal("what was answered counts, and the rest waits on") else {
+        let Some(mut dialogue) =
+            ask::at_the_terminal("what was answered counts, and the rest waits on")
+        else {
             list(waiting)?;
             return Ok(Exit::Success);
         };
@@ -75,7 +83,8 @@ impl Desk<'_> {
     }
 
     fn give(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
-        let loaded = config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
+        let loaded =
+            config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
         audit::said(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.config.approvals;
         let mut out = anstream::stdout();
@@ -85,7 +94,9 @@ impl Desk<'_> {
             Reply::Yes { scope: Scope::Always, .. } => {
                 let proposal = match &posted.question.always {
                     Always::Writes(proposal) => proposal,
-                    Always::Unavailable(why) => return Err(Error::Usage(format!("`--always` can't be said here: {why}"))),
+                    Always::Unavailable(why) => {
+                        return Err(Error::Usage(format!("`--always` can't be said here: {why}")));
+                    }
                 };
                 let file = proposal.write(&self.folders)?;
                 write!(out, "In {}:\n{}", plain::path(&file), neutral(&proposal.text()))?;
@@ -110,10 +121,14 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
 }
 
 fn head(posted: &PostedQuestion) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (ago, left) = (now.saturating_sub(posted.asked), posted.until.saturating_sub(now));
     let session = neutral_line(&posted.question.session);
-    format!("{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, waits {left} s more{FAINT:#}\n", neutral_line(&posted.id))
+    format!(
+        "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, waits {left} s more{FAINT:#}\n",
+        neutral_line(&posted.id)
+    )
 }
 
 /// The one question that `id` begins.
@@ -121,7 +136,11 @@ fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuesti
     let mut matching = waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id));
     match (matching.next(), matching.next()) {
         (Some(posted), None) => Ok(posted),
-        (Some(_), Some(_)) => Err(Error::Usage(format!("more than one question begins with {id}; write more of it"))),
-        _ => Err(Error::Usage(format!("no question {id} waits; `berth approvals` lists those that do"))),
+        (Some(_), Some(_)) => {
+            Err(Error::Usage(format!("more than one question begins with {id}; write more of it")))
+        }
+        _ => Err(Error::Usage(format!(
+            "no question {id} waits; `berth approvals` lists those that do"
+        ))),
     }
 }

@@ -108,7 +108,8 @@ read, which is named at the start. [serve] in berth.toml has the rest: TLS, othe
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_AFTER)]
 pub(crate) struct ServeArguments {
-    /// Serve any number of clients over HTTP, at a port of this machine (8000, 127.0.0.1:8000; 0 is a free one) or a Unix socket (unix:/path)
+    /// Serve any number of clients over HTTP, at a port of this machine (8000, 127.0.0.1:8000; 0 is
+    /// a free one) or a Unix socket (unix:/path)
     #[arg(long, value_name = "PLACE")]
     pub http: Option<Place>,
 
@@ -236,7 +237,9 @@ pub(crate) struct ApprovalsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
     /// Approve a call
-    #[command(after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b5e88\n  berth approvals allow 3f9a --session")]
+    #[command(
+        after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b5e88\n  berth approvals allow 3f9a --session"
+    )]
     Allow {
         /// The question's ID, or its first digits
         id: String,
@@ -278,7 +281,8 @@ pub(crate) enum AuditCommand {
     /// Verify that no record was changed and none is missing
     #[command(after_help = VERIFY_AFTER)]
     Verify {
-        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be there
+        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be
+        /// there
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
         /// Print one JSON object
@@ -315,7 +319,9 @@ pub(crate) enum AuditCommand {
         json: bool,
     },
     /// Count the calls of each tool: failures, refusals, questions, times
-    #[command(after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'")]
+    #[command(
+        after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'"
+    )]
     Stats {
         /// Print a JSON array
         #[arg(long)]
@@ -347,7 +353,8 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a component is, what it asks for, and how it differs from the approved version; nothing is granted
+    /// Show what a component is, what it asks for, and how it differs from the approved version;
+    /// nothing is granted
     #[command(after_help = INSPECT_AFTER)]
     Inspect {
         /// A component's file, or the name of a plugin of the configuration or the plugin folder
@@ -365,7 +372,8 @@ pub(crate) enum PluginCommand {
         /// Don't ask
         #[arg(long, short)]
         yes: bool,
-        /// Approve only the component whose SHA-256 begins with this (at least 8 digits), and don't ask
+        /// Approve only the component whose SHA-256 begins with this (at least 8 digits), and don't
+        /// ask
         #[arg(long, value_name = "SHA256")]
         digest: Option<String>,
     },
@@ -392,7 +400,9 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print the values in force, and where each came from
-    #[command(after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json")]
+    #[command(
+        after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json"
+    )]
     Show {
         /// Print one JSON object: the files, and every key with value and source
         #[arg(long)]
@@ -593,18 +603,38 @@ mod tests {
 
     #[test]
     fn options_may_stand_anywhere_among_a_call_s_arguments() {
-        let arguments = parse(&["call", "grep", "--allow", "/a", "pattern=-x", "--json", "include=*.rs", "-", "--allow-read=/b"]);
+        let arguments = parse(&[
+            "call",
+            "grep",
+            "--allow",
+            "/a",
+            "pattern=-x",
+            "--json",
+            "include=*.rs",
+            "-",
+            "--allow-read=/b",
+        ]);
         let arguments = arguments.expect("it is right");
         assert_eq!(arguments.options.allow, [PathBuf::from("/a")]);
         assert_eq!(arguments.options.allow_read, [PathBuf::from("/b")]);
         let Command::Call(call) = arguments.command else { panic!("it is a call") };
         assert!(call.json && !call.verbose);
-        assert_eq!((call.tool.as_str(), call.arguments), ("grep", vec!["pattern=-x".into(), "include=*.rs".into(), "-".into()]));
+        assert_eq!(
+            (call.tool.as_str(), call.arguments),
+            ("grep", vec!["pattern=-x".into(), "include=*.rs".into(), "-".into()])
+        );
     }
 
     #[test]
     fn what_is_wrong_is_a_usage_error() {
-        for line in [&["cal"][..], &["call"], &[], &["--log", "loud", "tools"], &["call", "read", "--json", "--output", "x"], &["plugin"]] {
+        for line in [
+            &["cal"][..],
+            &["call"],
+            &[],
+            &["--log", "loud", "tools"],
+            &["call", "read", "--json", "--output", "x"],
+            &["plugin"],
+        ] {
             assert_eq!(parse(line).expect_err("it is wrong").exit_code(), 2, "{line:?}");
         }
     }
@@ -615,7 +645,10 @@ mod tests {
             let name = command.get_name().to_owned();
             let help = command.render_help().to_string();
             let leaf = !command.has_subcommands();
-            assert!(!leaf || ["schema", "demo", "help"].contains(&&*name) || help.contains("Example"), "{name}:\n{help}");
+            assert!(
+                !leaf || ["schema", "demo", "help"].contains(&&*name) || help.contains("Example"),
+                "{name}:\n{help}"
+            );
             command.get_subcommands_mut().for_each(check);
         }
         check(&mut Arguments::command());

@@ -22,17 +22,23 @@ pub(crate) struct Dialogue<R, W> {
 /// How often more may have come before a question is asked.
 const MOST_PASTED: usize = 100;
 
-/// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a pipe was said by nobody.
-/// `ended`: what it means that they go without an answer.
+/// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a
+/// pipe was said by nobody. `ended`: what it means that they go without an answer.
 pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
-    // A reader of its own: what it has read ahead can be thrown away, unlike what lies in the standard library's.
+    // A reader of its own: what it has read ahead can be thrown away, unlike what lies in the
+    // standard library's.
     let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
     // On stderr, so that what a command prints can go elsewhere.
-    Some(Dialogue { input: BufReader::new(File::from(input)), output: anstream::stderr(), ended, forget })
+    Some(Dialogue {
+        input: BufReader::new(File::from(input)),
+        output: anstream::stderr(),
+        ended,
+        forget,
+    })
 }
 
-/// Throws away what was typed and not read yet. A terminal holds a few thousand characters, and takes more of what was pasted as they go: it
-/// is empty when nothing has come for a moment.
+/// Throws away what was typed and not read yet. A terminal holds a few thousand characters, and
+/// takes more of what was pasted as they go: it is empty when nothing has come for a moment.
 fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
     let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -63,17 +69,22 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(())
     }
 
-    /// The answer to a question, without the spaces around it; empty where the person only presses Enter. What was typed before the
-    /// question was there is no answer to it: it was meant for something else, or for nothing that anybody had seen.
+    /// The answer to a question, without the spaces around it; empty where the person only presses
+    /// Enter. What was typed before the question was there is no answer to it: it was meant for
+    /// something else, or for nothing that anybody had seen.
     pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
-        (self.forget)(&mut self.input).map_err(berth_core::HostError::io("clearing what was typed before"))?;
+        (self.forget)(&mut self.input)
+            .map_err(berth_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
         let mut line = String::new();
         let read = self.input.read_line(&mut line);
         if read.map_err(berth_core::HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
-            return Err(Error::Usage(format!("the input ended before every question was answered; {}", self.ended)));
+            return Err(Error::Usage(format!(
+                "the input ended before every question was answered; {}",
+                self.ended
+            )));
         }
         Ok(line.trim().to_owned())
     }
@@ -104,9 +115,13 @@ mod tests {
 
     #[test]
     fn a_question_is_asked_until_it_is_answered() {
-        for (input, default, expected) in
-            [("\n", true, true), ("\n", false, false), ("y\n", false, true), ("NO\n", true, false), ("  yes \n", false, true)]
-        {
+        for (input, default, expected) in [
+            ("\n", true, true),
+            ("\n", false, false),
+            ("y\n", false, true),
+            ("NO\n", true, false),
+            ("  yes \n", false, true),
+        ] {
             assert_eq!(answer(input, default).0.ok(), Some(expected), "{input:?}");
         }
         let (again, shown) = answer("perhaps\nn\n", true);
@@ -117,7 +132,10 @@ mod tests {
     #[test]
     fn the_end_of_the_input_is_no_answer() {
         let (_, message) = answer("", true).0.expect_err("nobody answered").end();
-        assert_eq!(message.as_deref(), Some("the input ended before every question was answered; nothing was done"));
+        assert_eq!(
+            message.as_deref(),
+            Some("the input ended before every question was answered; nothing was done")
+        );
         assert!(answer("what\n", true).0.is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! The plugins inside the binary. `build.rs` names them.
-#![allow(unsafe_code, reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise")]
+#![allow(
+    unsafe_code,
+    reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
+)]
 
 use berth_core::Builtin;
 #[allow(unused_imports, reason = "a build may find no compiled code")]
@@ -14,7 +17,8 @@ struct Aligned<T: ?Sized>(T);
 macro_rules! precompiled {
     ($file:expr) => {{
         static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        // SAFETY: the chore that builds the plugins wrote the file, with what `berth __compile --baseline` printed.
+        // SAFETY: the chore that builds the plugins wrote the file, with what
+        // `berth __compile --baseline` printed.
         unsafe { Precompiled::new(&CODE.0) }
     }};
 }

@@ -15,8 +15,12 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit, Error> {
-    let examination =
-        Examination { inputs: options.inputs()?, builtins: BUILTINS.to_vec(), plugin_files: options.plugin.clone(), helper: None };
+    let examination = Examination {
+        inputs: options.inputs()?,
+        builtins: BUILTINS.to_vec(),
+        plugin_files: options.plugin.clone(),
+        helper: None,
+    };
     let report = host::block_on(async { Ok(examination.run().await) })?;
     if arguments.json {
         writeln!(io::stdout().lock(), "{:#}", object(&report))?;
@@ -27,13 +31,20 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
 }
 
 fn object(report: &Report) -> serde_json::Value {
-    let [good, warnings, failures] = [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
+    let [good, warnings, failures] =
+        [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
 /// The findings by group, their names and what was found below each other.
 fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let width = report.findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0).min(24);
+    let width = report
+        .findings
+        .iter()
+        .map(|finding| finding.name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(24);
     let mut group = "";
     for Finding { group: own, name, state, found, fix } in &report.findings {
         if *own != group {
@@ -56,9 +67,15 @@ fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn summary(report: &Report) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let [good, warnings, failures] = [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
-    let end = if failures == 0 { "Berth works here." } else { "Berth does not work here as it should." };
-    format!("{good} ok, {warnings} warning{}, {failures} failure{}. {end}", plural(warnings), plural(failures))
+    let [good, warnings, failures] =
+        [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
+    let end =
+        if failures == 0 { "Berth works here." } else { "Berth does not work here as it should." };
+    format!(
+        "{good} ok, {warnings} warning{}, {failures} failure{}. {end}",
+        plural(warnings),
+        plural(failures)
+    )
 }
 
 #[cfg(test)]
@@ -72,7 +89,11 @@ mod tests {
 
     #[test]
     fn findings_are_grouped_and_aligned_and_summed_up() {
-        let findings = vec![finding("A", "one", State::Ok), finding("A", "longer", State::Warning), finding("B", "x", State::Failure)];
+        let findings = vec![
+            finding("A", "one", State::Ok),
+            finding("A", "longer", State::Warning),
+            finding("B", "x", State::Failure),
+        ];
         let mut out = Vec::new();
         print(&mut out, &Report { findings }).expect("a vector takes everything");
         let text = anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string();
@@ -93,7 +114,8 @@ B
 
     #[test]
     fn a_failure_is_not_ok() {
-        let object_of = |state| object(&Report { findings: vec![finding("A", "x", state)] })["ok"].clone();
+        let object_of =
+            |state| object(&Report { findings: vec![finding("A", "x", state)] })["ok"].clone();
         assert_eq!(object_of(State::Warning), json!(true));
         assert_eq!(object_of(State::Failure), json!(false));
     }

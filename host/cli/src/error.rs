@@ -20,19 +20,25 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// How the command ends, and what to say about it. A reader that is gone (`berth … | head`) has what it wanted.
+    /// How the command ends, and what to say about it. A reader that is gone (`berth … | head`) has
+    /// what it wanted.
     pub(crate) fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
             Self::Unasked(message) => (Exit::Denied, Some(message)),
             Self::Host(error) => (Exit::Host, Some(error.to_string())),
-            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => (Exit::Success, None),
-            Self::Write(error) => (Exit::Host, Some(format!("the answer can't be written: {error}"))),
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                (Exit::Success, None)
+            }
+            Self::Write(error) => {
+                (Exit::Host, Some(format!("the answer can't be written: {error}")))
+            }
         }
     }
 }
 
-/// Prints why a command has no answer, for a program that asked for JSON. What a *call* came to is told by its answer instead.
+/// Prints why a command has no answer, for a program that asked for JSON. What a *call* came to is
+/// told by its answer instead.
 pub(crate) fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

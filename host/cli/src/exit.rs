@@ -23,7 +23,9 @@ impl Exit {
             // A bound of the operator's, not the other side's.
             Category::RateLimited if failure.denial.is_some() => Self::Denied,
             Category::PermanentFailure if failure.is_of_host() => Self::Host,
-            Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => Self::Usage,
+            Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
+                Self::Usage
+            }
             Category::PermanentFailure
             | Category::Cancelled
             | Category::RateLimited
@@ -45,7 +47,13 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_a_failure_and_from_a_mistake() {
-        let check = |category, expected: i32| assert_eq!(Exit::for_failure(&Failure::new(category, "")).code(), expected, "{category:?}");
+        let check = |category, expected: i32| {
+            assert_eq!(
+                Exit::for_failure(&Failure::new(category, "")).code(),
+                expected,
+                "{category:?}"
+            );
+        };
         check(Category::PermanentFailure, 1);
         check(Category::Timeout, 1);
         check(Category::Cancelled, 1);
@@ -55,9 +63,20 @@ mod tests {
         check(Category::ConfirmationRequired, 3);
         check(Category::RateLimited, 1);
         for code in ["audit", "host"] {
-            assert_eq!(Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code(code)), Exit::Host, "{code}");
-            assert_eq!(Exit::for_failure(&Failure::new(Category::Timeout, "").with_code(code)), Exit::ToolFailure, "{code}");
+            assert_eq!(
+                Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code(code)),
+                Exit::Host,
+                "{code}"
+            );
+            assert_eq!(
+                Exit::for_failure(&Failure::new(Category::Timeout, "").with_code(code)),
+                Exit::ToolFailure,
+                "{code}"
+            );
         }
-        assert_eq!(Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code("crash")), Exit::ToolFailure);
+        assert_eq!(
+            Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code("crash")),
+            Exit::ToolFailure
+        );
     }
 }

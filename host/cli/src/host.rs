@@ -33,17 +33,28 @@ fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{WARNING}note{WARNING:#}: {ignored}")?;
     }
     if ignored.len() > MAX_NOTICES {
-        writeln!(out, "{WARNING}note{WARNING:#}: {} more keys of it are ignored", ignored.len() - MAX_NOTICES)?;
+        writeln!(
+            out,
+            "{WARNING}note{WARNING:#}: {} more keys of it are ignored",
+            ignored.len() - MAX_NOTICES
+        )?;
     }
     if !ignored.is_empty() {
-        let since = if project.standing == ProjectTrust::Changed { ": the file was trusted, and has changed since" } else { "" };
+        let since = if project.standing == ProjectTrust::Changed {
+            ": the file was trusted, and has changed since"
+        } else {
+            ""
+        };
         writeln!(out, "  `berth trust` shows what it asks for and lets it count{since}")?;
     }
     Ok(())
 }
 
 /// Builds the host that `options` ask for and does something with it.
-pub(crate) fn run<T>(options: &Options, work: impl AsyncFnOnce(Host) -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn run<T>(
+    options: &Options,
+    work: impl AsyncFnOnce(Host) -> Result<T, Error>,
+) -> Result<T, Error> {
     let folders = Folders::from_environment()?;
     let loaded = load(options, &folders)?;
     block_on(async {
@@ -52,18 +63,25 @@ pub(crate) fn run<T>(options: &Options, work: impl AsyncFnOnce(Host) -> Result<T
     })
 }
 
-/// Runs a future to its end. What it leaves behind is not waited for: it may be stuck in a system call.
+/// Runs a future to its end. What it leaves behind is not waited for: it may be stuck in a system
+/// call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// The same on this thread, with all that it starts, but for what may block. For one client behind a pipe: what it says is read, done and
-/// answered in one place, and no other thread has to be woken up for it, which would take longer than most calls.
-pub(crate) fn block_on_this_thread<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+/// The same on this thread, with all that it starts, but for what may block. For one client behind
+/// a pipe: what it says is read, done and answered in one place, and no other thread has to be
+/// woken up for it, which would take longer than most calls.
+pub(crate) fn block_on_this_thread<T>(
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     block_on_reactor(&mut Builder::new_current_thread(), work)
 }
 
-fn block_on_reactor<T>(reactor: &mut Builder, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+fn block_on_reactor<T>(
+    reactor: &mut Builder,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     let runtime = reactor.enable_all().build().map_err(HostError::io("starting the reactor"))?;
     let result = runtime.block_on(work);
     runtime.shutdown_background();
@@ -71,24 +89,48 @@ fn block_on_reactor<T>(reactor: &mut Builder, work: impl Future<Output = Result<
 }
 
 /// Builds the host of what was loaded.
-pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
+pub(crate) async fn build(
+    options: &Options,
+    folders: Folders,
+    loaded: Loaded,
+) -> Result<Host, HostError> {
     builder(options, folders, loaded)?.front_end("berth call").build().await
 }
 
 /// The same without what only makes answers for models shorter, which takes time to load.
-pub(crate) async fn build_for_a_person(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
+pub(crate) async fn build_for_a_person(
+    options: &Options,
+    folders: Folders,
+    loaded: Loaded,
+) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
     let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
-    let needed: Vec<Builtin> = BUILTINS.iter().filter(|builtin| builtin.name != FILTERS || replaced).copied().collect();
+    let needed: Vec<Builtin> =
+        BUILTINS.iter().filter(|builtin| builtin.name != FILTERS || replaced).copied().collect();
     with(options, folders, loaded, &needed)?.front_end("berth call").build().await
 }
 
 /// What builds it.
-pub(crate) fn builder(options: &Options, folders: Folders, loaded: Loaded) -> Result<HostBuilder, HostError> {
+pub(crate) fn builder(
+    options: &Options,
+    folders: Folders,
+    loaded: Loaded,
+) -> Result<HostBuilder, HostError> {
     with(options, folders, loaded, BUILTINS)
 }
 
-fn with(options: &Options, folders: Folders, loaded: Loaded, builtins: &[Builtin]) -> Result<HostBuilder, HostError> {
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?);
-    Ok(options.plugin.iter().fold(builder.builtins(builtins), |builder, file| builder.plugin_file(file.clone())))
+fn with(
+    options: &Options,
+    folders: Folders,
+    loaded: Loaded,
+    builtins: &[Builtin],
+) -> Result<HostBuilder, HostError> {
+    let builder = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(config::working_directory()?);
+    Ok(options
+        .plugin
+        .iter()
+        .fold(builder.builtins(builtins), |builder, file| builder.plugin_file(file.clone())))
 }

@@ -20,7 +20,8 @@ use crate::style::{FAINT, STRONG};
 const NETWORK: &str = "Commands use the network without asking; no other tool does.";
 const ASKS: &str = "A tool that writes there asks you first.";
 
-/// The built-in tools that write. The one that deletes asks nevertheless: nobody can take that back.
+/// The built-in tools that write. The one that deletes asks nevertheless: nobody can take that
+/// back.
 const WRITING: [&str; 5] = ["write", "edit", "create_directory", "copy_path", "move_path"];
 
 /// What a person wants.
@@ -43,7 +44,9 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let check = |written: &str| folder(written, &own, &here);
     let given = arguments.folder.iter().map(|folder| {
         let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());
-        written.and_then(check).map_err(|reason| Error::Usage(format!("--folder {}: {reason}", folder.display())))
+        written
+            .and_then(check)
+            .map_err(|reason| Error::Usage(format!("--folder {}: {reason}", folder.display())))
     });
     let folders = given.collect::<Result<Vec<_>, _>>()?;
     let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
@@ -80,13 +83,23 @@ fn ask<R: BufRead, W: Write>(
     if folders.is_empty() {
         dialogue.tell("Which folders may tools use? Enter: the one in which berth is started, whichever that is.")?;
         loop {
-            let said = dialogue.ask(if folders.is_empty() { "Folder [.]:" } else { "Another one [no]:" })?;
+            let said = dialogue.ask(if folders.is_empty() {
+                "Folder [.]:"
+            } else {
+                "Another one [no]:"
+            })?;
             match said.as_str() {
                 "" if folders.is_empty() => folders.push(".".to_owned()),
                 // As the question offers it; a folder of that name is `./no`.
-                no if !folders.is_empty() && ["", "n", "no"].contains(&no.to_ascii_lowercase().as_str()) => break,
+                no if !folders.is_empty()
+                    && ["", "n", "no"].contains(&no.to_ascii_lowercase().as_str()) =>
+                {
+                    break;
+                }
                 said => match check(said) {
-                    Ok(folder) if folders.contains(&folder) => dialogue.tell("  That is there already.")?,
+                    Ok(folder) if folders.contains(&folder) => {
+                        dialogue.tell("  That is there already.")?;
+                    }
                     Ok(folder) => {
                         if folder != said {
                             dialogue.tell(&format!("  That is {}.", neutral_line(&folder)))?;
@@ -115,10 +128,14 @@ fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
         return Err("a name is missing".to_owned());
     }
     let path = match (&own.home, written.strip_prefix('~')) {
-        (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with('/') => {
+            home.join(rest.trim_start_matches('/'))
+        }
         _ => here.join(written),
     };
-    let real = path.canonicalize().map_err(|error| format!("{} can't be used: {error}", path.display()))?;
+    let real = path
+        .canonicalize()
+        .map_err(|error| format!("{} can't be used: {error}", path.display()))?;
     if !real.is_dir() {
         return Err(format!("{} is no folder; name the one that it lies in", real.display()));
     }
@@ -128,7 +145,8 @@ fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
     if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
         return Err(format!("{} holds no files, but the system itself", real.display()));
     }
-    let is_own = |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
+    let is_own =
+        |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
     if own.own().iter().any(|own| is_own(&own.path)) {
         return Err(format!("{} is Berth's own, which no tool reaches", real.display()));
     }
@@ -136,7 +154,9 @@ fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
     if written == "." {
         return Ok(written.to_owned());
     }
-    real.to_str().map(str::to_owned).ok_or_else(|| format!("the name of {} is not UTF-8", real.display()))
+    real.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("the name of {} is not UTF-8", real.display()))
 }
 
 /// The text of the file.
@@ -157,7 +177,9 @@ fn configuration(answers: &Answers) -> String {
     if answers.write {
         text += "\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
         // One table a rule, so that another can be put before it.
-        let rules = WRITING.map(|tool| format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n"));
+        let rules = WRITING.map(|tool| {
+            format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n")
+        });
         text += &rules.join("\n");
     }
     if answers.network {
@@ -168,7 +190,11 @@ fn configuration(answers: &Answers) -> String {
 
 /// What was done, what it doesn't do, and what to try next.
 fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
-    let mut text = format!("{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n", shown::path(file), shown::path(plugins));
+    let mut text = format!(
+        "{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n",
+        shown::path(file),
+        shown::path(plugins)
+    );
     if !answers.write {
         text += &format!("{ASKS}\n");
     }
@@ -179,7 +205,9 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
     // In quotes where a shell would take the name apart.
     let path = first.map(|folder| format!(" path={}", quoted(folder))).unwrap_or_default();
-    text + &format!("\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n")
+    text + &format!(
+        "\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n"
+    )
 }
 
 fn quoted(text: &str) -> String {
@@ -194,14 +222,29 @@ mod tests {
     /// The answers to what is typed, and what was shown meanwhile.
     fn dialogue(typed: &str) -> (Result<Answers, Error>, String) {
         let mut shown = Vec::new();
-        let check =
-            |written: &str| if written.starts_with("/bad") { Err(format!("{written} is bad")) } else { Ok(written.replace('~', "/h")) };
-        let answers = ask(&mut Dialogue::between(typed.as_bytes(), &mut shown), Vec::new(), None, None, check);
+        let check = |written: &str| {
+            if written.starts_with("/bad") {
+                Err(format!("{written} is bad"))
+            } else {
+                Ok(written.replace('~', "/h"))
+            }
+        };
+        let answers = ask(
+            &mut Dialogue::between(typed.as_bytes(), &mut shown),
+            Vec::new(),
+            None,
+            None,
+            check,
+        );
         (answers, anstream::adapter::strip_str(&String::from_utf8_lossy(&shown)).to_string())
     }
 
     fn answers(folders: &[&str], write: bool, network: bool) -> Answers {
-        Answers { folders: folders.iter().map(|&folder| folder.to_owned()).collect(), write, network }
+        Answers {
+            folders: folders.iter().map(|&folder| folder.to_owned()).collect(),
+            write,
+            network,
+        }
     }
 
     #[test]
@@ -213,8 +256,14 @@ mod tests {
     fn what_can_not_be_granted_is_asked_again() {
         let (said, shown) = dialogue("/bad/one\n~/a\n/h/a\n/b\n\nno\nmaybe\ny\n");
         assert_eq!(said.ok(), Some(answers(&["/h/a", "/b"], false, true)));
-        assert!(shown.contains("  /bad/one is bad.\n") && shown.contains("  That is /h/a.\n"), "{shown}");
-        assert!(shown.contains("  That is there already.\n") && shown.contains("answer y or n"), "{shown}");
+        assert!(
+            shown.contains("  /bad/one is bad.\n") && shown.contains("  That is /h/a.\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("  That is there already.\n") && shown.contains("answer y or n"),
+            "{shown}"
+        );
         assert!(dialogue("/a\n").0.is_err(), "the end of the input is no answer");
     }
 
@@ -227,7 +276,8 @@ mod tests {
             std::fs::create_dir_all(real.join(folder)).expect("folders are made");
         }
         std::fs::write(real.join("file"), "").expect("a file is made");
-        std::os::unix::fs::symlink(real.join("own/data"), real.join("link")).expect("a link is made");
+        std::os::unix::fs::symlink(real.join("own/data"), real.join("link"))
+            .expect("a link is made");
         let check = |written: &str| folder(written, &own, &real);
         assert_eq!(check("."), Ok(".".to_owned()));
         for same in ["a", "~/a", "./a/../a/"] {
@@ -254,15 +304,24 @@ mod tests {
     fn nothing_is_promised_that_does_not_hold() {
         let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
         let told = |answers: &Answers| describe(answers, paths.0, paths.1, paths.2);
-        assert!(told(&answers(&["."], false, true)).contains(ASKS) && told(&answers(&["."], true, true)).contains(NETWORK));
+        assert!(
+            told(&answers(&["."], false, true)).contains(ASKS)
+                && told(&answers(&["."], true, true)).contains(NETWORK)
+        );
         let all = told(&answers(&["."], true, false));
-        assert!(!all.contains(ASKS) && !all.contains(NETWORK) && all.contains("berth call list_directory\n"), "{all}");
+        assert!(
+            !all.contains(ASKS)
+                && !all.contains(NETWORK)
+                && all.contains("berth call list_directory\n"),
+            "{all}"
+        );
         let elsewhere = told(&answers(&["/a b"], true, false));
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
         assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("permissions"), "{read}");
         assert!(
-            configuration(&answers(&["."], true, false)).contains("\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n")
+            configuration(&answers(&["."], true, false))
+                .contains("\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n")
         );
     }
 }

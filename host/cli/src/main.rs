@@ -1,4 +1,5 @@
-//! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_core`.
+//! The `berth` command: arguments in, text or JSON out. What it does stands in the library,
+//! `berth_core`.
 
 mod approvals;
 mod arguments;
@@ -47,7 +48,8 @@ use crate::filter::FilterCommand;
 use crate::options::LogFormat;
 use crate::style::BAD;
 
-/// The allocator of the static binary: with that of its C library, which has one lock for all threads, a call takes twice as long.
+/// The allocator of the static binary: with that of its C library, which has one lock for all
+/// threads, a call takes twice as long.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -61,7 +63,10 @@ fn main() {
         Err(error) => {
             // Help for `head` may find nobody reading; its exit code says the rest.
             let _ = match error.use_stderr() && wants_json() {
-                true => error::print_json(Exit::Usage, error.to_string().trim_end().trim_start_matches("error: ")),
+                true => error::print_json(
+                    Exit::Usage,
+                    error.to_string().trim_end().trim_start_matches("error: "),
+                ),
                 false => error.print(),
             };
             std::process::exit(error.exit_code());
@@ -88,7 +93,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     // It prints by itself what would be warned of.
     let tells = matches!(
         command,
-        Command::Config(ConfigCommand::Check { .. }) | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
+        Command::Config(ConfigCommand::Check { .. })
+            | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
     );
     let usual = if tells { LevelFilter::ERROR } else { LevelFilter::WARN };
     log(options.log, usual, options.log_format)?;
@@ -112,12 +118,14 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// Whether the command line asks for JSON. Looked for in the words themselves: where they are wrong, there is nothing else to ask.
+/// Whether the command line asks for JSON. Looked for in the words themselves: where they are
+/// wrong, there is nothing else to ask.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Lets this process open as many files as it may: calls that run at a time hold hundreds each, and the usual bound is a thousand.
+/// Lets this process open as many files as it may: calls that run at a time hold hundreds each, and
+/// the usual bound is a thousand.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -125,17 +133,21 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level, as text or as JSON.
+/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level, as
+/// text or as JSON.
 fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Result<(), Error> {
     let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
     let level = match (flag, variable) {
         (Some(level), _) => level,
         (None, None) => usual,
-        (None, Some(level)) => {
-            level.parse().map_err(|_| Error::Usage(format!("BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace")))?
-        }
+        (None, Some(level)) => level.parse().map_err(|_| {
+            Error::Usage(format!(
+                "BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace"
+            ))
+        })?,
     };
-    // The protocol's crate warns of each error that a client is answered with, which the record has, and prints Rust's values at `info`.
+    // The protocol's crate warns of each error that a client is answered with, which the record
+    // has, and prints Rust's values at `info`.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
     let levels = Targets::new().with_default(level).with_target("rmcp", of_protocol);

@@ -19,9 +19,14 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
     match &arguments.all {
         Some(directory) => {
             let written = fs::create_dir_all(directory).and_then(|()| write_all(&root, directory));
-            written.map_err(HostError::io(format!("writing the manual pages to {}", directory.display())))?;
+            written.map_err(HostError::io(format!(
+                "writing the manual pages to {}",
+                directory.display()
+            )))?;
         }
-        None => std::io::stdout().lock().write_all(page(find(&root, &arguments.command)?)?.as_bytes())?,
+        None => std::io::stdout()
+            .lock()
+            .write_all(page(find(&root, &arguments.command)?)?.as_bytes())?,
     }
     Ok(Exit::Success)
 }
@@ -35,9 +40,13 @@ fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
 /// The page of a command, in roff.
 fn page(command: &Command) -> io::Result<String> {
     let mut page = Vec::new();
-    Man::new(command.clone()).source(concat!("berth ", env!("CARGO_PKG_VERSION"))).manual("Berth").render(&mut page)?;
+    Man::new(command.clone())
+        .source(concat!("berth ", env!("CARGO_PKG_VERSION")))
+        .manual("Berth")
+        .render(&mut page)?;
     // Named, what isn't ASCII shows in any locale.
-    let named = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
+    let named =
+        |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
     Ok(String::from_utf8_lossy(&page).chars().map(named).collect())
 }
 
@@ -45,7 +54,8 @@ fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The commands, each with its full name. `berth help` is not one of those that have a page: `berth help COMMAND` is the page in short.
+/// The commands, each with its full name. `berth help` is not one of those that have a page:
+/// `berth help COMMAND` is the page in short.
 fn root() -> Command {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
@@ -57,7 +67,10 @@ fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
     for name in names {
         command = command.find_subcommand(name).ok_or_else(|| {
             let near = nearest(name, command.get_subcommands().map(Command::get_name));
-            let hint = near.map_or_else(|| "`berth help` lists what there is".to_owned(), |near| format!("did you mean `{near}`?"));
+            let hint = near.map_or_else(
+                || "`berth help` lists what there is".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
             Error::Usage(format!("there is no command `{}`; {hint}", names.join(" ")))
         })?;
     }
@@ -73,15 +86,25 @@ mod tests {
     fn the_pages_tell_everything() {
         fn check(command: &Command, pages: &mut usize) {
             // Roff has a hyphen and a minus, and escapes what stands first on a line.
-            let page = page(command).expect("a vector takes everything").replace("\\-", "-").replace("\\&", "");
+            let page = page(command)
+                .expect("a vector takes everything")
+                .replace("\\-", "-")
+                .replace("\\&", "");
             assert!(page.is_ascii() && page.contains(".TH"), "{page}");
             for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
                 let long = argument.get_long().map(|long| format!("--{long}"));
-                let name = long.or_else(|| Some(argument.get_value_names()?.first()?.to_string())).expect("it has a name");
+                let name = long
+                    .or_else(|| Some(argument.get_value_names()?.first()?.to_string()))
+                    .expect("it has a name");
                 assert!(page.contains(&name), "{} lacks {name}:\n{page}", command.get_name());
             }
             for below in command.get_subcommands() {
-                assert!(page.contains(below.get_name()), "{} lacks {}:\n{page}", command.get_name(), below.get_name());
+                assert!(
+                    page.contains(below.get_name()),
+                    "{} lacks {}:\n{page}",
+                    command.get_name(),
+                    below.get_name()
+                );
                 check(below, pages);
             }
             *pages += 1;
@@ -99,6 +122,8 @@ mod tests {
         };
         assert_eq!(find(&[]).ok().as_deref(), Some("berth"));
         assert_eq!(find(&["config", "show"]).ok().as_deref(), Some("berth-config-show"));
-        assert!(matches!(find(&["cnfig"]), Err(Error::Usage(message)) if message.contains("`config`")));
+        assert!(
+            matches!(find(&["cnfig"]), Err(Error::Usage(message)) if message.contains("`config`"))
+        );
     }
 }

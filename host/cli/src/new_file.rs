@@ -9,16 +9,19 @@ use berth_core::HostError;
 
 use crate::error::Error;
 
-/// Writes a configuration where there is none, for nobody else to read. It is there whole or not at all.
+/// Writes a configuration where there is none, for nobody else to read. It is there whole or not at
+/// all.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A link that leads nowhere is something, too.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
     private_folder(folder)?;
     let failed = || HostError::io(format!("writing {}", path.display()));
-    let mut file = tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
+    let mut file =
+        tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed())?;
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
@@ -29,7 +32,11 @@ pub(crate) fn create(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Makes a folder where there is none, for nobody else to enter. One that is there stays as it is.
 pub(crate) fn private_folder(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(HostError::io(format!("making {}", path.display())))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(HostError::io(format!("making {}", path.display())))?;
     Ok(())
 }
 

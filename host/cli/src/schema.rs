@@ -22,7 +22,11 @@ const MAX_DEPTH: usize = 8;
 
 /// The arguments in a tool's input schema, the required ones first.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name));
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|required| required == name))
+    };
     let properties = schema["properties"].as_object().into_iter().flatten();
     let mut arguments: Vec<Argument> = properties
         .map(|(name, property)| Argument {
@@ -30,7 +34,12 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
             takes: takes(property, schema, 0),
             required: required(name),
             default: property.get("default").filter(|value| !value.is_null()).map(Value::to_string),
-            description: property["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" "),
+            description: property["description"]
+                .as_str()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" "),
         })
         .collect();
     arguments.sort_by_key(|argument| !argument.required);
@@ -41,23 +50,36 @@ fn takes(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
     }
-    if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
-        return root.pointer(pointer).map_or_else(|| "anything".to_owned(), |target| takes(target, root, depth + 1));
+    if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'))
+    {
+        return root
+            .pointer(pointer)
+            .map_or_else(|| "anything".to_owned(), |target| takes(target, root, depth + 1));
     }
     let literal = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(values) = schema["enum"].as_array() {
-        return values.iter().filter(|value| !value.is_null()).map(literal).collect::<Vec<_>>().join("|");
+        return values
+            .iter()
+            .filter(|value| !value.is_null())
+            .map(literal)
+            .collect::<Vec<_>>()
+            .join("|");
     }
     if let Some(value) = schema.get("const") {
         return literal(value);
     }
     let mut forms: Vec<String> = match &schema["type"] {
         Value::String(name) => vec![named(name, schema, root, depth)],
-        Value::Array(names) => names.iter().filter_map(Value::as_str).map(|name| named(name, schema, root, depth)).collect(),
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .map(|name| named(name, schema, root, depth))
+            .collect(),
         _ => Vec::new(),
     };
     for key in ["anyOf", "oneOf"] {
-        let others = schema[key].as_array().into_iter().flatten().filter(|form| form["type"] != "null");
+        let others =
+            schema[key].as_array().into_iter().flatten().filter(|form| form["type"] != "null");
         forms.extend(others.map(|form| takes(form, root, depth + 1)));
     }
     // That an argument may be null says no more than that it may be left out.
@@ -108,6 +130,9 @@ mod tests {
         });
         let arguments = arguments(&schema);
         assert_eq!(arguments[0].name, "pattern");
-        assert_eq!((arguments[1].default.as_deref(), arguments[1].description.as_str()), (Some("100"), "At most"));
+        assert_eq!(
+            (arguments[1].default.as_deref(), arguments[1].description.as_str()),
+            (Some("100"), "At most")
+        );
     }
 }

@@ -23,22 +23,28 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
     let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
     let structured = serve.structured;
     let server = async |folders: &Folders, place: Option<&Place>| -> Result<Server, Error> {
-        let mut builder = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch();
+        let mut builder =
+            host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch();
         if let Some(Place::Tcp(address)) = place {
             builder = builder.listens_on(*address);
         }
         let host = builder.build().await?;
-        Server::new(Arc::new(host), folders.clone(), &settings).map(|server| server.with_structured(structured)).map_err(failed)
+        Server::new(Arc::new(host), folders.clone(), &settings)
+            .map(|server| server.with_structured(structured))
+            .map_err(failed)
     };
     match arguments.http {
         None => host::block_on_this_thread(async {
-            serve_stdio(server(&folders, None).await?, Session::new(session()?), end).await.map_err(failed)?;
+            serve_stdio(server(&folders, None).await?, Session::new(session()?), end)
+                .await
+                .map_err(failed)?;
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
             let begun = async {
                 // Before plugins are loaded: what is wrong here is told at once.
-                let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
+                let http =
+                    Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
                 let server = server(&folders, Some(http.place())).await?;
                 Ok::<_, Error>((http, server))
             };
@@ -56,10 +62,19 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
 /// Tells where clients are awaited.
 fn announce(http: &Http) -> Result<(), Error> {
     let mut out = anstream::stderr();
-    writeln!(out, "serving {} at {}", neutral_line(&http.url()), neutral_line(&http.place().to_string()))?;
+    writeln!(
+        out,
+        "serving {} at {}",
+        neutral_line(&http.url()),
+        neutral_line(&http.place().to_string())
+    )?;
     if let Some(file) = http.token_file() {
         let file = file.display().to_string();
-        writeln!(out, "  clients say `Authorization: Bearer TOKEN`; the token lies in {}", neutral_line(&file))?;
+        writeln!(
+            out,
+            "  clients say `Authorization: Bearer TOKEN`; the token lies in {}",
+            neutral_line(&file)
+        )?;
     }
     Ok(())
 }
@@ -77,6 +92,7 @@ fn failed(error: ServeError) -> Error {
 /// A name that no other connection has: kept output and the record go by it.
 fn session() -> Result<String, Error> {
     let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(std::io::Error::from)?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(std::io::Error::from)?;
     Ok(format!("mcp stdio {:016x}", u64::from_ne_bytes(bytes)))
 }

@@ -13,7 +13,8 @@ pub(crate) const SUMMARY: usize = 96;
 /// The first sentence of the description.
 pub(crate) fn summary(tool: &Definition) -> String {
     let line = neutral_line(&tool.description);
-    let sentence = line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
+    let sentence =
+        line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
     let short = cut(sentence, SUMMARY);
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
 }

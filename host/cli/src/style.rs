@@ -1,4 +1,5 @@
-//! Colours, which `anstream` leaves out where nobody sees them: no terminal, `NO_COLOR`, `TERM=dumb`.
+//! Colours, which `anstream` leaves out where nobody sees them: no terminal, `NO_COLOR`,
+//! `TERM=dumb`.
 
 use anstyle::{AnsiColor, Style};
 

@@ -42,7 +42,8 @@ fn switched_off(loaded: &Loaded) -> String {
 fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     // As the calls of this directory may have them.
     let session = call::session(None, &Folders::from_environment()?)?;
-    let tools: Vec<_> = host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
+    let tools: Vec<_> =
+        host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
     if as_json {
         let tools: Value = tools.iter().map(|tool| json!(**tool)).collect();
         writeln!(std::io::stdout().lock(), "{tools:#}")?;
@@ -55,7 +56,12 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
         let name = &tool.name;
-        writeln!(out, "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{}{FAINT:#}", summary(tool), provider(host, name))?;
+        writeln!(
+            out,
+            "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{}{FAINT:#}",
+            summary(tool),
+            provider(host, name)
+        )?;
     }
     Ok(Exit::Success)
 }
@@ -63,7 +69,10 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
 fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
-        let hint = similar.first().map_or_else(|| "`berth tools` lists what there is".to_owned(), |near| format!("did you mean `{near}`?"));
+        let hint = similar.first().map_or_else(
+            || "`berth tools` lists what there is".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
         return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));
     };
     let plugin = host.plugin_of(&tool.name);
@@ -95,16 +104,28 @@ fn provider(host: &Host, tool: &str) -> String {
 
 /// Everything about a tool, as people read it.
 fn described(tool: &Definition) -> String {
-    let title = tool.title.as_deref().map(|title| format!(" – {}", neutral_line(title))).unwrap_or_default();
-    let mut text = format!("{STRONG}{}{STRONG:#}{title}\n\n{}\n", tool.name, neutral(tool.description.trim()));
+    let title = tool
+        .title
+        .as_deref()
+        .map(|title| format!(" – {}", neutral_line(title)))
+        .unwrap_or_default();
+    let mut text =
+        format!("{STRONG}{}{STRONG:#}{title}\n\n{}\n", tool.name, neutral(tool.description.trim()));
     let arguments = schema::arguments(&tool.input_schema);
     if !arguments.is_empty() {
         text += &format!("\n{STRONG}Arguments{STRONG:#}\n");
-        let width = |of: fn(&schema::Argument) -> &str| arguments.iter().map(|argument| of(argument).chars().count()).max().unwrap_or(0);
-        let (names, types) = (width(|argument| &argument.name), width(|argument| &argument.takes).min(32));
+        let width = |of: fn(&schema::Argument) -> &str| {
+            arguments.iter().map(|argument| of(argument).chars().count()).max().unwrap_or(0)
+        };
+        let (names, types) =
+            (width(|argument| &argument.name), width(|argument| &argument.takes).min(32));
         for argument in &arguments {
             let required = if argument.required { "required" } else { "" };
-            let default = argument.default.as_deref().map(|default| format!(" [default: {}]", neutral_line(default))).unwrap_or_default();
+            let default = argument
+                .default
+                .as_deref()
+                .map(|default| format!(" [default: {}]", neutral_line(default)))
+                .unwrap_or_default();
             let line = format!(
                 "  {:names$}  {:types$}  {required:8}  {}{default}",
                 neutral_line(&argument.name),
@@ -124,14 +145,25 @@ fn described(tool: &Definition) -> String {
             SubjectKind::Command => "command",
             SubjectKind::Text => "text",
         };
-        text += &format!("  {access} the {kind} in `{}`\n", neutral_line(subject.pointer.trim_start_matches('/')));
+        text += &format!(
+            "  {access} the {kind} in `{}`\n",
+            neutral_line(subject.pointer.trim_start_matches('/'))
+        );
     }
     if !tool.aliases.is_empty() {
-        text += &format!("  also called {}\n", tool.aliases.iter().map(|alias| neutral_line(alias)).collect::<Vec<_>>().join(", "));
+        text += &format!(
+            "  also called {}\n",
+            tool.aliases.iter().map(|alias| neutral_line(alias)).collect::<Vec<_>>().join(", ")
+        );
     }
     if let Some(Value::Object(output)) = &tool.output_schema {
-        let names: Vec<String> =
-            output.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| neutral_line(name)).collect();
+        let names: Vec<String> = output
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| neutral_line(name))
+            .collect();
         text += &format!("  structured answer: {}\n", names.join(", "));
     }
     text
@@ -147,7 +179,12 @@ fn behaviour(annotations: Annotations) -> String {
         (open_world, "reaches beyond this machine"),
         (cacheable, "its answer may be kept"),
     ];
-    words.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+    words
+        .into_iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, word)| word)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -172,7 +209,8 @@ mod tests {
 
     #[test]
     fn a_summary_is_the_first_sentence_and_short() {
-        let check = |description: &str, expected: &str| assert_eq!(summary(&tool(description)), expected);
+        let check =
+            |description: &str, expected: &str| assert_eq!(summary(&tool(description)), expected);
         check("Looks. Then tells.", "Looks");
         check("Looks at\na.txt.", "Looks at a.txt");
         check("\u{1b}[2J", "\u{fffd}[2J");

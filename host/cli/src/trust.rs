@@ -1,4 +1,5 @@
-//! `berth trust`: whether the working directory's `berth.toml` may widen what the user's own configuration grants.
+//! `berth trust`: whether the working directory's `berth.toml` may widen what the user's own
+//! configuration grants.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
@@ -26,13 +27,23 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     if arguments.forget {
         return forget(directory, &folders);
     }
-    let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Beside the user's file alone: what a variable or a flag of this command allows would not be shown, and would count later on.
-    let inputs = Inputs { file: options.config.clone(), working_directory: Some(directory.clone()), ..Inputs::default() };
+    let directory = directory
+        .canonicalize()
+        .map_err(HostError::io(format!("opening {}", directory.display())))?;
+    // Beside the user's file alone: what a variable or a flag of this command allows would not be
+    // shown, and would count later on.
+    let inputs = Inputs {
+        file: options.config.clone(),
+        working_directory: Some(directory.clone()),
+        ..Inputs::default()
+    };
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
     let mut out = anstream::stdout();
     let Some(project) = loaded.project else {
-        return Err(Error::Usage(format!("there is no berth.toml in {}, beside your own", directory.display())));
+        return Err(Error::Usage(format!(
+            "there is no berth.toml in {}, beside your own",
+            directory.display()
+        )));
     };
     let shown = shown::path(&project.path);
     if project.widening.is_empty() {
@@ -63,9 +74,13 @@ fn agrees<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, E
     dialogue.yes_or_no("Let it count like a file of your own, until it changes?", false)
 }
 
-/// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen everything.
+/// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen
+/// everything.
 fn described(project: &Project) -> String {
-    let mut text = format!("{} asks for more than your own configuration grants:\n", shown::path(&project.path));
+    let mut text = format!(
+        "{} asks for more than your own configuration grants:\n",
+        shown::path(&project.path)
+    );
     for Ignored { key, source, current, proposed, reasons, .. } in &project.widening {
         let line = if let Source::File { line, .. } = source { *line } else { 0 };
         let current = if current.is_null() { "nothing".to_owned() } else { toml(current) };
@@ -78,7 +93,10 @@ fn described(project: &Project) -> String {
     if project.standing == ProjectTrust::Changed {
         text += "\nIt was trusted, and has changed since.\n";
     }
-    text + &format!("\nYour denials stay, whatever it says. {FAINT}What it says has the digest {}.{FAINT:#}\n", project.digest)
+    text + &format!(
+        "\nYour denials stay, whatever it says. {FAINT}What it says has the digest {}.{FAINT:#}\n",
+        project.digest
+    )
 }
 
 fn list(folders: &Folders) -> Result<Exit, Error> {
@@ -95,15 +113,22 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
 
 fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
     // One that is gone can be forgotten as well, by the path that the list shows.
-    let absolute = || std::path::absolute(directory).map_err(HostError::io(format!("opening {}", directory.display())));
+    let absolute = || {
+        std::path::absolute(directory)
+            .map_err(HostError::io(format!("opening {}", directory.display())))
+    };
     let directory = directory.canonicalize().or_else(|_| absolute())?;
-    let path = if directory.ends_with("berth.toml") { directory } else { directory.join("berth.toml") };
+    let path =
+        if directory.ends_with("berth.toml") { directory } else { directory.join("berth.toml") };
     let mut out = anstream::stdout();
     if config::forget(folders, &path)? {
         writeln!(out, "{} is trusted no longer.", shown::path(&path))?;
         return Ok(Exit::Success);
     }
-    Err(Error::Usage(format!("{} is not trusted; `berth trust --list` tells what is", path.display())))
+    Err(Error::Usage(format!(
+        "{} is not trusted; `berth trust --list` tells what is",
+        path.display()
+    )))
 }
 
 #[cfg(test)]
@@ -126,22 +151,35 @@ mod tests {
             path: "/w/berth.toml".into(),
             digest: "d".repeat(64),
             standing: ProjectTrust::Changed,
-            widening: vec![ignored("tools.call", json!(30), json!(60)), ignored("plugins.x", json!(null), json!({ "path": "\u{1b}[2J" }))],
+            widening: vec![
+                ignored("tools.call", json!(30), json!(60)),
+                ignored("plugins.x", json!(null), json!({ "path": "\u{1b}[2J" })),
+            ],
         }
     }
 
     #[test]
     fn everything_that_is_asked_for_is_shown_before_it_counts() {
         let text = anstream::adapter::strip_str(&described(&project())).to_string();
-        assert!(text.contains("  tools.call, line 3\n    no\n    now:      30\n    asks for: 60\n"), "{text}");
-        assert!(text.contains("    now:      nothing\n    asks for: { path = \"\\u001b[2J\" }\n"), "{text}");
+        assert!(
+            text.contains("  tools.call, line 3\n    no\n    now:      30\n    asks for: 60\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("    now:      nothing\n    asks for: { path = \"\\u001b[2J\" }\n"),
+            "{text}"
+        );
         assert!(text.contains("has changed since") && text.contains(&"d".repeat(64)), "{text}");
     }
 
     #[test]
     fn only_a_yes_is_a_yes() {
         for (said, expected) in [("\n", false), ("n\n", false), ("y\n", true)] {
-            assert_eq!(agrees(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(), Some(expected), "{said:?}");
+            assert_eq!(
+                agrees(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(),
+                Some(expected),
+                "{said:?}"
+            );
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Commands that never run, whatever else is allowed.
 
 use super::Command;
-use super::programs::starts_nothing;
+use super::inert::starts_nothing;
 use super::word::{UNKNOWN, Word};
 use super::wrappers::named;
 
-/// What is blocked without a word of the operator's. One of several words means that program with these among its arguments, in this
-/// order; a last word that ends in `=`, any argument that begins with it. `rm -rf /` is every spelling of that.
-pub const DEFAULT_BLOCKED: [&str; 12] =
-    ["rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown", "reboot", "halt"];
+/// What is blocked without a word of the operator's. One of several words means that program with
+/// these among its arguments, in this order; a last word that ends in `=`, any argument that begins
+/// with it. `rm -rf /` is every spelling of that.
+pub const DEFAULT_BLOCKED: [&str; 12] = [
+    "rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown",
+    "reboot", "halt",
+];
 
 /// What the names of scripts end in.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"];
@@ -80,7 +83,8 @@ impl<P> Blocklist<P> {
 }
 
 impl<P> Entry<P> {
-    /// Whether an argument of a stranger's is the program of this entry, or a text that begins with it.
+    /// Whether an argument of a stranger's is the program of this entry, or a text that begins with
+    /// it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
         let is = |word: &Word| {
@@ -94,8 +98,10 @@ impl<P> Entry<P> {
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
         // `mkfs.ext4` is one of those, `sudo.sh` is somebody's script.
-        let of_a_kind = |kind: &str| kind.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
-        let same = program == name || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(of_a_kind);
+        let of_a_kind =
+            |kind: &str| kind.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
+        let same = program == name
+            || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(of_a_kind);
         if !same {
             return None;
         }
@@ -106,7 +112,9 @@ impl<P> Entry<P> {
         let mut arguments = arguments.iter();
         for (at, word) in rest.iter().enumerate() {
             let begins = at + 1 == rest.len() && word.ends_with('=');
-            certain &= arguments.by_ref().find_map(|argument| fits(&argument.text.to_lowercase(), word, begins))?;
+            certain &= arguments
+                .by_ref()
+                .find_map(|argument| fits(&argument.text.to_lowercase(), word, begins))?;
         }
         Some(certain)
     }
@@ -126,18 +134,28 @@ fn fits(argument: &str, word: &str, begins: bool) -> Option<bool> {
 
 /// Whether `cd` goes to the root directory, or home.
 fn leads_to_the_root(arguments: &[Word]) -> bool {
-    let Some(target) = arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-") else { return true };
+    let Some(target) =
+        arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-")
+    else {
+        return true;
+    };
     let raw = target.raw.trim_matches('"').trim_end_matches('/');
-    let root = target.text.starts_with('/') && target.text.split('/').all(|part| matches!(part, "" | "." | ".."));
+    let root = target.text.starts_with('/')
+        && target.text.split('/').all(|part| matches!(part, "" | "." | ".."));
     root || matches!(raw, "~" | "$HOME" | "${HOME}")
 }
 
 /// `rm` of everything, however it is written, and of the folders where git keeps its working trees.
 fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let is_option = |word: &&Word| word.text.starts_with('-') && word.text.len() > 1;
-    let recursive = |text: &str| !text.starts_with("--") && text.contains(['r', 'R']) || "--recursive".starts_with(text) && text.len() > 3;
+    let recursive = |text: &str| {
+        !text.starts_with("--") && text.contains(['r', 'R'])
+            || "--recursive".starts_with(text) && text.len() > 3
+    };
     let options = arguments.iter().filter(is_option);
-    if !options.clone().any(|word| recursive(&word.text)) && !options.clone().any(|word| word.text.contains(UNKNOWN)) {
+    if !options.clone().any(|word| recursive(&word.text))
+        && !options.clone().any(|word| word.text.contains(UNKNOWN))
+    {
         return None;
     }
     let targets = arguments.iter().filter(|word| !is_option(word));
@@ -155,7 +173,12 @@ fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
         let plain = depth == 0;
         let open = target.text.contains(UNKNOWN);
         let everything = known.starts_with('/') || at_root;
-        if plain && !open && everything || known == "~" || known == "~/" || known == "~/*" || known.contains(".git/worktrees") {
+        if plain && !open && everything
+            || known == "~"
+            || known == "~/"
+            || known == "~/*"
+            || known.contains(".git/worktrees")
+        {
             return Some(true);
         }
         if plain && open {

@@ -1,17 +1,22 @@
-//! Texts that bash evaluates though they stand in no command's place: what it calculates, the index of a list, the name of a variable.
+//! Texts that bash evaluates though they stand in no command's place: what it calculates, the index
+//! of a list, the name of a variable.
 //!
-//! Bash calculates with the *values* of the variables that a text names, and with what those values name, and on the way it runs the
-//! commands in each index: after `x='a[$(reboot)]'`, `((x))` reboots. So a text may be calculated with only where it, and all that it names,
-//! is known to hold numbers and names alone. The rules follow the manual of bash 5.2, sections 3.4 to 3.5, 4 and 6.4 to 6.7.
+//! Bash calculates with the *values* of the variables that a text names, and with what those values
+//! name, and on the way it runs the commands in each index: after `x='a[$(reboot)]'`, `((x))`
+//! reboots. So a text may be calculated with only where it, and all that it names, is known to hold
+//! numbers and names alone. The rules follow the manual of bash 5.2, sections 3.4 to 3.5, 4 and 6.4
+//! to 6.7.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::word::Word;
 
 /// Why it is unclear where something is calculated with a text that isn't known.
-pub(super) const CALCULATED: &str = "it calculates with a text, or finds a variable by one, which is only known when it runs";
+pub(super) const CALCULATED: &str =
+    "it calculates with a text, or finds a variable by one, which is only known when it runs";
 
-/// Each way in which bash evaluates a text. All of them hold always; a test leaves out one at a time, to see that it is missed.
+/// Each way in which bash evaluates a text. All of them hold always; a test leaves out one at a
+/// time, to see that it is missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// `((…))`, `$((…))`, `$[…]`, `for ((…))`.
@@ -188,7 +193,11 @@ impl Variables {
             self.lists.insert(name.to_owned());
         }
         // In a list, patterns come to names of files.
-        let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) { None } else { Names::parse(raw) };
+        let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) {
+            None
+        } else {
+            Names::parse(raw)
+        };
         match names {
             Some(names) => {
                 self.values.entry(name.to_owned()).or_default().extend(names.variables);
@@ -216,7 +225,11 @@ impl Variables {
     /// A variable is set to each of some words in turn.
     pub(super) fn loops(&mut self, name: &str, words: &str) {
         // Of what stands between braces, numbers alone are known; patterns come to names of files.
-        match words.strip_prefix('{').and_then(|words| words.strip_suffix('}')).filter(|range| is_range(range)) {
+        match words
+            .strip_prefix('{')
+            .and_then(|words| words.strip_suffix('}'))
+            .filter(|range| is_range(range))
+        {
             Some(_) => self.sets(name, ""),
             None if words.contains(['*', '?', '[']) => self.fills(name),
             None => self.sets(name, words),
@@ -230,12 +243,22 @@ impl Variables {
 
     /// `declare` and its like, with their arguments.
     pub(super) fn declares(&mut self, program: &str, arguments: &[Word]) {
-        let options: String = arguments.iter().filter(|word| word.text.starts_with(['-', '+'])).map(|word| word.text.as_str()).collect();
-        if options.contains('n') && !matches!(program, "export" | "readonly") && holds(Rule::Reference) {
+        let options: String = arguments
+            .iter()
+            .filter(|word| word.text.starts_with(['-', '+']))
+            .map(|word| word.text.as_str())
+            .collect();
+        if options.contains('n')
+            && !matches!(program, "export" | "readonly")
+            && holds(Rule::Reference)
+        {
             self.unclear = true;
         }
         for word in arguments.iter().filter(|word| !word.text.starts_with(['-', '+'])) {
-            let (name, value) = word.raw.split_once('=').map_or((word.raw.as_str(), None), |(name, value)| (name, Some(value)));
+            let (name, value) = word
+                .raw
+                .split_once('=')
+                .map_or((word.raw.as_str(), None), |(name, value)| (name, Some(value)));
             let name = name.trim_start_matches(['"', '\'']).trim_end_matches('+');
             let name = name.split('[').next().unwrap_or_default().to_owned();
             self.any |= !is_name(&name);
@@ -246,7 +269,10 @@ impl Variables {
                 self.lists.insert(name.clone());
             }
             let value = value.unwrap_or_default();
-            if !value.starts_with('(') && (word.is_unknown() || word.text.contains(['$', '`'])) && holds(Rule::ListText) {
+            if !value.starts_with('(')
+                && (word.is_unknown() || word.text.contains(['$', '`']))
+                && holds(Rule::ListText)
+            {
                 self.declared.insert(name);
             }
         }
@@ -254,7 +280,10 @@ impl Variables {
 
     /// The arguments of `test`, or what stands in `[ … ]`.
     pub(super) fn tests(&mut self, words: &[Word]) {
-        const BINARY: [&str; 14] = ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];
+        const BINARY: [&str; 14] = [
+            "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot",
+            "-ef",
+        ];
         if holds(Rule::TestWords) {
             for word in words.iter().filter(|word| word.splits) {
                 self.calculates(&word.raw);
@@ -262,7 +291,9 @@ impl Variables {
         }
         let mut rest = words;
         while let Some((first, behind)) = rest.split_first() {
-            let binary = behind.first().is_some_and(|word| !word.open && BINARY.contains(&word.text.as_str()));
+            let binary = behind
+                .first()
+                .is_some_and(|word| !word.open && BINARY.contains(&word.text.as_str()));
             let known = !first.is_unknown();
             rest = match first.text.as_str() {
                 _ if binary && behind.len() >= 2 => &behind[2..],
@@ -273,9 +304,13 @@ impl Variables {
                     }
                     behind.get(1..).unwrap_or_default()
                 }
-                text if known && text.len() == 2 && text.starts_with('-') => behind.get(1..).unwrap_or_default(),
+                text if known && text.len() == 2 && text.starts_with('-') => {
+                    behind.get(1..).unwrap_or_default()
+                }
                 _ => {
-                    let alone = behind.first().is_none_or(|word| !word.open && ["-a", "-o", ")"].contains(&word.text.as_str()));
+                    let alone = behind.first().is_none_or(|word| {
+                        !word.open && ["-a", "-o", ")"].contains(&word.text.as_str())
+                    });
                     // What isn't known and stands before another word may be an operator.
                     if !known && !alone && holds(Rule::TestWords) {
                         self.unclear = true;
@@ -313,7 +348,9 @@ impl Variables {
 
 /// Whether a text is a variable's name.
 pub(super) fn is_name(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether what stands between braces is a row of numbers: `1..10`, `1,2`.
@@ -340,7 +377,9 @@ impl Names {
         while let Some(c) = rest.chars().next() {
             let behind = &rest[c.len_utf8()..];
             rest = match c {
-                '0'..='9' => behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '#' | '_')),
+                '0'..='9' => behind.trim_start_matches(|c: char| {
+                    c.is_ascii_alphanumeric() || matches!(c, '#' | '_')
+                }),
                 'a'..='z' | 'A'..='Z' | '_' => self.name(rest),
                 '$' => match self.expansion(behind) {
                     Some(rest) => rest,
@@ -377,10 +416,16 @@ impl Names {
             '{' => {
                 let end = behind.find('}')?;
                 let inner = &behind[1..end];
-                let (name, more) = inner.split_at(inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len()));
+                let (name, more) = inner.split_at(
+                    inner
+                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                        .unwrap_or(inner.len()),
+                );
                 let known = match (name, more) {
                     // How long it is, or how many there are.
-                    ("", more) if more.starts_with('#') => is_name(more[1..].trim_end_matches(['[', ']', '@', '*'])) || more == "#",
+                    ("", more) if more.starts_with('#') => {
+                        is_name(more[1..].trim_end_matches(['[', ']', '@', '*'])) || more == "#"
+                    }
                     (name, "") if is_name(name) => self.read(name),
                     (name, more) if is_name(name) && more.starts_with('[') => self.read(inner),
                     (name, more) if is_name(name) => {
@@ -397,20 +442,30 @@ impl Names {
 
     /// A command's output, where that is a number or a plain word whatever the files hold.
     fn output(&mut self, command: &str) -> Option<()> {
-        if command.contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '[']) {
+        if command
+            .contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '['])
+        {
             return None;
         }
-        let (before, last) = command.rsplit_once('|').map_or((None, command), |(before, last)| (Some(before), last));
+        let (before, last) =
+            command.rsplit_once('|').map_or((None, command), |(before, last)| (Some(before), last));
         let mut words: Vec<&str> = last.split_whitespace().collect();
-        let is_fed = before.is_some() || words.iter().position(|word| *word == "<").is_some_and(|at| at + 2 == words.len());
+        let is_fed = before.is_some()
+            || words.iter().position(|word| *word == "<").is_some_and(|at| at + 2 == words.len());
         if before.is_none() && is_fed {
             words.truncate(words.len() - 2);
         }
         let plain = match words.as_slice() {
             ["wc", option] => is_fed && matches!(*option, "-l" | "-w" | "-c" | "-m"),
             ["grep", "-c", pattern] => is_fed && !pattern.starts_with('-'),
-            ["nproc"] | ["id", "-u" | "-g"] | ["uname"] | ["uname", "-s" | "-m"] | ["date", "+%s" | "+%Y" | "+%H" | "+%j"] => true,
-            ["seq", bounds @ ..] => bounds.iter().all(|bound| bound.bytes().all(|byte| byte.is_ascii_digit())),
+            ["nproc"]
+            | ["id", "-u" | "-g"]
+            | ["uname"]
+            | ["uname", "-s" | "-m"]
+            | ["date", "+%s" | "+%Y" | "+%H" | "+%j"] => true,
+            ["seq", bounds @ ..] => {
+                bounds.iter().all(|bound| bound.bytes().all(|byte| byte.is_ascii_digit()))
+            }
             ["stat", "-c" | "-f", "%s" | "%Y" | "%z" | "%m", file] => !file.starts_with('-'),
             _ => false,
         };
@@ -425,7 +480,9 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_told_from_what_may_be_evaluated() {
-        let names = |raw: &str| Names::parse(raw).map(|names| names.variables.into_iter().collect::<Vec<_>>().join(" "));
+        let names = |raw: &str| {
+            Names::parse(raw).map(|names| names.variables.into_iter().collect::<Vec<_>>().join(" "))
+        };
         assert_eq!(names("1 + 0x1f * 16#ff").as_deref(), Some(""));
         assert_eq!(names("x > 3 ? y++ : ${z}").as_deref(), Some("x y z"));
         assert_eq!(names("a[i + 1] + ${#b} + ${#c[@]} + $# + $?").as_deref(), Some("a i"));

@@ -2,7 +2,8 @@
 
 use super::word::Word;
 
-/// Whether code that an interpreter is given deletes files, by the names that the common languages have for that.
+/// Whether code that an interpreter is given deletes files, by the names that the common languages
+/// have for that.
 pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     const WAYS: [&str; 16] = [
         "rmtree",
@@ -23,7 +24,9 @@ pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
         "rmdir",
     ];
     let is_awk = name.ends_with("awk");
-    !is_awk && code(name, arguments).is_some_and(|code| WAYS.iter().any(|way| code.text.to_lowercase().contains(way)))
+    !is_awk
+        && code(name, arguments)
+            .is_some_and(|code| WAYS.iter().any(|way| code.text.to_lowercase().contains(way)))
 }
 
 /// The code that an interpreter is given among its arguments.
@@ -31,10 +34,14 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let letters: &[&str] = match plain {
         "python" | "pypy" | "ipython" => &["c"],
-        "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => &["e", "p", "pe", "-eval", "-print", "eval"],
+        "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => {
+            &["e", "p", "pe", "-eval", "-print", "eval"]
+        }
         "perl" | "ruby" | "jruby" => &["e", "E"],
         "php" => &["r"],
-        "lua" | "luajit" | "osascript" | "Rscript" | "rscript" | "julia" | "elixir" | "groovy" => &["e", "-eval"],
+        "lua" | "luajit" | "osascript" | "Rscript" | "rscript" | "julia" | "elixir" | "groovy" => {
+            &["e", "-eval"]
+        }
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
             let mut rest = arguments.iter();
             while let Some(word) = rest.next() {
@@ -66,7 +73,11 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
             }
         }
         // Of letters that stand together, the last takes the code, or what is written behind it.
-        if let Some(letter) = letters.iter().filter(|letter| letter.len() == 1).find(|letter| option.contains(**letter)) {
+        if let Some(letter) = letters
+            .iter()
+            .filter(|letter| letter.len() == 1)
+            .find(|letter| option.contains(**letter))
+        {
             return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
         }
     }
@@ -95,7 +106,10 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
         "\\x",
     ];
     let found = if name.ends_with("awk") {
-        lower.contains("system") || lower.contains("getline") || awk_pipes(code) || lower.contains('@')
+        lower.contains("system")
+            || lower.contains("getline")
+            || awk_pipes(code)
+            || lower.contains('@')
     } else {
         ways.iter().any(|way| lower.contains(way))
     };

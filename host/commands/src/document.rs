@@ -15,7 +15,11 @@ const NO_END: &str = "a document in it has no end, or shells don't agree on it";
 pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
     let of = |kind: &str| children.iter().find(|child| child.kind() == kind).copied();
-    let (Some(start), Some(body), Some(end)) = (of("heredoc_start"), of("heredoc_body"), of("heredoc_end")) else { return Err(NO_END) };
+    let (Some(start), Some(body), Some(end)) =
+        (of("heredoc_start"), of("heredoc_body"), of("heredoc_end"))
+    else {
+        return Err(NO_END);
+    };
     let tabs = of("<<-").is_some();
     let raw = &source[start.byte_range()];
     let quoted = raw.contains(['\'', '"', '\\']);
@@ -27,11 +31,17 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     let announced = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
     let line_goes_on = source[start.end_byte()..announced - 1].ends_with('\\');
     let before_body = children.iter().take_while(|child| child.id() != body.id());
-    if line_goes_on || before_body.filter(|child| child.kind() != "\n").any(|child| child.end_byte() > announced) {
+    if line_goes_on
+        || before_body
+            .filter(|child| child.kind() != "\n")
+            .any(|child| child.end_byte() > announced)
+    {
         return Err(NO_END);
     }
     let (text, closed) = lines(&source[announced..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
-    if source[announced..announced + closed].trim_end_matches('\n').len() + announced != end.end_byte() {
+    if source[announced..announced + closed].trim_end_matches('\n').len() + announced
+        != end.end_byte()
+    {
         return Err(NO_END);
     }
     if quoted {
@@ -39,11 +49,15 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     }
     let text = &source[announced..announced + text];
     let mut cursor = body.walk();
-    let mut spans = body.children(&mut cursor).filter(|child| child.kind() != "heredoc_content").map(|child| child.byte_range());
+    let mut spans = body
+        .children(&mut cursor)
+        .filter(|child| child.kind() != "heredoc_content")
+        .map(|child| child.byte_range());
     expanded(text, announced, &mut spans)
 }
 
-/// The word that ends a document, without its quotes; None where it holds more than letters and quotes.
+/// The word that ends a document, without its quotes; None where it holds more than letters and
+/// quotes.
 fn delimiter(raw: &str) -> Option<String> {
     let (mut text, mut letters, mut quote) = (String::new(), raw.chars(), None);
     while let Some(c) = letters.next() {
@@ -51,7 +65,9 @@ fn delimiter(raw: &str) -> Option<String> {
             ('\'' | '"', None) => quote = Some(c),
             (c, Some(open)) if c == open => quote = None,
             ('\\', None) => text.push(letters.next().filter(|c| *c != '\n')?),
-            ('\\' | '\n', _) | ('$' | '`' | '(' | ')' | ';' | '&' | '|' | '<' | '>', None) => return None,
+            ('\\' | '\n', _) | ('$' | '`' | '(' | ')' | ';' | '&' | '|' | '<' | '>', None) => {
+                return None;
+            }
             (c, _) => text.push(c),
         }
     }
@@ -80,8 +96,13 @@ fn lines(text: &str, delimiter: &str, tabs: bool, go_on: bool) -> Option<(usize,
     None
 }
 
-/// The commands in backticks in a text in which nothing counts but what is expanded. `spans`: what the grammar found to be expanded.
-fn expanded(text: &str, offset: usize, spans: &mut dyn Iterator<Item = std::ops::Range<usize>>) -> Result<Vec<String>, &'static str> {
+/// The commands in backticks in a text in which nothing counts but what is expanded. `spans`: what
+/// the grammar found to be expanded.
+fn expanded(
+    text: &str,
+    offset: usize,
+    spans: &mut dyn Iterator<Item = std::ops::Range<usize>>,
+) -> Result<Vec<String>, &'static str> {
     let (mut scripts, mut at) = (Vec::new(), 0);
     let mut spans = spans.peekable();
     while let Some(c) = text[at..].chars().next() {
@@ -102,7 +123,9 @@ fn expanded(text: &str, offset: usize, spans: &mut dyn Iterator<Item = std::ops:
         at += c.len_utf8();
         match c {
             '\\' => at += text[at..].chars().next().map_or(0, char::len_utf8),
-            '$' if text[at..].chars().next().is_some_and(|c| expands(c) && "({[".contains(c)) => return Err(DISPUTED),
+            '$' if text[at..].chars().next().is_some_and(|c| expands(c) && "({[".contains(c)) => {
+                return Err(DISPUTED);
+            }
             '`' => {
                 let (script, rest, why) = in_backticks(&text[at..], false).ok_or(NO_END)?;
                 if let Some(why) = why {
@@ -117,8 +140,12 @@ fn expanded(text: &str, offset: usize, spans: &mut dyn Iterator<Item = std::ops:
     Ok(scripts)
 }
 
-/// What stands in backticks, what stands behind them, and why shells may differ in it. `behind`: what follows the first of them.
-pub(super) fn in_backticks(behind: &str, quoted: bool) -> Option<(String, &str, Option<&'static str>)> {
+/// What stands in backticks, what stands behind them, and why shells may differ in it. `behind`:
+/// what follows the first of them.
+pub(super) fn in_backticks(
+    behind: &str,
+    quoted: bool,
+) -> Option<(String, &str, Option<&'static str>)> {
     let (mut script, mut why) = (String::new(), None);
     let mut letters = behind.char_indices();
     while let Some((at, c)) = letters.next() {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::calculated::{CALCULATED, Rule, Variables, holds};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
+use super::inert::starts_nothing;
 use super::programs::{self, SHELLS};
 use super::variables::{self, Sets};
 use super::word::{UNKNOWN, Word};
@@ -18,15 +19,18 @@ const MAX_DEPTH: usize = 8;
 /// Commands in one text.
 const MAX_COMMANDS: usize = 256;
 
-/// Bytes that are looked at altogether: the text, and each part of it once more for each program that it is handed on to.
+/// Bytes that are looked at altogether: the text, and each part of it once more for each program
+/// that it is handed on to.
 const MAX_WORK: usize = 256 * 1024;
 
 /// Words of the shell's own that stand before a command.
 const BEFORE: [&str; 2] = ["!", "coproc"];
 
 /// Words of the shell's own that begin no simple command.
-const RESERVED: [&str; 18] =
-    ["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "select", "case", "esac", "in", "function", "{", "}", "[["];
+const RESERVED: [&str; 18] = [
+    "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "select", "case",
+    "esac", "in", "function", "{", "}", "[[",
+];
 
 /// Why it is unclear where a shell takes its commands from somewhere.
 const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
@@ -138,7 +142,10 @@ impl Reading {
     }
 
     fn add_text(&mut self, text: &str) {
-        if !text.is_empty() && !self.texts.iter().any(|known| known == text) && self.spend(text.len()) {
+        if !text.is_empty()
+            && !self.texts.iter().any(|known| known == text)
+            && self.spend(text.len())
+        {
             self.texts.push(text.to_owned());
         }
     }
@@ -193,7 +200,10 @@ impl Reading {
 
     /// A variable that is set: some are commands, and some have programs do something else.
     fn sets(&mut self, name: &str, value: &Word, depth: usize) {
-        let raw = value.raw.strip_prefix(name).and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
+        let raw = value
+            .raw
+            .strip_prefix(name)
+            .and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
         self.variables.sets(name, raw.unwrap_or(&value.raw));
         match variables::sets(name, value) {
             Sets::Nothing => {}
@@ -205,12 +215,18 @@ impl Reading {
     /// Notes the program that `words` are, and those that it starts.
     fn follow(&mut self, mut words: &[Word], depth: usize, certain: bool) {
         loop {
-            while let Some((first, rest)) = words.split_first().filter(|(word, _)| BEFORE.contains(&word.raw.as_str())) {
+            while let Some((first, rest)) =
+                words.split_first().filter(|(word, _)| BEFORE.contains(&word.raw.as_str()))
+            {
                 // `coproc NAME { … }`
                 if first.raw == "coproc"
-                    && rest.get(1).is_some_and(|word| RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('('))
+                    && rest.get(1).is_some_and(|word| {
+                        RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('(')
+                    })
                 {
-                    self.unclear("a part of it runs beside the rest, in a form that isn't looked into");
+                    self.unclear(
+                        "a part of it runs beside the rest, in a form that isn't looked into",
+                    );
                 }
                 words = rest;
             }
@@ -226,19 +242,30 @@ impl Reading {
             if self.programs.len() == MAX_COMMANDS || !self.spend(size(arguments)) {
                 return self.unclear(TOO_MUCH);
             }
-            self.programs.push(Program { name: name.clone(), arguments: arguments.to_vec(), text: raw(words), certain });
+            self.programs.push(Program {
+                name: name.clone(),
+                arguments: arguments.to_vec(),
+                text: raw(words),
+                certain,
+            });
             if SHELLS.contains(&name.as_str()) {
                 return self.shell(arguments, depth);
             }
             if self.known(&name, arguments, depth, certain) {
                 return;
             }
-            let Some(wrapper) = named(&name) else { return self.strangers(&name, arguments, depth) };
+            let Some(wrapper) = named(&name) else {
+                return self.strangers(&name, arguments, depth);
+            };
             let command = match wrapper.started(arguments) {
                 Started::Words { set, command } => {
                     for word in set {
                         if let Some((name, value)) = word.text.split_once('=') {
-                            self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
+                            self.sets(
+                                name,
+                                &Word { text: value.to_owned(), ..word.clone() },
+                                depth,
+                            );
                         }
                     }
                     command
@@ -246,18 +273,27 @@ impl Reading {
                 Started::Unclear => return self.unclear(WHICH),
             };
             match command {
-                [] if wrapper.may_start_unnamed() => return self.unclear("a program in it starts another one, which isn't named"),
+                [] if wrapper.may_start_unnamed() => {
+                    return self.unclear("a program in it starts another one, which isn't named");
+                }
                 [] => return,
-                [option, script @ ..] if wrapper.name == "flock" && ["-c", "--command"].contains(&option.text.as_str()) => {
+                [option, script @ ..]
+                    if wrapper.name == "flock"
+                        && ["-c", "--command"].contains(&option.text.as_str()) =>
+                {
                     return self.evaluated(script, depth);
                 }
-                [option, ..] if option.text.starts_with(['-', ':']) && option.text != ":" => return self.unclear(WHICH),
+                [option, ..] if option.text.starts_with(['-', ':']) && option.text != ":" => {
+                    return self.unclear(WHICH);
+                }
                 command if wrapper.name == "xargs" => {
                     self.add_words(command);
                     return self.words(&with_input(arguments, command), depth + 1, certain);
                 }
                 // These hand all of it to a shell.
-                command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => return self.evaluated(command, depth),
+                command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => {
+                    return self.evaluated(command, depth);
+                }
                 command => words = command,
             }
             if !self.spend(size(words)) {
@@ -267,13 +303,16 @@ impl Reading {
         }
     }
 
-    /// Programs that take a command in a form of their own. Whether it is one of them, and nothing else starts anything.
+    /// Programs that take a command in a form of their own. Whether it is one of them, and nothing
+    /// else starts anything.
     fn known(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) -> bool {
         let first = arguments.first();
         match name {
             "su" | "runuser" | "script" | "sg" => {
                 let takes = |word: &Word| {
-                    let short = word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c');
+                    let short = word.text.starts_with('-')
+                        && !word.text.starts_with("--")
+                        && word.text.ends_with('c');
                     short || word.text == "--command"
                 };
                 for pair in arguments.windows(2).filter(|pair| takes(&pair[0])) {
@@ -284,8 +323,13 @@ impl Reading {
             "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
             "." | "source" => {}
             "eval" if holds(Rule::Eval) => self.evaluated(behind_dashes(arguments), depth),
-            "trap" if first.is_some_and(|word| word.text == "-" || word.text == "-p" || word.text == "-l") => {}
-            "trap" if holds(Rule::Trap) => self.evaluated(behind_dashes(arguments).get(..1).unwrap_or_default(), depth),
+            "trap"
+                if first.is_some_and(|word| {
+                    word.text == "-" || word.text == "-p" || word.text == "-l"
+                }) => {}
+            "trap" if holds(Rule::Trap) => {
+                self.evaluated(behind_dashes(arguments).get(..1).unwrap_or_default(), depth);
+            }
             "alias" => {
                 for (name, value, word) in arguments.iter().filter_map(pair) {
                     self.variables.defines(name);
@@ -294,10 +338,19 @@ impl Reading {
                     }
                 }
             }
-            "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => self.unclear("it has a name stand for another program"),
-            "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => self.unclear("it loads a command from a file"),
-            "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => self.unclear("it runs what was run before"),
-            "jobs" if first.is_some_and(|word| word.text == "-x" || word.open) && holds(Rule::Jobs) => {
+            "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => {
+                self.unclear("it has a name stand for another program");
+            }
+            "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => {
+                self.unclear("it loads a command from a file");
+            }
+            "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => {
+                self.unclear("it runs what was run before");
+            }
+            "jobs"
+                if first.is_some_and(|word| word.text == "-x" || word.open)
+                    && holds(Rule::Jobs) =>
+            {
                 self.words(&arguments[1..], depth + 1, certain);
             }
             "mapfile" | "readarray" | "complete" | "compgen" => {
@@ -313,20 +366,34 @@ impl Reading {
                     self.evaluated(&[script], depth);
                 }
                 // Its words are expanded once more.
-                let evaluated = |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
-                if name == "compgen" && after('W').as_ref().is_some_and(evaluated) && holds(Rule::Words) {
+                let evaluated =
+                    |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
+                if name == "compgen"
+                    && after('W').as_ref().is_some_and(evaluated)
+                    && holds(Rule::Words)
+                {
                     self.unclear(EVALUATED);
                 }
                 if matches!(name, "mapfile" | "readarray") {
-                    arguments.iter().filter(|word| !word.text.starts_with('-')).for_each(|word| self.variables.fills(&word.raw));
+                    arguments
+                        .iter()
+                        .filter(|word| !word.text.starts_with('-'))
+                        .for_each(|word| self.variables.fills(&word.raw));
                 }
             }
-            "let" if holds(Rule::Let) => arguments.iter().for_each(|word| self.variables.calculates(&word.raw)),
-            "test" | "[" => self.variables.tests(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
+            "let" if holds(Rule::Let) => {
+                arguments.iter().for_each(|word| self.variables.calculates(&word.raw));
+            }
+            "test" | "[" => self
+                .variables
+                .tests(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
             "declare" | "typeset" | "local" | "export" | "readonly" => {
                 self.variables.declares(name, arguments);
                 // Which variable it sets, the text decides: it may be `PATH`.
-                if arguments.iter().any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN)) {
+                if arguments
+                    .iter()
+                    .any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN))
+                {
                     self.unclear(EVALUATED);
                 }
                 for (name, value, word) in arguments.iter().filter_map(pair) {
@@ -334,7 +401,10 @@ impl Reading {
                 }
             }
             "unset" if holds(Rule::UnsetName) => {
-                arguments.iter().filter(|word| !word.text.starts_with('-')).for_each(|word| self.variables.named(&word.raw));
+                arguments
+                    .iter()
+                    .filter(|word| !word.text.starts_with('-'))
+                    .for_each(|word| self.variables.named(&word.raw));
             }
             "read" => {
                 if holds(Rule::ReadName) {
@@ -348,15 +418,24 @@ impl Reading {
             "printf" | "wait" => {
                 let option = if name == "printf" { "-v" } else { "-p" };
                 let rule = if name == "printf" { Rule::PrintfName } else { Rule::WaitName };
-                // What isn't known may be the option with its name; behind other letters, it would have to end in an index.
+                // What isn't known may be the option with its name; behind other letters, it would
+                // have to end in an index.
                 let first = arguments.first().filter(|word| word.text.starts_with(UNKNOWN));
-                if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']'])) && holds(rule) {
+                if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']']))
+                    && holds(rule)
+                {
                     self.variables.calculates(&arguments[0].raw);
                 }
                 let at = arguments.iter().position(|word| word.text.starts_with(option));
-                let target = at.and_then(|at| match arguments[at].raw.trim_start_matches(['"', '\'']).trim_start_matches(option) {
-                    "" => arguments.get(at + 1).map(|word| word.raw.as_str()),
-                    attached => Some(attached),
+                let target = at.and_then(|at| {
+                    match arguments[at]
+                        .raw
+                        .trim_start_matches(['"', '\''])
+                        .trim_start_matches(option)
+                    {
+                        "" => arguments.get(at + 1).map(|word| word.raw.as_str()),
+                        attached => Some(attached),
+                    }
                 });
                 if let Some(target) = target {
                     if holds(rule) {
@@ -368,15 +447,26 @@ impl Reading {
                     }
                 }
             }
-            "getopts" => arguments.get(1).into_iter().for_each(|word| self.variables.fills(&word.raw)),
+            "getopts" => {
+                arguments.get(1).into_iter().for_each(|word| self.variables.fills(&word.raw));
+            }
             "find" | "fd" | "fdfind" => {
-                let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+                let marks =
+                    ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
                 for (at, word) in arguments.iter().enumerate() {
-                    let attached = word.text.strip_prefix("--exec=").or_else(|| word.text.strip_prefix("--exec-batch="));
-                    attached.into_iter().for_each(|script| self.script(script.to_owned(), depth + 1));
+                    let attached = word
+                        .text
+                        .strip_prefix("--exec=")
+                        .or_else(|| word.text.strip_prefix("--exec-batch="));
+                    attached
+                        .into_iter()
+                        .for_each(|script| self.script(script.to_owned(), depth + 1));
                     if marks.contains(&word.text.as_str()) {
                         let command = &arguments[at + 1..];
-                        let end = command.iter().position(|word| word.text == ";" || word.text == "+").unwrap_or(command.len());
+                        let end = command
+                            .iter()
+                            .position(|word| word.text == ";" || word.text == "+")
+                            .unwrap_or(command.len());
                         self.add(&command[..end]);
                         self.words(&command[..end], depth + 1, certain);
                     }
@@ -385,14 +475,24 @@ impl Reading {
             "env" => {
                 // One text that is taken apart into words.
                 let split = arguments.iter().enumerate().find_map(|(at, word)| {
-                    let text = word.text.strip_prefix("--split-string").map(|rest| rest.trim_start_matches('=')).or_else(|| {
-                        let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
-                        letters.split_once('S').map(|(_, rest)| rest)
-                    })?;
+                    let text = word
+                        .text
+                        .strip_prefix("--split-string")
+                        .map(|rest| rest.trim_start_matches('='))
+                        .or_else(|| {
+                            let letters = word
+                                .text
+                                .strip_prefix('-')
+                                .filter(|letters| !letters.starts_with('-'))?;
+                            letters.split_once('S').map(|(_, rest)| rest)
+                        })?;
                     Some((at, text.to_owned()))
                 });
                 let Some((at, mut text)) = split else { return false };
-                if !arguments[..at].iter().all(|word| word.text.starts_with('-') || word.text.contains('=')) {
+                if !arguments[..at]
+                    .iter()
+                    .all(|word| word.text.starts_with('-') || word.text.contains('='))
+                {
                     return false;
                 }
                 for word in &arguments[at + 1..] {
@@ -402,7 +502,10 @@ impl Reading {
                 if text.contains(['\\', '$', UNKNOWN]) {
                     self.unclear(WHICH);
                 }
-                let rest = text.split_whitespace().skip_while(|word| word.contains('=') || word.starts_with('-')).collect::<Vec<_>>();
+                let rest = text
+                    .split_whitespace()
+                    .skip_while(|word| word.contains('=') || word.starts_with('-'))
+                    .collect::<Vec<_>>();
                 self.script(rest.join(" "), depth + 1);
             }
             _ => {
@@ -421,7 +524,7 @@ impl Reading {
 
     /// A program that isn't known may start what its arguments name.
     fn strangers(&mut self, name: &str, arguments: &[Word], depth: usize) {
-        if programs::starts_nothing(name) {
+        if starts_nothing(name) {
             return;
         }
         let starts = |word: &Word| {
@@ -457,7 +560,10 @@ impl Reading {
                 return;
             }
             let short = !text.starts_with("--");
-            if short && text.contains('C') || text.starts_with("--command=") || text.starts_with("--init-command") {
+            if short && text.contains('C')
+                || text.starts_with("--command=")
+                || text.starts_with("--init-command")
+            {
                 return self.unclear("it starts a shell with commands that can't be told");
             }
             is_next |= short && text.contains('c') || text == "--command";
@@ -471,7 +577,9 @@ impl Reading {
 
 /// Whether a word is a row of short options with this one among them.
 fn has_letter(word: &Word, letter: char) -> bool {
-    word.text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+    word.text
+        .strip_prefix('-')
+        .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
 /// The arguments behind the `--` that may stand before them.
@@ -494,7 +602,9 @@ fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
         let was_value = std::mem::take(&mut is_value);
         let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
         // These take the next word; what `-a` takes is a name.
-        is_value = is_option && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u']) && !word.text.starts_with("--");
+        is_value = is_option
+            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u'])
+            && !word.text.starts_with("--");
         !was_value && !is_option
     })
 }
@@ -509,7 +619,9 @@ fn size(words: &[Word]) -> usize {
 
 /// Whether a file's name may stand for what is piped in.
 fn is_stream(word: &Word) -> bool {
-    word.open && !is_file(word) || word.text == "-" || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
+    word.open && !is_file(word)
+        || word.text == "-"
+        || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
 }
 
 /// Whether a word is sure to name a file in some folder: `"$DIR/build.sh"`.
@@ -518,8 +630,8 @@ fn is_file(word: &Word) -> bool {
     !word.splits && known.starts_with('/') && known.len() > 1
 }
 
-/// What `xargs` starts. What it reads stands behind the words that are named, and wherever `-I` says: it may be a program's name, or a
-/// shell's script.
+/// What `xargs` starts. What it reads stands behind the words that are named, and wherever `-I`
+/// says: it may be a program's name, or a shell's script.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
     let marks: Vec<&str> = options
@@ -531,6 +643,12 @@ fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
         })
         .filter(|mark| !mark.is_empty())
         .collect();
-    let replaced = |word: &Word| if marks.iter().any(|mark| word.text.contains(mark)) { Word::unknown(&word.raw) } else { word.clone() };
+    let replaced = |word: &Word| {
+        if marks.iter().any(|mark| word.text.contains(mark)) {
+            Word::unknown(&word.raw)
+        } else {
+            word.clone()
+        }
+    };
     command.iter().map(replaced).chain([Word::unknown("…")]).collect()
 }

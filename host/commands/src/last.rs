@@ -1,4 +1,5 @@
-//! The command whose output a command line's output is: the last one; of a pipe the last that does more than show what it gets.
+//! The command whose output a command line's output is: the last one; of a pipe the last that does
+//! more than show what it gets.
 
 use super::calculated::Variables;
 use super::grammar::{MAX_STEPS, Part, parse};
@@ -9,15 +10,17 @@ use super::wrappers::{Started, named};
 /// Shells inside of each other that are looked into.
 const DEPTH: usize = 4;
 
-/// The command in one line: without variables, what only starts it and the folder of its program; and whether nothing else writes to its
-/// output. None where it can't be told.
+/// The command in one line: without variables, what only starts it and the folder of its program;
+/// and whether nothing else writes to its output. None where it can't be told.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..DEPTH {
-        let (program, arguments) = words.split_first().filter(|(program, _)| !program.is_unknown())?;
+        let (program, arguments) =
+            words.split_first().filter(|(program, _)| !program.is_unknown())?;
         let name = program.text.rsplit('/').next().unwrap_or_default();
         if let Some(script) = script(name, arguments) {
-            let (part, inner) = parse(&script, &mut MAX_STEPS.clone(), &mut Variables::default()).last?;
+            let (part, inner) =
+                parse(&script, &mut MAX_STEPS.clone(), &mut Variables::default()).last?;
             (words, alone) = (part.words, alone && inner);
             continue;
         }
@@ -25,10 +28,17 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
             words = command;
             continue;
         }
-        let Some(wrapper) = named(name).filter(|wrapper| !["parallel", "ssh"].contains(&wrapper.name)) else {
-            let arguments = arguments.iter().map(|word| if word.is_unknown() { &word.raw } else { &word.text });
-            let line = std::iter::once(name).chain(arguments.map(String::as_str)).collect::<Vec<_>>().join(" ");
-            return (!name.is_empty()).then(|| (line.split_whitespace().collect::<Vec<_>>().join(" "), alone));
+        let Some(wrapper) =
+            named(name).filter(|wrapper| !["parallel", "ssh"].contains(&wrapper.name))
+        else {
+            let arguments =
+                arguments.iter().map(|word| if word.is_unknown() { &word.raw } else { &word.text });
+            let line = std::iter::once(name)
+                .chain(arguments.map(String::as_str))
+                .collect::<Vec<_>>()
+                .join(" ");
+            return (!name.is_empty())
+                .then(|| (line.split_whitespace().collect::<Vec<_>>().join(" "), alone));
         };
         match wrapper.started(arguments) {
             Started::Words { command, .. } if !command.is_empty() => words = command.to_vec(),
@@ -40,15 +50,21 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
 
 /// What `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
 fn executed(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
-    let at = arguments.iter().position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
-    let command = arguments[at + 1..].iter().take_while(|word| ![";", "+"].contains(&word.text.as_str()));
+    let at = arguments
+        .iter()
+        .position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
+    let command =
+        arguments[at + 1..].iter().take_while(|word| ![";", "+"].contains(&word.text.as_str()));
     (name == "find").then(|| command.cloned().collect())
 }
 
 /// What a shell is given to run: `bash -lc '…'`.
 fn script(name: &str, arguments: &[Word]) -> Option<String> {
     let [option, script, ..] = arguments else { return None };
-    let takes = SHELLS.contains(&name) && option.text.starts_with('-') && option.text.ends_with('c') && !option.text.starts_with("--");
+    let takes = SHELLS.contains(&name)
+        && option.text.starts_with('-')
+        && option.text.ends_with('c')
+        && !option.text.starts_with("--");
     (takes && !script.is_unknown()).then(|| script.text.clone())
 }
 
@@ -106,7 +122,16 @@ mod tests {
 
     #[test]
     fn what_runs_no_single_command_last_has_none() {
-        for text in ["", "for x in *; do make; done", "if a; then b; fi", "A=b", "$X y", "sudo", "f() { ls; }", "'"] {
+        for text in [
+            "",
+            "for x in *; do make; done",
+            "if a; then b; fi",
+            "A=b",
+            "$X y",
+            "sudo",
+            "f() { ls; }",
+            "'",
+        ] {
             assert_eq!(last_command(text), None, "{text}");
         }
     }

@@ -1,10 +1,12 @@
 //! What a shell command would do, as far as its text tells.
 //!
-//! It is taken apart into the commands that it is made of, those that other programs would start for it included, and each is looked at.
-//! What can't be told before it runs (a program in a variable, say) is unresolved, and asks.
+//! It is taken apart into the commands that it is made of, those that other programs would start
+//! for it included, and each is looked at. What can't be told before it runs (a program in a
+//! variable, say) is unresolved, and asks.
 //!
-//! This is no wall. What a program does that is started, and what stands in the files that it reads, no text tells; what holds it is the
-//! sandbox that it runs in. This says what a person is asked, and keeps what is blocked from being written down in so many words.
+//! This is no wall. What a program does that is started, and what stands in the files that it
+//! reads, no text tells; what holds it is the sandbox that it runs in. This says what a person is
+//! asked, and keeps what is blocked from being written down in so many words.
 
 mod blocklist;
 mod calculated;
@@ -12,6 +14,7 @@ mod code;
 mod document;
 mod expand;
 mod grammar;
+mod inert;
 mod last;
 mod programs;
 mod risk;
@@ -35,11 +38,13 @@ use grammar::Redirect;
 /// A command, taken apart for people and for who has to say what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandAnalysis {
-    /// The simple commands in it, and the files that it writes to, in no order that matters. At most 512.
+    /// The simple commands in it, and the files that it writes to, in no order that matters. At
+    /// most 512.
     pub commands: Vec<SimpleCommand>,
     /// Why more may happen than these tell.
     pub unresolved: Option<&'static str>,
-    /// Whether the output of a command in it is part of another one, or is handed to it as a file: `$(…)`, backticks, `<(…)`, `>(…)`.
+    /// Whether the output of a command in it is part of another one, or is handed to it as a file:
+    /// `$(…)`, backticks, `<(…)`, `>(…)`.
     pub substitutes: bool,
 }
 
@@ -48,7 +53,8 @@ pub struct CommandAnalysis {
 pub struct SimpleCommand {
     /// As it is written.
     pub text: String,
-    /// The program's name, in small letters and without its folder. Empty for a file that is written to.
+    /// The program's name, in small letters and without its folder. Empty for a file that is
+    /// written to.
     pub program: String,
     /// How much it may break.
     pub class: Risk,
@@ -87,10 +93,15 @@ impl CommandAnalysis {
         self.commands.iter().any(|simple| simple.destructive.is_some())
     }
 
-    /// What a person is told of it, a line for each command: bounded, and with nothing in it that steers what shows it.
+    /// What a person is told of it, a line for each command: bounded, and with nothing in it that
+    /// steers what shows it.
     pub fn explain(&self) -> Vec<Explanation> {
         let line = |simple: &SimpleCommand| {
-            let more = simple.needs_network.then_some("needs the network").into_iter().chain(simple.destructive);
+            let more = simple
+                .needs_network
+                .then_some("needs the network")
+                .into_iter()
+                .chain(simple.destructive);
             let more = more.collect::<Vec<_>>().join(", ");
             let mut text = neutral_line(cut(&simple.text, MAX_TOLD));
             if simple.text.len() > MAX_TOLD {
@@ -101,12 +112,16 @@ impl CommandAnalysis {
             }
             Explanation { class: Some(simple.class), text }
         };
-        // Where there are more than anybody reads, what matters most is among those that are shown, and all in their order.
+        // Where there are more than anybody reads, what matters most is among those that are shown,
+        // and all in their order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
-        shown.sort_by_key(|(_, simple)| std::cmp::Reverse((simple.class, simple.destructive.is_some())));
+        shown.sort_by_key(|(_, simple)| {
+            std::cmp::Reverse((simple.class, simple.destructive.is_some()))
+        });
         shown.truncate(MAX_LINES);
         shown.sort_by_key(|(at, _)| *at);
-        let mut lines: Vec<Explanation> = shown.into_iter().map(|(_, simple)| line(simple)).collect();
+        let mut lines: Vec<Explanation> =
+            shown.into_iter().map(|(_, simple)| line(simple)).collect();
         if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
             lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
         }
@@ -122,7 +137,8 @@ impl CommandAnalysis {
     }
 }
 
-/// Looks into a command. It takes time that grows with the text's length, and never much: what is too long or too deep is unresolved.
+/// Looks into a command. It takes time that grows with the text's length, and never much: what is
+/// too long or too deep is unresolved.
 pub fn analyze(text: &str) -> CommandAnalysis {
     Command::read(text).analysis()
 }
@@ -130,29 +146,33 @@ pub fn analyze(text: &str) -> CommandAnalysis {
 /// The command whose output the output of a command line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastCommand {
-    /// The command, without its redirections and variables, what only starts it (`sudo`, `env`, `timeout 10`) and the folder of its program.
-    /// Its words stand one space apart.
+    /// The command, without its redirections and variables, what only starts it (`sudo`, `env`,
+    /// `timeout 10`) and the folder of its program. Its words stand one space apart.
     pub line: String,
     /// Whether no other command of the line is known to write something, or may.
     pub alone: bool,
 }
 
-/// The command whose output the output of a command line is, as far as one can be told: the last one, of a pipe the last but for what only
-/// shows what it gets (`tail`, `head`, `cat`, `tee`, `less`).
+/// The command whose output the output of a command line is, as far as one can be told: the last
+/// one, of a pipe the last but for what only shows what it gets (`tail`, `head`, `cat`, `tee`,
+/// `less`).
 pub fn last_command(text: &str) -> Option<LastCommand> {
     Command::read(text).last.clone()
 }
 
 /// The command line that runs a program with arguments, each quoted where that is needed.
 pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
-    let quote = |word: &'w String| shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned());
+    let quote = |word: &'w String| {
+        shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned())
+    };
     words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// A command that was looked into.
 #[derive(Debug, Default)]
 pub struct Command {
-    /// Each command in it and each file that it redirects to, as they are written and, where that differs, without their quotes.
+    /// Each command in it and each file that it redirects to, as they are written and, where that
+    /// differs, without their quotes.
     pub texts: Vec<String>,
     /// The text that was looked into.
     whole: String,
@@ -167,7 +187,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// Looks into a command. Several gates do so with the same text, and those who ask a person: what was found last is remembered.
+    /// Looks into a command. Several gates do so with the same text, and those who ask a person:
+    /// what was found last is remembered.
     pub fn read(text: &str) -> Arc<Self> {
         static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
         let known = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,27 +203,41 @@ impl Command {
     }
 
     fn parse(text: &str) -> Self {
-        let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } = Reading::expand(text);
+        let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } =
+            Reading::expand(text);
         let bomb = bomb.then_some("it starts itself again and again");
         // A text that is too long holds nothing else that is known.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
-        let last = last.and_then(|(part, alone)| last::line(&part, alone)).map(|(line, alone)| LastCommand { line, alone });
+        let last = last
+            .and_then(|(part, alone)| last::line(&part, alone))
+            .map(|(line, alone)| LastCommand { line, alone });
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 
     /// The highest risk of what it would do, and the program or file that brings it.
     pub fn risk(&self) -> (Risk, String) {
-        let programs = self.programs.iter().map(|program| (risk::risk(program, &self.whole), program.name.clone()));
-        let files = self.redirects.iter().map(|file| (risk::risk_of_writing(file), format!("> {}", file.target.text)));
+        let programs = self
+            .programs
+            .iter()
+            .map(|program| (risk::risk(program, &self.whole), program.name.clone()));
+        let files = self
+            .redirects
+            .iter()
+            .map(|file| (risk::risk_of_writing(file), format!("> {}", file.target.text)));
         // Of several, the first.
-        programs.chain(files).fold((Risk::Low, String::new()), |highest, next| if next.0 > highest.0 { next } else { highest })
+        programs.chain(files).fold((Risk::Low, String::new()), |highest, next| {
+            if next.0 > highest.0 { next } else { highest }
+        })
     }
 
-    /// The first program in it that is none of `only`. What a shell does by itself counts as nothing.
+    /// The first program in it that is none of `only`. What a shell does by itself counts as
+    /// nothing.
     pub fn beside(&self, only: &[String]) -> Option<&str> {
         let allowed = |name: &str| only.iter().any(|one| one.eq_ignore_ascii_case(name));
         let mut programs = self.programs.iter().filter(|program| program.certain);
-        programs.find(|program| !allowed(&program.name) && !is_built_in(program)).map(|program| program.name.as_str())
+        programs
+            .find(|program| !allowed(&program.name) && !is_built_in(program))
+            .map(|program| program.name.as_str())
     }
 
     fn analysis(&self) -> CommandAnalysis {
@@ -216,14 +251,23 @@ impl Command {
         let file = |redirect: &Redirect| {
             let needs_network = risk::is_socket(&redirect.target.text);
             (redirect.writes || needs_network).then(|| SimpleCommand {
-                text: format!("{} {}", if redirect.writes { ">" } else { "<" }, redirect.target.raw),
+                text: format!(
+                    "{} {}",
+                    if redirect.writes { ">" } else { "<" },
+                    redirect.target.raw
+                ),
                 program: String::new(),
                 class: risk::risk_of_writing(redirect),
                 destructive: risk::overwrites(redirect),
                 needs_network,
             })
         };
-        let commands = self.programs.iter().map(simple).chain(self.redirects.iter().filter_map(file)).collect();
+        let commands = self
+            .programs
+            .iter()
+            .map(simple)
+            .chain(self.redirects.iter().filter_map(file))
+            .collect();
         CommandAnalysis { commands, unresolved: self.unclear, substitutes: self.substitutes }
     }
 }

@@ -158,17 +158,45 @@ const OUT_THERE: &[&str] = &[
 ];
 
 const MEDIUM: &[&str] = &[
-    "cp", "install", "kill", "killall", "ln", "mkdir", "mkfifo", "mv", "patch", "pkill", "rename", "rmdir", "rsync", "touch", "truncate",
-    "unlink",
+    "cp", "install", "kill", "killall", "ln", "mkdir", "mkfifo", "mv", "patch", "pkill", "rename",
+    "rmdir", "rsync", "touch", "truncate", "unlink",
 ];
 
 /// Programs whose arguments tell.
 const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (
         &["npm", "pnpm", "yarn", "bun"],
-        &["install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "publish", "link", "exec", "dlx"],
+        &[
+            "install",
+            "i",
+            "ci",
+            "add",
+            "remove",
+            "rm",
+            "uninstall",
+            "update",
+            "upgrade",
+            "publish",
+            "link",
+            "exec",
+            "dlx",
+        ],
     ),
-    (&["cargo"], &["add", "remove", "rm", "install", "uninstall", "clean", "publish", "update", "fix", "yank"]),
+    (
+        &["cargo"],
+        &[
+            "add",
+            "remove",
+            "rm",
+            "install",
+            "uninstall",
+            "clean",
+            "publish",
+            "update",
+            "fix",
+            "yank",
+        ],
+    ),
     (
         &["pip", "pip3", "uv", "pipx", "poetry", "conda"],
         &["install", "uninstall", "download", "add", "remove", "sync", "publish", "update"],
@@ -217,7 +245,22 @@ const GIT: &[&str] = &[
 
 /// What of that only looks where these follow, or nothing does.
 const GIT_LOOKS: &[(&str, &[&str])] = &[
-    ("branch", &["-a", "-r", "-v", "-vv", "--all", "--list", "-l", "--show-current", "--contains", "--merged", "--no-merged"]),
+    (
+        "branch",
+        &[
+            "-a",
+            "-r",
+            "-v",
+            "-vv",
+            "--all",
+            "--list",
+            "-l",
+            "--show-current",
+            "--contains",
+            "--merged",
+            "--no-merged",
+        ],
+    ),
     ("config", &["--get", "--get-all", "--list", "-l", "--show-origin", "get", "list"]),
     ("reflog", &["show", "list", "exists"]),
     ("stash", &["list", "show"]),
@@ -231,7 +274,9 @@ fn of_git(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut words = arguments.iter().enumerate();
     loop {
         let (at, word) = words.next()?;
-        if ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"].contains(&word.text.as_str()) {
+        if ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"]
+            .contains(&word.text.as_str())
+        {
             words.next();
         } else if !word.text.starts_with('-') {
             return Some((&word.text, &arguments[at + 1..]));
@@ -243,15 +288,17 @@ fn of_git(arguments: &[Word]) -> Option<(&str, &[Word])> {
 fn git_changes(arguments: &[Word]) -> bool {
     let Some((command, rest)) = of_git(arguments) else { return false };
     let looks = GIT_LOOKS.iter().find(|(name, _)| *name == command);
-    let only_looks = looks.is_some_and(|(_, words)| rest.first().map_or(command != "stash", |first| words.contains(&first.text.as_str())));
+    let only_looks = looks.is_some_and(|(_, words)| {
+        rest.first().map_or(command != "stash", |first| words.contains(&first.text.as_str()))
+    });
     GIT.contains(&command) && !only_looks
 }
 
 /// Commands of a shell's own that only change the shell.
 pub(super) const BUILT_IN: [&str; 33] = [
-    ":", "[", "[[", "alias", "bg", "break", "cd", "continue", "declare", "dirs", "echo", "exit", "export", "false", "fg", "getopts",
-    "jobs", "let", "local", "popd", "printf", "pushd", "pwd", "read", "readonly", "return", "set", "shift", "shopt", "test", "true",
-    "unset", "wait",
+    ":", "[", "[[", "alias", "bg", "break", "cd", "continue", "declare", "dirs", "echo", "exit",
+    "export", "false", "fg", "getopts", "jobs", "let", "local", "popd", "printf", "pushd", "pwd",
+    "read", "readonly", "return", "set", "shift", "shopt", "test", "true", "unset", "wait",
 ];
 
 fn takes(arguments: &[Word], words: &[&str]) -> bool {
@@ -262,7 +309,9 @@ fn takes(arguments: &[Word], words: &[&str]) -> bool {
 /// Letters of short options that stand together, or long ones.
 fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     arguments.iter().any(|word| match word.text.strip_prefix('-') {
-        Some(rest) if rest.starts_with('-') => long.iter().any(|long| word.text == *long || word.text.starts_with(&format!("{long}="))),
+        Some(rest) if rest.starts_with('-') => {
+            long.iter().any(|long| word.text == *long || word.text.starts_with(&format!("{long}=")))
+        }
         Some(rest) => rest.contains(letters),
         None => false,
     })
@@ -270,7 +319,9 @@ fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
 
 /// Whether a word has a letter among its short options.
 fn is_short(word: &Word, letter: char) -> bool {
-    word.text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+    word.text
+        .strip_prefix('-')
+        .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
 /// The risk of a program with its arguments.
@@ -280,41 +331,70 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     let out_there = OUT_THERE.contains(&name.as_str()) && destroys(program, whole).is_some();
     // These show as well.
     let machine = match name.as_str() {
-        "sysctl" => {
-            arguments.iter().any(|word| word.text.contains('=') || is_short(word, 'w') || is_short(word, 'p') || word.text == "--system")
+        "sysctl" => arguments.iter().any(|word| {
+            word.text.contains('=')
+                || is_short(word, 'w')
+                || is_short(word, 'p')
+                || word.text == "--system"
+        }),
+        "service" => {
+            !arguments.is_empty()
+                && !takes(arguments, &["status", "--status-all", "--help", "--version"])
         }
-        "service" => !arguments.is_empty() && !takes(arguments, &["status", "--status-all", "--help", "--version"]),
-        "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments
-            .iter()
-            .any(|word| word.text.starts_with("set-") || is_short(word, 's') && name == "date" || word.text.starts_with("--set")),
-        "loginctl" => takes(arguments, &["terminate-session", "terminate-user", "kill-session", "kill-user"]),
+        "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments.iter().any(|word| {
+            word.text.starts_with("set-")
+                || is_short(word, 's') && name == "date"
+                || word.text.starts_with("--set")
+        }),
+        "loginctl" => {
+            takes(arguments, &["terminate-session", "terminate-user", "kill-session", "kill-user"])
+        }
         _ => false,
     };
     let deletes_by_code = code::deletes(name, arguments);
-    if HIGH.contains(&name.as_str()) || name == "mkfs" || name.starts_with("mkfs.") || out_there || machine || deletes_by_code {
+    if HIGH.contains(&name.as_str())
+        || name == "mkfs"
+        || name.starts_with("mkfs.")
+        || out_there
+        || machine
+        || deletes_by_code
+    {
         return Risk::High;
     }
-    let deletes = matches!(name.as_str(), "find" | "fd") && takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]);
+    let deletes = matches!(name.as_str(), "find" | "fd")
+        && takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]);
     let in_place = matches!(name.as_str(), "sed" | "gsed" | "perl")
         && arguments.iter().any(|word| {
             word.text.starts_with("-i")
                 || word.text.starts_with("--in-place")
-                || word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('i') && word.text.len() < 5
+                || word.text.starts_with('-')
+                    && !word.text.starts_with("--")
+                    && word.text.contains('i')
+                    && word.text.len() < 5
         });
-    let output = takes(arguments, &["-o", "--output"]) && matches!(name.as_str(), "sort" | "gcc" | "cc" | "clang");
+    let output = takes(arguments, &["-o", "--output"])
+        && matches!(name.as_str(), "sort" | "gcc" | "cc" | "clang");
     let creates = matches!(name.as_str(), "tar" | "bsdtar")
-        && !arguments.first().is_some_and(|word| word.text.trim_start_matches('-').starts_with('t'));
+        && !arguments
+            .first()
+            .is_some_and(|word| word.text.trim_start_matches('-').starts_with('t'));
     let medium = MEDIUM.contains(&name.as_str())
-        || MEDIUM_WITH.iter().any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
+        || MEDIUM_WITH
+            .iter()
+            .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
         || name == "git" && git_changes(arguments)
         || deletes
         || in_place
         || output
         || creates
-        || name == "tee" && arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
+        || name == "tee"
+            && arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
         || name == "unzip" && !has_option(arguments, &['l', 't', 'p', 'Z'], &[])
         || name == "yarn" && arguments.is_empty()
-        || name.starts_with("python") && has("-m") && has("pip") && (has("install") || has("uninstall"))
+        || name.starts_with("python")
+            && has("-m")
+            && has("pip")
+            && (has("install") || has("uninstall"))
         || destroys(program, whole).is_some();
     if medium { Risk::Medium } else { Risk::Low }
 }
@@ -337,35 +417,57 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
     let takes = |words: &[&str]| takes(arguments, words);
     match name.as_str() {
         "rm" | "unlink" | "rmdir" => Some("it deletes files"),
-        "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "mke2fs" | "mkntfs" | "mkdosfs" | "blkdiscard" | "sgdisk"
-        | "gdisk" => Some("it overwrites a disk or a file"),
-        "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => Some("it overwrites a disk or a file"),
+        "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "mke2fs" | "mkntfs"
+        | "mkdosfs" | "blkdiscard" | "sgdisk" | "gdisk" => Some("it overwrites a disk or a file"),
+        "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => {
+            Some("it overwrites a disk or a file")
+        }
         "truncate" => Some("it cuts files off"),
         "find" | "fd" if takes(&["-delete"]) => Some("it deletes files"),
-        "rsync" if arguments.iter().any(|word| word.text.starts_with("--del") || word.text == "--remove-source-files") => {
+        "rsync"
+            if arguments.iter().any(|word| {
+                word.text.starts_with("--del") || word.text == "--remove-source-files"
+            }) =>
+        {
             Some("it deletes files")
         }
         "chmod" | "chown" | "chgrp" if has_option(arguments, &['R'], &["--recursive"]) => {
             Some("it changes who may do what with all files in a folder")
         }
         "git" => git_destroys(arguments),
-        "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => Some("it deletes containers or what they hold"),
+        "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => {
+            Some("it deletes containers or what they hold")
+        }
         "kubectl" if takes(&["delete"]) => Some("it deletes what runs in a cluster"),
-        "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => Some("it deletes what was set up"),
-        "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => Some("it takes back what was published"),
+        "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => {
+            Some("it deletes what was set up")
+        }
+        "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => {
+            Some("it takes back what was published")
+        }
         name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
-        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongo" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach"
-        | "cqlsh" => {
+        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongo" | "mongosh" | "duckdb" | "sqlcmd"
+        | "clickhouse-client" | "cockroach" | "cqlsh" => {
             let lower = whole.to_lowercase();
-            let words: Vec<&str> = lower.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).collect();
-            let pairs = [("drop", "table"), ("drop", "database"), ("drop", "schema"), ("truncate", "table"), ("delete", "from")];
+            let words: Vec<&str> = lower
+                .split_whitespace()
+                .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
+                .collect();
+            let pairs = [
+                ("drop", "table"),
+                ("drop", "database"),
+                ("drop", "schema"),
+                ("truncate", "table"),
+                ("delete", "from"),
+            ];
             let found = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
                 || words.contains(&"truncate")
                 || lower.contains("dropdatabase");
             found.then_some("it deletes what a database holds")
         }
         "redis-cli" | "valkey-cli" => {
-            let upper: Vec<String> = arguments.iter().map(|word| word.text.to_uppercase()).collect();
+            let upper: Vec<String> =
+                arguments.iter().map(|word| word.text.to_uppercase()).collect();
             let ends = ["FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "RESTORE", "SWAPDB"];
             upper
                 .iter()
@@ -387,11 +489,18 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
     let drops = "it drops changes that are in no commit";
     match command {
         "push" => {
-            let forced = has_option(rest, &['f', 'd'], &["--force", "--force-with-lease", "--delete", "--mirror", "--prune"]);
-            (forced || rest.iter().any(|word| word.text.starts_with(['+', ':']))).then_some("it overwrites what others may have")
+            let forced = has_option(
+                rest,
+                &['f', 'd'],
+                &["--force", "--force-with-lease", "--delete", "--mirror", "--prune"],
+            );
+            (forced || rest.iter().any(|word| word.text.starts_with(['+', ':'])))
+                .then_some("it overwrites what others may have")
         }
         "reset" if takes(&["--hard", "--merge", "--keep"]) => Some(drops),
-        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes files that are in no commit"),
+        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => {
+            Some("it deletes files that are in no commit")
+        }
         "checkout" if takes(&["--", ".", "-f", "--force"]) => Some(drops),
         "switch" if takes(&["-f", "--force", "--discard-changes"]) => Some(drops),
         "restore" if !takes(&["--staged", "-S"]) || takes(&["--worktree", "-W"]) => Some(drops),
@@ -399,9 +508,13 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
         "branch" if has_option(rest, &['D'], &["--delete"]) => Some("it deletes a branch"),
         "rm" if !takes(&["--cached"]) => Some("it deletes files"),
         "worktree" if takes(&["remove", "prune"]) => Some("it deletes files"),
-        "reflog" if takes(&["expire", "delete"]) => Some("it drops what no branch leads to any more"),
+        "reflog" if takes(&["expire", "delete"]) => {
+            Some("it drops what no branch leads to any more")
+        }
         "prune" => Some("it drops what no branch leads to any more"),
-        "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => Some("it drops what no branch leads to any more"),
+        "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => {
+            Some("it drops what no branch leads to any more")
+        }
         "update-ref" if takes(&["-d"]) => Some("it deletes a branch"),
         "tag" if has_option(rest, &['d'], &["--delete"]) => Some("it deletes a tag"),
         "filter-branch" | "filter-repo" => Some("it writes the history anew"),
@@ -411,7 +524,8 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
 
 /// What can't be undone of writing to a file.
 pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
-    (redirect.writes && redirect.target.text.starts_with("/dev/")).then_some("it overwrites a disk or a file")
+    (redirect.writes && redirect.target.text.starts_with("/dev/"))
+        .then_some("it overwrites a disk or a file")
 }
 
 /// Programs that do nothing without the network.
@@ -463,8 +577,8 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (
         &["npm", "pnpm", "yarn", "bun"],
         &[
-            "install", "i", "ci", "add", "update", "upgrade", "publish", "view", "info", "audit", "outdated", "login", "dlx", "exec", "x",
-            "create", "search",
+            "install", "i", "ci", "add", "update", "upgrade", "publish", "view", "info", "audit",
+            "outdated", "login", "dlx", "exec", "x", "create", "search",
         ],
     ),
     (
@@ -472,12 +586,26 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
         &["install", "download", "update", "upgrade", "search", "require"],
     ),
     (&["uv", "poetry", "pdm", "pipenv"], &["install", "add", "sync", "lock", "update", "publish"]),
-    (&["cargo"], &["fetch", "install", "publish", "add", "update", "search", "login", "yank", "binstall"]),
+    (
+        &["cargo"],
+        &["fetch", "install", "publish", "add", "update", "search", "login", "yank", "binstall"],
+    ),
     (&["go"], &["get", "install"]),
     (&["rustup"], &["install", "update", "add"]),
     (
         &["apt", "apt-get", "dnf", "yum", "apk", "brew", "pacman", "snap", "zypper"],
-        &["install", "update", "upgrade", "add", "search", "dist-upgrade", "download", "-S", "-Sy", "-Syu"],
+        &[
+            "install",
+            "update",
+            "upgrade",
+            "add",
+            "search",
+            "dist-upgrade",
+            "download",
+            "-S",
+            "-Sy",
+            "-Syu",
+        ],
     ),
     (&["docker", "podman"], &["pull", "push", "login", "build"]),
     (&["helm", "kubectl"], &["apply", "get", "install", "pull", "repo", "delete", "exec", "logs"]),
@@ -490,15 +618,26 @@ pub(super) fn needs_network(program: &Program) -> bool {
     let Program { name, arguments, .. } = program;
     let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
     let remote = |word: &Word| {
-        word.text.contains("://") || word.text.split_once(':').is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
+        word.text.contains("://")
+            || word
+                .text
+                .split_once(':')
+                .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
     };
     NETWORK.contains(&name.as_str())
-        || NETWORK_WITH.iter().any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
+        || NETWORK_WITH
+            .iter()
+            .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
         || name == "yarn" && arguments.is_empty()
-        || name == "rsync" && arguments.iter().any(|word| !word.text.starts_with('-') && remote(word))
-        || name == "git" && (has("submodule") && (has("update") || has("add")) || has("remote") && has("update"))
+        || name == "rsync"
+            && arguments.iter().any(|word| !word.text.starts_with('-') && remote(word))
+        || name == "git"
+            && (has("submodule") && (has("update") || has("add")) || has("remote") && has("update"))
         || name == "go" && has("mod") && (has("download") || has("tidy"))
-        || name.starts_with("python") && has("-m") && has("pip") && (has("install") || has("download"))
+        || name.starts_with("python")
+            && has("-m")
+            && has("pip")
+            && (has("install") || has("download"))
         || arguments.iter().any(|word| is_socket(&word.text))
 }
 

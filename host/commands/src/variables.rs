@@ -40,12 +40,24 @@ const COMMANDS: [&str; 22] = [
 ];
 
 /// These have another program, or other code, run under a name that says nothing of it.
-const MATTERS: [&str; 8] = ["BASH_ENV", "ENV", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "GIT_EXEC_PATH", "IFS"];
+const MATTERS: [&str; 8] = [
+    "BASH_ENV",
+    "ENV",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "GIT_EXEC_PATH",
+    "IFS",
+];
 
 /// Whether a variable matters to which programs run.
 pub(super) fn matters(name: &str) -> bool {
     let name = name.split(['[', '+']).next().unwrap_or_default();
-    MATTERS.contains(&name) || COMMANDS.contains(&name) || name.starts_with("BASH_FUNC_") || is_pair_of_git(name)
+    MATTERS.contains(&name)
+        || COMMANDS.contains(&name)
+        || name.starts_with("BASH_FUNC_")
+        || is_pair_of_git(name)
 }
 
 /// What comes of `NAME=value`.
@@ -59,7 +71,9 @@ pub(super) fn sets(name: &str, value: &Word) -> Sets {
         return Sets::Nothing;
     }
     if MATTERS.contains(&name) || name.starts_with("BASH_FUNC_") || is_pair_of_git(name) {
-        return Sets::Unclear("a variable is set in it that has other programs run, or other code in them");
+        return Sets::Unclear(
+            "a variable is set in it that has other programs run, or other code in them",
+        );
     }
     if COMMANDS.contains(&name) {
         return if value.text.is_empty() { Sets::Nothing } else { Sets::Command };
@@ -75,13 +89,19 @@ pub(super) fn sets(name: &str, value: &Word) -> Sets {
     Sets::Nothing
 }
 
-/// Whether `set -x` would start something by a prompt: a command in it, or one in what a variable holds.
+/// Whether `set -x` would start something by a prompt: a command in it, or one in what a variable
+/// holds.
 fn is_evaluated(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
-    let index = text.split('[').skip(1).any(|index| !index.starts_with(|c: char| c.is_ascii_digit()));
-    let name =
-        text.split("${").skip(1).any(|inner| inner.starts_with('!') || inner.split('}').next().is_some_and(|inner| inner.contains('@')));
-    let slice = text.split("${").skip(1).any(|inner| inner.split_once(':').is_some_and(|(_, more)| !more.starts_with(['+', '-'])));
+    let index =
+        text.split('[').skip(1).any(|index| !index.starts_with(|c: char| c.is_ascii_digit()));
+    let name = text.split("${").skip(1).any(|inner| {
+        inner.starts_with('!') || inner.split('}').next().is_some_and(|inner| inner.contains('@'))
+    });
+    let slice = text
+        .split("${")
+        .skip(1)
+        .any(|inner| inner.split_once(':').is_some_and(|(_, more)| !more.starts_with(['+', '-'])));
     prompt.is_unknown()
         || text.contains("$(")
         || text.contains('`')
@@ -89,7 +109,8 @@ fn is_evaluated(prompt: &Word) -> bool {
         || text.contains('$') && (index || name || slice)
 }
 
-/// Whether the folders of programs are those that there were, and behind them others: what was found is found as before.
+/// Whether the folders of programs are those that there were, and behind them others: what was
+/// found is found as before.
 fn is_longer_path(value: &Word) -> bool {
     value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("$PATH:")
         || value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("${PATH}:")

@@ -42,7 +42,8 @@ impl Word {
     }
 }
 
-/// Reads the word that a node is, and says what is strange about it: where the grammar may see something else there than a shell does.
+/// Reads the word that a node is, and says what is strange about it: where the grammar may see
+/// something else there than a shell does.
 pub(super) struct Reader<'t> {
     source: &'t str,
     /// What is strange, the first of it.
@@ -53,12 +54,18 @@ pub(super) struct Reader<'t> {
 }
 
 /// Why it is unclear where shells, or a shell and the grammar, read it differently.
-pub(super) const DISPUTED: &str = "a quote or bracket stands where shells don't agree on what it means";
+pub(super) const DISPUTED: &str =
+    "a quote or bracket stands where shells don't agree on what it means";
 
 /// The word that a node is, and what is strange about it.
 pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>) {
     let raw = source[node.byte_range()].to_owned();
-    let mut reader = Reader { source, strange: None, word: Word { raw, ..Word::default() }, braces: (false, false) };
+    let mut reader = Reader {
+        source,
+        strange: None,
+        word: Word { raw, ..Word::default() },
+        braces: (false, false),
+    };
     reader.read(node, &mut node.walk());
     let Reader { strange, mut word, braces, .. } = reader;
     // `{a,b}` comes to several words, of which nothing here is one.
@@ -95,7 +102,11 @@ impl<'t> Reader<'t> {
     fn primary(&mut self, node: Node<'t>, cursor: &mut TreeCursor<'t>) {
         let raw = &self.source[node.byte_range()];
         match node.kind() {
-            "word" | "number" | "test_operator" | "variable_name" | "heredoc_start" if node.child_count() == 0 => self.bare(raw),
+            "word" | "number" | "test_operator" | "variable_name" | "heredoc_start"
+                if node.child_count() == 0 =>
+            {
+                self.bare(raw);
+            }
             "raw_string" => self.word.text.push_str(&raw[1..raw.len().max(2) - 1]),
             "ansi_c_string" => self.ansi_quoted(&raw[2.min(raw.len())..]),
             "string" => self.quoted(node, cursor),
@@ -142,14 +153,16 @@ impl<'t> Reader<'t> {
                 c => {
                     self.word.open |= matches!(c, '*' | '?' | '[' | '{');
                     self.braces.0 |= c == '{';
-                    self.braces.1 |= self.braces.0 && (c == ',' || c == '.' && letters.peek() == Some(&'.'));
+                    self.braces.1 |=
+                        self.braces.0 && (c == ',' || c == '.' && letters.peek() == Some(&'.'));
                     self.word.text.push(c);
                 }
             }
         }
     }
 
-    /// What stands in double quotes. The grammar leaves spaces out of its nodes, so the text counts, but for what is expanded.
+    /// What stands in double quotes. The grammar leaves spaces out of its nodes, so the text
+    /// counts, but for what is expanded.
     fn quoted(&mut self, node: Node<'t>, cursor: &mut TreeCursor<'t>) {
         let mut at = node.start_byte() + 1;
         let end = node.end_byte() - 1;
@@ -158,12 +171,17 @@ impl<'t> Reader<'t> {
         }
         for child in node.children(cursor).collect::<Vec<_>>() {
             match child.kind() {
-                "expansion" | "simple_expansion" | "command_substitution" | "arithmetic_expansion" => {
+                "expansion"
+                | "simple_expansion"
+                | "command_substitution"
+                | "arithmetic_expansion" => {
                     self.in_quotes(at, child.start_byte());
                     self.unknown();
                     at = child.end_byte();
                     // Inside of quotes, shells differ in what these mean there.
-                    if child.kind() == "expansion" && self.source[child.byte_range()].contains(['\'', '"', '\\']) {
+                    if child.kind() == "expansion"
+                        && self.source[child.byte_range()].contains(['\'', '"', '\\'])
+                    {
                         self.strange(DISPUTED);
                     }
                 }
@@ -195,7 +213,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `$'…'`, in which characters are written by their numbers: what stands behind its first quote.
+    /// `$'…'`, in which characters are written by their numbers: what stands behind its first
+    /// quote.
     fn ansi_quoted(&mut self, raw: &str) {
         let mut rest = raw.chars();
         loop {
@@ -216,7 +235,10 @@ impl<'t> Reader<'t> {
                     Some(c @ '0'..='7') => {
                         let mut number = c.to_digit(8).unwrap_or_default();
                         for _ in 0..2 {
-                            let Some(digit) = rest.clone().next().and_then(|c| c.to_digit(8)) else { break };
+                            let Some(digit) = rest.clone().next().and_then(|c| c.to_digit(8))
+                            else {
+                                break;
+                            };
                             number = number * 8 + digit;
                             rest.next();
                         }

@@ -15,11 +15,17 @@ pub(super) struct Wrapper {
     assignments: bool,
 }
 
-const fn wrapper(name: &'static str, values: &'static [&'static str], flags: &'static [&'static str], words: usize) -> Wrapper {
+const fn wrapper(
+    name: &'static str,
+    values: &'static [&'static str],
+    flags: &'static [&'static str],
+    words: usize,
+) -> Wrapper {
     Wrapper { name, values, flags, words, assignments: false }
 }
 
-const SUDO_VALUES: &[&str] = &["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-D", "-R", "--user", "--group"];
+const SUDO_VALUES: &[&str] =
+    &["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-D", "-R", "--user", "--group"];
 
 const WRAPPERS: &[Wrapper] = &[
     Wrapper {
@@ -47,7 +53,12 @@ const WRAPPERS: &[Wrapper] = &[
         words: 0,
         assignments: true,
     },
-    wrapper("run0", &["-u", "-g", "-D", "--user", "--group", "--chdir", "--setenv", "--unit", "--nice"], &["--pipe", "--pty", "--*="], 0),
+    wrapper(
+        "run0",
+        &["-u", "-g", "-D", "--user", "--group", "--chdir", "--setenv", "--unit", "--nice"],
+        &["--pipe", "--pty", "--*="],
+        0,
+    ),
     wrapper("doas", &["-u", "-C"], &["-n", "-s", "-L"], 0),
     wrapper("command", &[], &["-p"], 0),
     wrapper("builtin", &[], &[], 0),
@@ -65,7 +76,12 @@ const WRAPPERS: &[Wrapper] = &[
         words: 0,
         assignments: true,
     },
-    wrapper("timeout", &["-s", "-k", "--signal", "--kill-after"], &["-v", "-p", "-f", "--verbose", "--foreground", "--preserve-status"], 1),
+    wrapper(
+        "timeout",
+        &["-s", "-k", "--signal", "--kill-after"],
+        &["-v", "-p", "-f", "--verbose", "--foreground", "--preserve-status"],
+        1,
+    ),
     wrapper("chrt", &["-T", "-P", "-D"], &["-f", "-r", "-o", "-b", "-i", "-v"], 1),
     wrapper("taskset", &[], &["-a", "-c"], 1),
     wrapper("numactl", &["-N", "-m", "-i", "-p", "-C"], &["-l", "--localalloc", "--*="], 0),
@@ -73,10 +89,20 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("linux64", &[], &["-R"], 0),
     wrapper("catchsegv", &[], &[], 0),
     wrapper("eatmydata", &[], &[], 0),
-    wrapper("xvfb-run", &["-n", "-s", "-e", "-f", "-w"], &["-a", "-l", "--auto-servernum", "--*="], 0),
+    wrapper(
+        "xvfb-run",
+        &["-n", "-s", "-e", "-f", "-w"],
+        &["-a", "-l", "--auto-servernum", "--*="],
+        0,
+    ),
     wrapper("dbus-run-session", &[], &["--*="], 0),
     wrapper("valgrind", &[], &["-v", "-q", "--*="], 0),
-    wrapper("ltrace", &["-e", "-o", "-n", "-s", "-u", "-x", "-l"], &["-f", "-c", "-C", "-i", "-r", "-S", "-t", "-T"], 0),
+    wrapper(
+        "ltrace",
+        &["-e", "-o", "-n", "-s", "-u", "-x", "-l"],
+        &["-f", "-c", "-C", "-i", "-r", "-S", "-t", "-T"],
+        0,
+    ),
     wrapper("rlwrap", &[], &[], 0),
     wrapper("torsocks", &[], &["-q", "-d", "-i"], 0),
     wrapper("proxychains", &["-f"], &["-q"], 0),
@@ -89,12 +115,12 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(
         "ssh",
         &[
-            "-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W",
-            "-w",
+            "-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O",
+            "-o", "-P", "-p", "-Q", "-R", "-S", "-W", "-w",
         ],
         &[
-            "-4", "-6", "-A", "-a", "-C", "-f", "-G", "-g", "-K", "-k", "-M", "-N", "-n", "-q", "-s", "-T", "-t", "-V", "-v", "-X", "-x",
-            "-Y", "-y",
+            "-4", "-6", "-A", "-a", "-C", "-f", "-G", "-g", "-K", "-k", "-M", "-N", "-n", "-q",
+            "-s", "-T", "-t", "-V", "-v", "-X", "-x", "-Y", "-y",
         ],
         1,
     ),
@@ -123,8 +149,18 @@ const WRAPPERS: &[Wrapper] = &[
         ],
         0,
     ),
-    wrapper("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], &["-s", "-x", "-e", "-u", "-n", "-o", "-F"], 1),
-    wrapper("watch", &["-n", "--interval"], &["-b", "-c", "-d", "-e", "-g", "-p", "-t", "-w", "-x"], 0),
+    wrapper(
+        "flock",
+        &["-w", "-E", "--timeout", "--conflict-exit-code"],
+        &["-s", "-x", "-e", "-u", "-n", "-o", "-F"],
+        1,
+    ),
+    wrapper(
+        "watch",
+        &["-n", "--interval"],
+        &["-b", "-c", "-d", "-e", "-g", "-p", "-t", "-w", "-x"],
+        0,
+    ),
     wrapper(
         "nsenter",
         &["-t", "-S", "-G", "--target", "--setuid", "--setgid"],
@@ -137,7 +173,12 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("systemd-run", &[], &[], 0),
     wrapper("fakeroot", &[], &[], 0),
     wrapper("unbuffer", &[], &[], 0),
-    wrapper("strace", &["-o", "-e", "-p", "-s", "-a", "-u", "-E"], &["-f", "-ff", "-c", "-q", "-t", "-tt", "-T", "-v", "-y"], 0),
+    wrapper(
+        "strace",
+        &["-o", "-e", "-p", "-s", "-a", "-u", "-E"],
+        &["-f", "-ff", "-c", "-q", "-t", "-tt", "-T", "-v", "-y"],
+        0,
+    ),
     wrapper("busybox", &[], &[], 0),
     wrapper("toybox", &[], &[], 0),
     wrapper(
@@ -158,7 +199,19 @@ const WRAPPERS: &[Wrapper] = &[
             "--arg-file",
             "--max-chars",
         ],
-        &["-0", "-r", "-t", "-p", "-x", "-o", "--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit"],
+        &[
+            "-0",
+            "-r",
+            "-t",
+            "-p",
+            "-x",
+            "-o",
+            "--null",
+            "--no-run-if-empty",
+            "--verbose",
+            "--interactive",
+            "--exit",
+        ],
         0,
     ),
     wrapper(
@@ -183,16 +236,32 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 }
 
 impl Wrapper {
-    /// Whether it starts something even where no command is named: a shell, or what is handed to it on its input.
+    /// Whether it starts something even where no command is named: a shell, or what is handed to it
+    /// on its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
-        ["chroot", "dbus-run-session", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "run0", "ssh", "sudo", "systemd-run", "unshare"]
-            .contains(&self.name)
+        [
+            "chroot",
+            "dbus-run-session",
+            "doas",
+            "fakeroot",
+            "nsenter",
+            "parallel",
+            "pkexec",
+            "run0",
+            "ssh",
+            "sudo",
+            "systemd-run",
+            "unshare",
+        ]
+        .contains(&self.name)
     }
 
     /// The command among the words behind the wrapper's name.
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
         // `command -v x` asks where x is.
-        if self.name == "command" && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str())) {
+        if self.name == "command"
+            && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str()))
+        {
             return Started::Words { set: Vec::new(), command: &[] };
         }
         while let Some((word, rest)) = words.split_first() {
@@ -213,7 +282,10 @@ impl Wrapper {
                 if name == text {
                     words = words.get(1..).unwrap_or_default();
                 }
-            } else if long && (self.flags.contains(&text) || name != text && self.flags.contains(&"--*=")) || !long && self.short(text) {
+            } else if long
+                && (self.flags.contains(&text) || name != text && self.flags.contains(&"--*="))
+                || !long && self.short(text)
+            {
             } else {
                 return Started::Unclear;
             }
@@ -221,7 +293,9 @@ impl Wrapper {
         let mut set = Vec::new();
         if self.assignments {
             // Whatever stands before the sign, a name or not.
-            while let Some((word, rest)) = words.split_first().filter(|(word, _)| word.text.contains('=')) {
+            while let Some((word, rest)) =
+                words.split_first().filter(|(word, _)| word.text.contains('='))
+            {
                 set.push(word);
                 words = rest;
             }
@@ -229,7 +303,8 @@ impl Wrapper {
         Started::Words { set, command: words.get(self.words..).unwrap_or_default() }
     }
 
-    /// Whether short options are written together, the last perhaps with its value: `-n5`, `-0r`; or a number, as `nice` takes.
+    /// Whether short options are written together, the last perhaps with its value: `-n5`, `-0r`;
+    /// or a number, as `nice` takes.
     fn short(&self, text: &str) -> bool {
         if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
             return true;

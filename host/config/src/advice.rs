@@ -1,7 +1,9 @@
-//! What could help where a command has failed in its sandbox: the line of the configuration, if one is to be changed.
+//! What could help where a command has failed in its sandbox: the line of the configuration, if one
+//! is to be changed.
 //!
-//! All that is looked at is what the command wrote, so a model may have made it say anything. An advice therefore tells nothing that isn't
-//! in there or in what holds for commands: not whether a path is there that they don't see, nor whether a variable is set.
+//! All that is looked at is what the command wrote, so a model may have made it say anything. An
+//! advice therefore tells nothing that isn't in there or in what holds for commands: not whether a
+//! path is there that they don't see, nor whether a variable is set.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -117,7 +119,11 @@ const MISSES: [(&str, &str); 7] = [
 
 /// What is said of a bound, the bound, and what else has to be in the line.
 const BOUNDS: [(&str, Which, &[&str]); 15] = [
-    ("resource temporarily unavailable", Which::Processes, &["fork", "thread", "clone", "spawn", "exec"]),
+    (
+        "resource temporarily unavailable",
+        Which::Processes,
+        &["fork", "thread", "clone", "spawn", "exec"],
+    ),
     ("can't start new thread", Which::Processes, &[]),
     ("cannot fork", Which::Processes, &[]),
     ("pthread_create failed", Which::Processes, &[]),
@@ -141,8 +147,10 @@ const NOT_OURS: [&str; 4] = ["javascript heap", "java heap space", "cuda", "oom-
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// What of the system is never a matter of grants: commands see it as it is for them.
-const SYSTEM: [&str; 14] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev", "/run", "/var", "/nix"];
+const SYSTEM: [&str; 14] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev",
+    "/run", "/var", "/nix",
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
@@ -161,22 +169,33 @@ impl Advisor {
             return Vec::new();
         }
         let texts = [last(ended.stderr), last(ended.stdout)];
-        let lines: Vec<(&str, String)> = texts.iter().flat_map(|text| text.lines()).map(|line| (line, line.to_lowercase())).collect();
+        let lines: Vec<(&str, String)> = texts
+            .iter()
+            .flat_map(|text| text.lines())
+            .map(|line| (line, line.to_lowercase()))
+            .collect();
         let mut notices = Vec::new();
         let mut add = |notice: Option<String>| {
-            if let Some(notice) = notice.filter(|notice| notices.len() < MOST && !notices.contains(notice)) {
+            if let Some(notice) =
+                notice.filter(|notice| notices.len() < MOST && !notices.contains(notice))
+            {
                 notices.push(notice);
             }
         };
         if self.sandboxed {
-            let says = |words: &[&str]| lines.iter().any(|(_, low)| words.iter().any(|word| low.contains(word)));
+            let says = |words: &[&str]| {
+                lines.iter().any(|(_, low)| words.iter().any(|word| low.contains(word)))
+            };
             if !ended.network && says(&UNREACHABLE) {
                 add(Some(self.without_network("It had no network.")));
-            } else if !ended.network && lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK)) {
+            } else if !ended.network
+                && lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK))
+            {
                 add(Some(self.without_network("Without the network, `localhost` is the command's own, where nothing else listens.")));
             }
             for (line, low) in &lines {
-                let missed = MISSES.iter().find(|(words, _)| low.contains(words)).map(|(_, preset)| *preset);
+                let missed =
+                    MISSES.iter().find(|(words, _)| low.contains(words)).map(|(_, preset)| *preset);
                 add(missed.and_then(|preset| self.preset(preset)));
                 if contains(low, &UNUSABLE) {
                     add(self.path(line, low, ended.path_rules));
@@ -201,7 +220,10 @@ impl Advisor {
 
     fn without_network(&self, what: &str) -> String {
         match (self.shell, self.network) {
-            (false, _) => format!("{what} To let what this plugin starts reach it: `network = true` in {}.", self.table),
+            (false, _) => format!(
+                "{what} To let what this plugin starts reach it: `network = true` in {}.",
+                self.table
+            ),
             (true, NetworkGrant::Ask) => {
                 format!(
                     "{what} Ask for it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
@@ -209,9 +231,14 @@ impl Advisor {
                 )
             }
             (true, NetworkGrant::Deny) => {
-                format!("{what} To have it asked for: `network = \"ask\"` in {}, where it is \"deny\" now.", self.table)
+                format!(
+                    "{what} To have it asked for: `network = \"ask\"` in {}, where it is \"deny\" now.",
+                    self.table
+                )
             }
-            (true, NetworkGrant::Allow) => format!("{what} Ask for it with `network: true`; it is granted."),
+            (true, NetworkGrant::Allow) => {
+                format!("{what} Ask for it with `network: true`; it is granted.")
+            }
         }
     }
 
@@ -220,12 +247,18 @@ impl Advisor {
         if !self.presets.iter().any(|(known, _)| *known == name) {
             return None;
         }
-        let all: Vec<String> = self.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
-        Some(format!("What `{name}` keeps in your home is not granted. To grant it: `presets = [{}]` in [tools.shell].", all.join(", ")))
+        let all: Vec<String> =
+            self.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
+        Some(format!(
+            "What `{name}` keeps in your home is not granted. To grant it: `presets = [{}]` in [tools.shell].",
+            all.join(", ")
+        ))
     }
 
     fn path(&self, line: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
-        if (low.contains(".git/config") || low.contains(".git/hooks")) && (low.contains("busy") || low.contains("read-only")) {
+        if (low.contains(".git/config") || low.contains(".git/hooks"))
+            && (low.contains("busy") || low.contains("read-only"))
+        {
             let written = self.with(".git", PathAccess::ReadWrite);
             return Some(format!(
                 "Git's hooks and its configuration stay as they are, since they run programs outside of the sandbox. To let commands change \
@@ -239,17 +272,28 @@ impl Advisor {
     fn about_path(&self, written: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
         let path = self.resolved(written)?;
         let shown = neutral_line(cut(written, MAX_PATH));
-        let granted =
-            self.rules.grants().iter().filter(|grant| path.starts_with(&grant.path)).max_by_key(|grant| grant.path.as_os_str().len());
+        let granted = self
+            .rules
+            .grants()
+            .iter()
+            .filter(|grant| path.starts_with(&grant.path))
+            .max_by_key(|grant| grant.path.as_os_str().len());
         if let Some(grant) = granted {
             let changes = contains(low, &["read-only", "erofs", "busy"]);
-            for access in [Access::Read, Access::Write].into_iter().take(if changes { 2 } else { 1 }) {
+            for access in
+                [Access::Read, Access::Write].into_iter().take(if changes { 2 } else { 1 })
+            {
                 let denial = match self.rules.decide(&path, Kind::Other, access) {
                     Err(_) if access == Access::Write && grant.access == Access::Read => {
-                        return Some(format!("{shown} is granted for reading alone, by {}.", neutral_line(&grant.place.text)));
+                        return Some(format!(
+                            "{shown} is granted for reading alone, by {}.",
+                            neutral_line(&grant.place.text)
+                        ));
                     }
                     Err(refusal) => self.rules.explain(refusal, &path, access),
-                    Ok(()) => match call.and_then(|call| Some(call.explain(call.decide(&path, access).err()?, &path, access))) {
+                    Ok(()) => match call.and_then(|call| {
+                        Some(call.explain(call.decide(&path, access).err()?, &path, access))
+                    }) {
                         Some(denial) => denial,
                         None => continue,
                     },
@@ -260,7 +304,10 @@ impl Advisor {
             return None;
         }
         if self.also.iter().any(|tree| path.starts_with(&tree.path)) {
-            let read = self.also.iter().any(|tree| path.starts_with(&tree.path) && tree.access == TreeAccess::Read);
+            let read = self
+                .also
+                .iter()
+                .any(|tree| path.starts_with(&tree.path) && tree.access == TreeAccess::Read);
             let writes = contains(low, &["read-only", "erofs"]);
             return (read && writes)
                 .then(|| format!("{shown} is granted for reading alone, by a preset; programs outside run what lies there."));
@@ -274,7 +321,8 @@ impl Advisor {
         self.outside(&path, &shown, low)
     }
 
-    /// A path that is nowhere in what commands see. Whether it is there at all is not for them to know.
+    /// A path that is nowhere in what commands see. Whether it is there at all is not for them to
+    /// know.
     fn outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
         // A line that long helps nobody.
         if path.as_os_str().len() > MAX_PATH {
@@ -294,7 +342,9 @@ impl Advisor {
         let folder = match below.len() {
             0 => return None,
             // A file of the home itself can't be granted, only a directory.
-            1 if path.extension().is_some() || path.file_name()?.to_str()?.starts_with('.') => return None,
+            1 if path.extension().is_some() || path.file_name()?.to_str()?.starts_with('.') => {
+                return None;
+            }
             1 => path,
             _ => path.parent()?,
         };
@@ -302,7 +352,11 @@ impl Advisor {
         if self.home.as_ref().is_some_and(|home| home.starts_with(folder)) {
             return None;
         }
-        let access = if contains(low, &["read-only", "erofs"]) { PathAccess::ReadWrite } else { PathAccess::Read };
+        let access = if contains(low, &["read-only", "erofs"]) {
+            PathAccess::ReadWrite
+        } else {
+            PathAccess::Read
+        };
         let written = self.with(&self.below_home(folder)?, access);
         Some(format!(
             "{shown} lies outside of the directories that commands see. To grant one, where it is there: `allowed_paths = {written}` in {}.",
@@ -344,10 +398,18 @@ impl Advisor {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        if self.variables.iter().any(|known| known == name) || self.env.iter().any(|known| known == name) {
+        if self.variables.iter().any(|known| known == name)
+            || self.env.iter().any(|known| known == name)
+        {
             return None;
         }
-        let all: Vec<String> = self.env.iter().map(String::as_str).chain([name]).map(|name| format!("\"{name}\"")).collect();
+        let all: Vec<String> = self
+            .env
+            .iter()
+            .map(String::as_str)
+            .chain([name])
+            .map(|name| format!("\"{name}\""))
+            .collect();
         Some(format!(
             "Commands get no variable `{name}`. To pass yours on, where it is set: `env = [{}]` in {}.",
             all.join(", "),
@@ -359,16 +421,20 @@ impl Advisor {
         if contains(low, &NOT_OURS) {
             return None;
         }
-        let found = BOUNDS.iter().find(|(words, _, more)| low.contains(words) && (more.is_empty() || contains(low, more)));
+        let found = BOUNDS.iter().find(|(words, _, more)| {
+            low.contains(words) && (more.is_empty() || contains(low, more))
+        });
         let full = || {
-            let full = contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
+            let full =
+                contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
             let own = |path: PathBuf| {
                 let home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
                 let granted = self.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
                 let preset = self.also.iter().any(|tree| path.starts_with(&tree.path));
                 (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
             };
-            let named = |path: &str| path.starts_with(['/', '~']) && self.resolved(path).is_some_and(own);
+            let named =
+                |path: &str| path.starts_with(['/', '~']) && self.resolved(path).is_some_and(own);
             (full && paths(line).any(named)).then_some(Which::Scratch)
         };
         found.map(|(_, which, _)| *which).or_else(full)
@@ -377,14 +443,27 @@ impl Advisor {
     fn bound(&self, which: Which) -> String {
         let mebibytes = |bytes: u64| bytes >> 20;
         let (what, key, now) = match which {
-            Which::Processes => ("as many processes and threads as it may", "processes", self.limits.processes),
-            Which::Memory => ("as much memory as it may", "memory_mib", mebibytes(self.limits.memory)),
-            Which::File => ("a file as large as it may", "file_mib", mebibytes(self.limits.file_size)),
-            Which::OpenFiles => ("as many open files as it may", "open_files", self.limits.open_files),
-            Which::Scratch => ("its own `/tmp` and home full", "scratch_mib", mebibytes(self.limits.scratch)),
+            Which::Processes => {
+                ("as many processes and threads as it may", "processes", self.limits.processes)
+            }
+            Which::Memory => {
+                ("as much memory as it may", "memory_mib", mebibytes(self.limits.memory))
+            }
+            Which::File => {
+                ("a file as large as it may", "file_mib", mebibytes(self.limits.file_size))
+            }
+            Which::OpenFiles => {
+                ("as many open files as it may", "open_files", self.limits.open_files)
+            }
+            Which::Scratch => {
+                ("its own `/tmp` and home full", "scratch_mib", mebibytes(self.limits.scratch))
+            }
             Which::Processor => ("as much processor time as it may", "cpu_secs", self.limits.cpu),
         };
-        format!("It seems to have {what}: `{key} = {now}`. For more: `{key} = {}` in [tools.shell.limits].", now.saturating_mul(2))
+        format!(
+            "It seems to have {what}: `{key} = {now}`. For more: `{key} = {}` in [tools.shell.limits].",
+            now.saturating_mul(2)
+        )
     }
 }
 
@@ -407,10 +486,16 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split(breaks).map(|word| {
         // `/a/b:12: …`, but not `https://…`.
         let word = word.trim_end_matches(['.', ':', '!']);
-        if word.contains("://") { "" } else { word.split(':').find(|part| !part.is_empty()).unwrap_or_default() }
+        if word.contains("://") {
+            ""
+        } else {
+            word.split(':').find(|part| !part.is_empty()).unwrap_or_default()
+        }
     });
     words.filter(|word| {
-        word.starts_with('/') && word.len() > 1 || word.starts_with("~/") || !word.starts_with('~') && word.contains(['/', '.'])
+        word.starts_with('/') && word.len() > 1
+            || word.starts_with("~/")
+            || !word.starts_with('~') && word.contains(['/', '.'])
     })
 }
 
@@ -436,7 +521,10 @@ fn unset(line: &str) -> Option<&str> {
             && !word.starts_with(|c: char| c.is_ascii_digit())
             && (word.contains('_') || !["ERROR", "WARNING", "FATAL", "NOTE", "WARN", "INFO"].contains(word))
     };
-    let at = SAYS.iter().filter(|words| says(words)).find_map(|words| line.find(words).map(|at| (at, words.len())))?;
+    let at = SAYS
+        .iter()
+        .filter(|words| says(words))
+        .find_map(|words| line.find(words).map(|at| (at, words.len())))?;
     let word = |text: &'_ str| -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         let mut start = None;
@@ -454,8 +542,11 @@ fn unset(line: &str) -> Option<&str> {
     };
     let (before, after) = (&line[..at.0], &line[at.0 + at.1..]);
     // What is said of a name stands right behind it, or right before.
-    let nearest = word(before).into_iter().next_back().map(|(from, to)| &before[from..to]).filter(is_name);
-    nearest.or_else(|| word(after).into_iter().next().map(|(from, to)| &after[from..to]).filter(is_name))
+    let nearest =
+        word(before).into_iter().next_back().map(|(from, to)| &before[from..to]).filter(is_name);
+    nearest.or_else(|| {
+        word(after).into_iter().next().map(|(from, to)| &after[from..to]).filter(is_name)
+    })
 }
 
 #[cfg(test)]

@@ -10,15 +10,17 @@ use super::Bounded;
 use super::rule::{Rule, section};
 
 section! {
-    /// How calls that failed are tried again: those of tools that only read, or that may be repeated, where the other side was busy, failed,
-    /// was not reached, or took too long.
+    /// How calls that failed are tried again: those of tools that only read, or that may be
+    /// repeated, where the other side was busy, failed, was not reached, or took too long.
     #[derive(Copy, Eq)]
     pub struct Retry {
         /// How often a call is tried again, beside the first time. 0: never.
         pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Rule::Smaller;
-        /// Milliseconds that are waited at most before the first time; twice as long before each further one. How long in fact is left to chance.
+        /// Milliseconds that are waited at most before the first time; twice as long before each
+        /// further one. How long in fact is left to chance.
         pub base_ms: Bounded<1, 60_000> = Bounded::clamped(500), Rule::Smaller;
-        /// Milliseconds that are waited at most before any time, unless the other side asks for more.
+        /// Milliseconds that are waited at most before any time, unless the other side asks for
+        /// more.
         pub max_ms: Bounded<1, 600_000> = Bounded::clamped(5000), Rule::Smaller;
         /// Seconds from the first time on after which nothing is tried again.
         pub budget_secs: Bounded<0, 3600> = Bounded::clamped(30), Rule::Smaller;
@@ -38,14 +40,17 @@ impl Retry {
 }
 
 section! {
-    /// Answers that serve again in their session: of tools that only read, as long as everything that they were made of is as it was.
+    /// Answers that serve again in their session: of tools that only read, as long as everything
+    /// that they were made of is as it was.
     #[derive(Copy, Eq)]
     pub struct ResultCache {
         /// Whether answers are kept at all.
         pub enabled: bool = true, Rule::OnlyFalse;
-        /// Seconds after which an answer is made anew in any case. 0: it is kept for as long as it is true.
+        /// Seconds after which an answer is made anew in any case. 0: it is kept for as long as it
+        /// is true.
         pub ttl_secs: Bounded<0, 31_536_000> = Bounded::clamped(300), Rule::SmallerOrUnbounded;
-        /// MiB of memory for the answers of one session, and for what is remembered of how they were made.
+        /// MiB of memory for the answers of one session, and for what is remembered of how they
+        /// were made.
         pub max_mib: Bounded<1, 4096> = Bounded::clamped(32), Rule::Smaller;
         /// Answers of one session.
         pub max_entries: Bounded<1, 65_536> = Bounded::clamped(512), Rule::Smaller;

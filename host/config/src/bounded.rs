@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A whole number from `MIN` to `MAX`, both included.
 ///
-/// Bounds stand in the type, so that a value out of range is refused where it is read, with its place in the file.
+/// Bounds stand in the type, so that a value out of range is refused where it is read, with its
+/// place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 

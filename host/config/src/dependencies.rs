@@ -1,20 +1,22 @@
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::rule::{Rule, section};
+use super::written::inline_schema;
 
-// A rule that is added can close a circle, and what lies on one waits for nothing: so not even a further `requires` only narrows.
+// A rule that is added can close a circle, and what lies on one waits for nothing: so not even a
+// further `requires` only narrows.
 section! {
     /// Which tools wait for others, in each session anew.
     pub struct Dependencies {
         /// Whether the rules hold.
         pub enabled: bool, Rule::OnlyTrue;
-        /// What each tool that another one prefers adds to that one's rank, once it has come to an output.
+        /// What each tool that another one prefers adds to that one's rank, once it has come to an
+        /// output.
         pub boost_per_dep: Ratio = Ratio(0.15), Rule::Ignored;
         /// The most that is added so.
         pub max_total_boost: Ratio = Ratio(0.2), Rule::Ignored;
@@ -29,7 +31,8 @@ section! {
     /// What one tool waits for.
     #[derive(Eq)]
     pub struct DependencyRule {
-        /// Tools that have to come to an output in the session before this one is offered and may be called.
+        /// Tools that have to come to an output in the session before this one is offered and may
+        /// be called.
         pub requires: Vec<String>, Rule::Ignored;
         /// Tools that raise this one's rank once they have come to an output.
         pub prefers: Vec<String>, Rule::Ignored;
@@ -60,7 +63,11 @@ impl<'de> Deserialize<'de> for Ratio {
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Ratio, E> {
                 // What is no number at all lies in no range either.
-                if (0.0..=1.0).contains(&value) { Ok(Ratio(value)) } else { Err(E::invalid_value(Unexpected::Float(value), &self)) }
+                if (0.0..=1.0).contains(&value) {
+                    Ok(Ratio(value))
+                } else {
+                    Err(E::invalid_value(Unexpected::Float(value), &self))
+                }
             }
 
             fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Ratio, E> {
@@ -80,19 +87,7 @@ impl<'de> Deserialize<'de> for Ratio {
     }
 }
 
-impl JsonSchema for Ratio {
-    fn schema_name() -> Cow<'static, str> {
-        "Ratio".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
-    }
-}
+inline_schema!(Ratio, "Ratio", json_schema!({ "type": "number", "minimum": 0, "maximum": 1 }));
 
 #[cfg(test)]
 mod tests {
@@ -100,7 +95,10 @@ mod tests {
 
     #[test]
     fn a_ratio_lies_between_0_and_1() {
-        let read = |text: &str| toml::from_str::<Dependencies>(&format!("max_total_boost = {text}")).map(|read| read.max_total_boost.get());
+        let read = |text: &str| {
+            toml::from_str::<Dependencies>(&format!("max_total_boost = {text}"))
+                .map(|read| read.max_total_boost.get())
+        };
         for (text, expected) in [("0.5", 0.5), ("0", 0.0), ("1", 1.0), ("0.0", 0.0)] {
             assert_eq!(read(text), Ok(expected), "{text}");
         }

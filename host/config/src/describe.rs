@@ -1,4 +1,5 @@
-//! The configuration in words, from its schema: for the template and the documents, so that neither can fall behind.
+//! The configuration in words, from its schema: for the template and the documents, so that neither
+//! can fall behind.
 
 use serde_json::Value;
 
@@ -46,8 +47,15 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
     if more.is_object() && inner["type"] != "object" {
         // Of a table of values, each is told by what it is for.
         let description = text(&schema["description"]).unwrap_or_default();
-        let example = schema["examples"][0].as_object().and_then(|example| example.values().next()).cloned();
-        let key = KeyDescription { name: "NAME".to_owned(), takes: takes(root, more), default: None, example, description: String::new() };
+        let example =
+            schema["examples"][0].as_object().and_then(|example| example.values().next()).cloned();
+        let key = KeyDescription {
+            name: "NAME".to_owned(),
+            takes: takes(root, more),
+            default: None,
+            example,
+            description: String::new(),
+        };
         tables.push(TableDescription { path: path.to_owned(), description, keys: vec![key] });
         return;
     }
@@ -57,8 +65,10 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
         inner["description"] = schema["description"].clone();
         return table(root, &inner, &format!("{path}.NAME"), tables);
     }
-    let description = text(&schema["description"]).or_else(|| text(&target["description"])).unwrap_or_default();
-    let (below, values): (Vec<_>, Vec<_>) = properties(target).partition(|(_, property)| resolved(root, property)["type"] == "object");
+    let description =
+        text(&schema["description"]).or_else(|| text(&target["description"])).unwrap_or_default();
+    let (below, values): (Vec<_>, Vec<_>) =
+        properties(target).partition(|(_, property)| resolved(root, property)["type"] == "object");
     let keys = values.into_iter().map(|(name, property)| KeyDescription {
         name: name.to_owned(),
         takes: takes(root, property),
@@ -73,11 +83,17 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
 }
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    schema["properties"].as_object().into_iter().flatten().map(|(name, property)| (name.as_str(), property))
+    schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, property)| (name.as_str(), property))
 }
 
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let target = schema["$ref"].as_str().and_then(|reference| root.pointer(reference.trim_start_matches('#')));
+    let target = schema["$ref"]
+        .as_str()
+        .and_then(|reference| root.pointer(reference.trim_start_matches('#')));
     target.unwrap_or(schema)
 }
 
@@ -99,13 +115,17 @@ fn takes(root: &Value, schema: &Value) -> String {
         name => name.as_str(),
     };
     match names {
-        Some("integer") => format!("a whole number from {} to {}", schema["minimum"], schema["maximum"]),
+        Some("integer") => {
+            format!("a whole number from {} to {}", schema["minimum"], schema["maximum"])
+        }
         Some("number") => format!("a number from {} to {}", schema["minimum"], schema["maximum"]),
         Some("string") => "a text".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
         Some("object") => {
-            let fields: Vec<String> = properties(schema).map(|(name, field)| format!("`{name}` ({})", takes(root, field))).collect();
+            let fields: Vec<String> = properties(schema)
+                .map(|(name, field)| format!("`{name}` ({})", takes(root, field)))
+                .collect();
             format!("a table of {}", fields.join(" and "))
         }
         other => format!("a value of the type {}", other.unwrap_or("any")),
@@ -123,10 +143,9 @@ mod tests {
         for key in known().iter().filter(|key| !key.table && !key.in_list) {
             let (name, table) = key.path.split_last().expect("a key has a name");
             let table = table.join(".").replace('*', "NAME");
-            let described = tables
-                .iter()
-                .find(|known| known.path == table)
-                .and_then(|table| table.keys.iter().find(|key| key.name == name.replace('*', "NAME")));
+            let described = tables.iter().find(|known| known.path == table).and_then(|table| {
+                table.keys.iter().find(|key| key.name == name.replace('*', "NAME"))
+            });
             let described = described.unwrap_or_else(|| panic!("{key:?} is not described"));
             let told = !described.description.is_empty() || described.name == "NAME";
             assert!(told && !described.takes.contains("of the type"), "{described:?}");

@@ -12,7 +12,8 @@ use berth_policy::{Action, Origin, Placed, Verdict};
 use serde_json::Value;
 
 use super::{
-    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
+    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web,
+    WithoutProxy, WrittenHost, WrittenPrivateHosts,
 };
 
 /// Bytes of a request's body.
@@ -45,13 +46,30 @@ impl Loaded {
     /// # Errors
     ///
     /// [`HostError::Config`] with the place of what can't be used.
-    pub fn egress_of_web(&self, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+    pub fn egress_of_web(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Settings, HostError> {
         let (web, limits) = (&self.config.tools.web, self.config.tools.limits);
         let all = limits.response_mib.get() << 20;
-        let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
-        let time_key = if web.timeout <= limits.request_secs { "`timeout` in [tools.web]" } else { TIME_OF_ALL };
-        let settings = self.egress(&self.said_of_web(), bounds, time_key, folders, working_directory)?;
-        Ok(Settings { reach: self.reach_of_web()?, asks: web.other_domains == OtherDomains::Ask, ..settings })
+        let bounds = self.bounds(
+            limits,
+            limits.request_secs.get().min(web.timeout.get()),
+            all.min(web.max_body_kib.get() << 10),
+        );
+        let time_key = if web.timeout <= limits.request_secs {
+            "`timeout` in [tools.web]"
+        } else {
+            TIME_OF_ALL
+        };
+        let settings =
+            self.egress(&self.said_of_web(), bounds, time_key, folders, working_directory)?;
+        Ok(Settings {
+            reach: self.reach_of_web()?,
+            asks: web.other_domains == OtherDomains::Ask,
+            ..settings
+        })
     }
 
     /// What the gate asks before a call of the web tools runs.
@@ -70,13 +88,17 @@ impl Loaded {
         if self.config.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
             let hosts = HostPattern::new("*").map_err(HostError::Config)?;
-            reach.grants.push(Placed { value: Grant { hosts, scheme: None, port: None, methods: Vec::new() }, place });
+            reach.grants.push(Placed {
+                value: Grant { hosts, scheme: None, port: None, methods: Vec::new() },
+                place,
+            });
         }
         Ok(reach)
     }
 
     fn said_of_web(&self) -> Said<'_> {
-        let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } = &self.config.tools.web;
+        let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } =
+            &self.config.tools.web;
         Said {
             table: "tools.web".to_owned(),
             key: "allowed_domains",
@@ -92,7 +114,12 @@ impl Loaded {
     /// # Errors
     ///
     /// As [`Self::egress_of_web`].
-    pub fn egress_of_plugin(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<Option<Settings>, HostError> {
+    pub fn egress_of_plugin(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<Settings>, HostError> {
         let Some(plugin) = self.config.plugins.get(name) else { return Ok(None) };
         if plugin.hosts.is_empty() && plugin.allowed_private_hosts.is_empty() {
             return Ok(None);
@@ -106,31 +133,59 @@ impl Loaded {
             credentials_to: &plugin.credentials_to,
         };
         let limits = self.plugin_limits(name);
-        let bounds = self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
-        let own = plugin.limits.request_secs.map(|_| format!("`request_secs` in [plugins.{}.limits]", super::dotted_name(name)));
-        self.egress(&said, bounds, own.as_deref().unwrap_or(TIME_OF_ALL), folders, working_directory).map(Some)
+        let bounds =
+            self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
+        let own = plugin
+            .limits
+            .request_secs
+            .map(|_| format!("`request_secs` in [plugins.{}.limits]", super::dotted_name(name)));
+        self.egress(
+            &said,
+            bounds,
+            own.as_deref().unwrap_or(TIME_OF_ALL),
+            folders,
+            working_directory,
+        )
+        .map(Some)
     }
 
     /// Names of the secrets that are put into the requests of a call to the URLs that it is about.
     pub fn secrets_along(&self, action: &Action<'_>) -> Vec<String> {
-        let (table, private) = match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
-            Some(plugin) => (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts),
-            None if action.built_in && action.provider == "web" => ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts),
-            None => return Vec::new(),
-        };
-        let private: Vec<PrivateHosts> = private.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
+        let (table, private) =
+            match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
+                Some(plugin) => {
+                    (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
+                }
+                None if action.built_in && action.provider == "web" => {
+                    ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts)
+                }
+                None => return Vec::new(),
+            };
+        let private: Vec<PrivateHosts> =
+            private.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
         let urls = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url);
-        let urls: Vec<(Target, String)> = urls.filter_map(|subject| Target::with_url(&subject.text).ok()).collect();
-        let method = action.arguments.get("method").and_then(Value::as_str).unwrap_or("GET").to_ascii_uppercase();
+        let urls: Vec<(Target, String)> =
+            urls.filter_map(|subject| Target::with_url(&subject.text).ok()).collect();
+        let method = action
+            .arguments
+            .get("method")
+            .and_then(Value::as_str)
+            .unwrap_or("GET")
+            .to_ascii_uppercase();
         let goes = |secret: &Secret, name: &str| {
             let Ok(mut rule) = secret.rule(name) else { return false };
             // By which method a plugin asks, its arguments don't tell.
             if !action.built_in {
                 rule.methods.clear();
             }
-            urls.iter().any(|(target, url)| rule.goes(target, &method, &url[target.origin().len()..], &private))
+            urls.iter().any(|(target, url)| {
+                rule.goes(target, &method, &url[target.origin().len()..], &private)
+            })
         };
-        self.secrets().filter(|(of, name, secret)| *of == table && goes(secret, name)).map(|(_, name, _)| name.to_owned()).collect()
+        self.secrets()
+            .filter(|(of, name, secret)| *of == table && goes(secret, name))
+            .map(|(_, name, _)| name.to_owned())
+            .collect()
     }
 
     fn bounds(&self, limits: super::Limits, secs: u64, body: u64) -> Limits {
@@ -163,8 +218,14 @@ impl Loaded {
             table: said.table.clone(),
             grants,
             // Nobody's grant is worth more than the operator's no.
-            denied: self.each("tools.web.denied_domains", &self.config.tools.web.denied_domains, |host| HostPattern::new(host.as_str()))?,
-            private: self.each(&key("allowed_private_hosts"), said.private, |hosts| PrivateHosts::new(hosts.as_str()))?,
+            denied: self.each(
+                "tools.web.denied_domains",
+                &self.config.tools.web.denied_domains,
+                |host| HostPattern::new(host.as_str()),
+            )?,
+            private: self.each(&key("allowed_private_hosts"), said.private, |hosts| {
+                PrivateHosts::new(hosts.as_str())
+            })?,
             https_only: Placed { value: said.https_only, place: self.origin(&key("https_only")) },
             place: self.origin(&key(said.key)),
         })
@@ -179,9 +240,13 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
         let key = |key: &str| format!("{}.{key}", said.table);
-        let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| HostPattern::new(host.as_str()))?;
+        let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| {
+            HostPattern::new(host.as_str())
+        })?;
         let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
-        let secrets = of_table.map(|(table, name, secret)| self.resolve_secret(&table, name, secret, folders, working_directory));
+        let secrets = of_table.map(|(table, name, secret)| {
+            self.resolve_secret(&table, name, secret, folders, working_directory)
+        });
         Ok(Settings {
             reach: self.reach(said)?,
             limits,
@@ -194,10 +259,17 @@ impl Loaded {
     }
 
     /// The elements of a list, each with its place.
-    fn each<W, T>(&self, key: &str, written: &[W], read: impl Fn(&W) -> Result<T, String>) -> Result<Vec<Placed<T>>, HostError> {
+    fn each<W, T>(
+        &self,
+        key: &str,
+        written: &[W],
+        read: impl Fn(&W) -> Result<T, String>,
+    ) -> Result<Vec<Placed<T>>, HostError> {
         let element = |(index, written): (usize, &W)| {
             let element = format!("{key}.{index}");
-            let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source(&element), message)));
+            let problem = |message: String| {
+                HostError::from(Problems::from(Problem::new(self.source(&element), message)))
+            };
             let place: Origin = self.origin(&element);
             Ok(Placed { value: read(written).map_err(problem)?, place })
         };
@@ -213,25 +285,45 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<Kept, HostError> {
         let key = format!("{table}.secrets.{}", super::dotted_name(name));
-        let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source_below(&key), message)));
+        let problem = |message: String| {
+            HostError::from(Problems::from(Problem::new(self.source_below(&key), message)))
+        };
         let rule = secret.rule(name).map_err(problem)?;
         Ok(Kept { rule, source: self.source_of(&key, secret, folders, working_directory) })
     }
 
     /// Where a secret comes from, by the key of its table.
-    pub fn source_of(&self, key: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> SecretSource {
-        let beside = |below: &str, path: &str| self.beside_its_source(&format!("{key}.{below}"), path, folders, working_directory);
+    pub fn source_of(
+        &self,
+        key: &str,
+        secret: &Secret,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> SecretSource {
+        let beside = |below: &str, path: &str| {
+            self.beside_its_source(&format!("{key}.{below}"), path, folders, working_directory)
+        };
         if let Some(name) = &secret.env {
             let value = self.variable(name.as_str()).map(|value| Arc::new(SecretValue::new(value)));
             SecretSource::Variable { name: name.as_str().to_owned(), value }
         } else if !secret.file.is_empty() {
             SecretSource::File(beside("file", &secret.file))
         } else if let Some((program, arguments)) = secret.command.split_first() {
-            // One with a `/` in its name is a file of the operator's; any other is looked for in `PATH`.
-            let program = if program.contains('/') { beside("command", program).to_string_lossy().into_owned() } else { program.clone() };
-            SecretSource::Command(std::iter::once(program).chain(arguments.iter().cloned()).collect())
+            // One with a `/` in its name is a file of the operator's; any other is looked for in
+            // `PATH`.
+            let program = if program.contains('/') {
+                beside("command", program).to_string_lossy().into_owned()
+            } else {
+                program.clone()
+            };
+            SecretSource::Command(
+                std::iter::once(program).chain(arguments.iter().cloned()).collect(),
+            )
         } else {
-            SecretSource::Keyring { service: secret.keyring.service.clone(), account: secret.keyring.account.clone() }
+            SecretSource::Keyring {
+                service: secret.keyring.service.clone(),
+                account: secret.keyring.account.clone(),
+            }
         }
     }
 
@@ -240,31 +332,48 @@ impl Loaded {
         let network = &self.config.network;
         let proxy = match &network.proxy {
             Some(written) => Some(written.as_str().to_owned()),
-            None => self.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]).map(|(_, url)| url),
+            None => self
+                .variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+                .map(|(_, url)| url),
         };
         let except = match &network.no_proxy {
             Some(hosts) => hosts.iter().map(WithoutProxy::as_str).collect::<Vec<_>>().join(","),
-            None => self.variable_of(&["NO_PROXY", "no_proxy"]).map(|(_, hosts)| hosts).unwrap_or_default(),
+            None => self
+                .variable_of(&["NO_PROXY", "no_proxy"])
+                .map(|(_, hosts)| hosts)
+                .unwrap_or_default(),
         };
         let proxy = proxy.filter(|url| !url.is_empty()).map(|url| {
             // Most programs take an address alone.
             let url = if url.contains("://") { url } else { format!("http://{url}") };
             Proxy { url, except, resolves: network.proxy_resolves }
         });
-        Network { proxy, authorities: self.authorities(folders, working_directory), ..Network::default() }
+        Network {
+            proxy,
+            authorities: self.authorities(folders, working_directory),
+            ..Network::default()
+        }
     }
 
     /// The files of the authorities that are believed.
     pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let written = self.config.network.authorities.iter().enumerate();
         written
-            .map(|(index, path)| self.beside_its_source(&format!("network.authorities.{index}"), path, folders, working_directory))
+            .map(|(index, path)| {
+                self.beside_its_source(
+                    &format!("network.authorities.{index}"),
+                    path,
+                    folders,
+                    working_directory,
+                )
+            })
             .collect()
     }
 
     /// The directory that the configuration was read for.
     pub fn directory(&self) -> PathBuf {
-        let inputs = self.read_from.as_ref().and_then(|(_, inputs)| inputs.working_directory.clone());
+        let inputs =
+            self.read_from.as_ref().and_then(|(_, inputs)| inputs.working_directory.clone());
         inputs.or_else(|| super::working_directory().ok()).unwrap_or_else(|| PathBuf::from("/"))
     }
 
@@ -272,7 +381,10 @@ impl Loaded {
     pub fn variable(&self, name: &str) -> Option<String> {
         let mut variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
         let found = variables.rfind(|(known, _)| known == name);
-        found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty()).map(str::to_owned)
+        found
+            .and_then(|(_, value)| value.to_str())
+            .filter(|value| !value.is_empty())
+            .map(str::to_owned)
     }
 
     /// The first of these variables that says something.

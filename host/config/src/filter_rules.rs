@@ -23,10 +23,19 @@ impl Loaded {
     pub fn filter_rules_path(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.config.tools.filters.filters_path.as_str() {
             "" => {
-                let beside = self.file.as_deref().and_then(Path::parent).map(|folder| working_directory.join(folder));
+                let beside = self
+                    .file
+                    .as_deref()
+                    .and_then(Path::parent)
+                    .map(|folder| working_directory.join(folder));
                 beside.unwrap_or_else(|| folders.config.clone()).join("filters.toml")
             }
-            path => self.beside_its_source("tools.filters.filters_path", path, folders, working_directory),
+            path => self.beside_its_source(
+                "tools.filters.filters_path",
+                path,
+                folders,
+                working_directory,
+            ),
         }
     }
 

@@ -12,7 +12,8 @@ pub struct Folders {
     pub config: PathBuf,
     /// What has to last: `$BERTH_DATA_DIR`, else `berth` in `$XDG_DATA_HOME` or `~/.local/share`.
     pub data: PathBuf,
-    /// What can be made again, compiled plugins: `$BERTH_CACHE_DIR`, else `berth` in `$XDG_CACHE_HOME` or `~/.cache`.
+    /// What can be made again, compiled plugins: `$BERTH_CACHE_DIR`, else `berth` in
+    /// `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
     /// The user's home, for `~`. `None` if nobody knows it.
     pub home: Option<PathBuf>,
@@ -23,14 +24,20 @@ impl Folders {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a folder is named by none of its variables and there is no home directory.
+    /// [`HostError::Config`] if a folder is named by none of its variables and there is no home
+    /// directory.
     pub fn from_environment() -> Result<Self, HostError> {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
     /// All of Berth's folders inside one, which a program that embeds Berth, or a test, gives it.
     pub fn inside(folder: &Path) -> Self {
-        Self { config: folder.join("config"), data: folder.join("data"), cache: folder.join("cache"), home: env::home_dir() }
+        Self {
+            config: folder.join("config"),
+            data: folder.join("data"),
+            cache: folder.join("cache"),
+            home: env::home_dir(),
+        }
     }
 
     /// The user's configuration file.
@@ -38,10 +45,16 @@ impl Folders {
         self.config.join("berth.toml")
     }
 
-    /// The folders as the path rules take them: nobody writes there, and what is kept there is not read either, except the configuration.
+    /// The folders as the path rules take them: nobody writes there, and what is kept there is not
+    /// read either, except the configuration.
     pub fn own(&self) -> Vec<OwnFolder> {
-        let mut folders = vec![(self.config.clone(), false), (self.data.clone(), true), (self.cache.clone(), true)];
-        // The defaults too: what is put there while other folders are used would count in a run that uses them.
+        let mut folders = vec![
+            (self.config.clone(), false),
+            (self.data.clone(), true),
+            (self.cache.clone(), true),
+        ];
+        // The defaults too: what is put there while other folders are used would count in a run
+        // that uses them.
         if let Some(home) = &self.home {
             folders.extend([
                 (home.join(".config/berth"), false),
@@ -52,15 +65,21 @@ impl Folders {
         folders.into_iter().map(|(path, secret)| OwnFolder { path, secret }).collect()
     }
 
-    fn resolve(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self, HostError> {
+    fn resolve(
+        variable: &dyn Fn(&str) -> Option<OsString>,
+        home: Option<PathBuf>,
+    ) -> Result<Self, HostError> {
         let home = home.filter(|home| home.is_absolute());
         let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = |own: &str, xdg: &str, below_home: &str| {
             if let Some(folder) = set(own) {
-                return std::path::absolute(&folder).map_err(HostError::io(format!("resolving {own}")));
+                return std::path::absolute(&folder)
+                    .map_err(HostError::io(format!("resolving {own}")));
             }
             // The XDG specification has relative values ignored.
-            let base = set(xdg).filter(|base| base.is_absolute()).or_else(|| Some(home.as_ref()?.join(below_home)));
+            let base = set(xdg)
+                .filter(|base| base.is_absolute())
+                .or_else(|| Some(home.as_ref()?.join(below_home)));
             base.map(|base| base.join("berth")).ok_or_else(|| {
                 HostError::Config(format!("there is no home directory, so no folder of Berth's own is known; set HOME or {own}"))
             })
@@ -81,7 +100,9 @@ mod tests {
 
     #[track_caller]
     fn check(variables: &[(&str, &str)], home: Option<&str>, expected: Option<[&str; 3]>) {
-        let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let variable = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+        };
         let folders = Folders::resolve(&variable, home.map(PathBuf::from)).ok();
         let folders = folders.map(|folders| [folders.config, folders.data, folders.cache]);
         assert_eq!(folders, expected.map(|paths| paths.map(PathBuf::from)));
@@ -93,7 +114,11 @@ mod tests {
         check(&[], Some("/h"), Some(home));
         check(&[("XDG_CONFIG_HOME", "relative"), ("XDG_CACHE_HOME", "")], Some("/h"), Some(home));
         check(&[("XDG_DATA_HOME", "/x")], Some("/h"), Some([home[0], "/x/berth", home[2]]));
-        check(&[("XDG_CONFIG_HOME", "/x"), ("BERTH_CONFIG_DIR", "/b")], Some("/h"), Some(["/b", home[1], home[2]]));
+        check(
+            &[("XDG_CONFIG_HOME", "/x"), ("BERTH_CONFIG_DIR", "/b")],
+            Some("/h"),
+            Some(["/b", home[1], home[2]]),
+        );
         let all = [("BERTH_CONFIG_DIR", "/1"), ("BERTH_DATA_DIR", "/2"), ("BERTH_CACHE_DIR", "/3")];
         check(&all, None, Some(["/1", "/2", "/3"]));
         check(&all[..2], None, None);
@@ -101,7 +126,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_as_it_will_be() {
-        assert_eq!(real_or_given(Path::new("/proc/self/../no-such/deeper")), PathBuf::from("/proc/no-such/deeper"));
+        assert_eq!(
+            real_or_given(Path::new("/proc/self/../no-such/deeper")),
+            PathBuf::from("/proc/no-such/deeper")
+        );
         assert_eq!(real_or_given(Path::new("/")), PathBuf::from("/"));
     }
 }

@@ -7,15 +7,16 @@ use berth_contract::{Access, HostError};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission, Permissions, Phase, Placed, Policy,
-    ProviderTrust, TextGlob, Trust, Verdict, expression, literal,
+    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission,
+    Permissions, Phase, Placed, Policy, ProviderTrust, TextGlob, Trust, Verdict, expression,
+    literal,
 };
 use serde::Serialize;
 
 use super::policy::spellings;
 use super::{
-    ArgumentTest, Autonomy, Loaded, PathGlob, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
-    Problem, Problems, Source, TrustLevel,
+    ArgumentTest, Autonomy, Loaded, PathGlob, PermissionAction, PermissionRule, PolicyAccess,
+    PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, Source, TrustLevel,
 };
 
 /// The tool whose commands `[tools.shell] confirm_patterns` is about.
@@ -36,8 +37,15 @@ impl Loaded {
             Autonomy::Full => berth_policy::Autonomy::Full,
         };
         let said = |says: &Self| {
-            let authorization = says.config.tools.authorization.enabled.then(|| says.rules("tools.authorization.rules", home));
-            std::iter::once(says.rules("tools.policy.rules", home)).chain(authorization).collect::<Vec<_>>()
+            let authorization = says
+                .config
+                .tools
+                .authorization
+                .enabled
+                .then(|| says.rules("tools.authorization.rules", home));
+            std::iter::once(says.rules("tools.policy.rules", home))
+                .chain(authorization)
+                .collect::<Vec<_>>()
         };
         // Read by itself, a ceiling doesn't know that it is one.
         let as_ceiling = |mut rules: RuleSet, path: &Path| {
@@ -46,12 +54,17 @@ impl Loaded {
             }
             rules
         };
-        let ceiling = self
-            .ceilings
-            .iter()
-            .flat_map(|ceiling| said(&ceiling.says).into_iter().map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path))));
+        let ceiling = self.ceilings.iter().flat_map(|ceiling| {
+            said(&ceiling.says)
+                .into_iter()
+                .map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path)))
+        });
         let only = tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
-        let authorization = if tools.authorization.enabled { self.rules("tools.authorization.rules", home)? } else { RuleSet::default() };
+        let authorization = if tools.authorization.enabled {
+            self.rules("tools.authorization.rules", home)?
+        } else {
+            RuleSet::default()
+        };
         Ok(Policy {
             blocklist: self.blocklist(),
             ceiling: ceiling.collect::<Result<_, _>>()?,
@@ -61,8 +74,14 @@ impl Loaded {
             autonomy: self.placed("tools.autonomy", autonomy),
             only_commands: self.placed("tools.shell.only_commands", only),
             strict_parse: self.placed("tools.shell.strict_parse", tools.shell.strict_parse),
-            block_high_risk: self.placed("tools.shell.block_high_risk_commands", tools.shell.block_high_risk_commands),
-            ask_for_medium_risk: self.placed("tools.shell.require_approval_for_medium_risk", tools.shell.require_approval_for_medium_risk),
+            block_high_risk: self.placed(
+                "tools.shell.block_high_risk_commands",
+                tools.shell.block_high_risk_commands,
+            ),
+            ask_for_medium_risk: self.placed(
+                "tools.shell.require_approval_for_medium_risk",
+                tools.shell.require_approval_for_medium_risk,
+            ),
             network: self.placed("tools.shell.network", tools.shell.network.into()),
             web: Some(self.web()?),
             trusted: self.trusted(),
@@ -75,18 +94,36 @@ impl Loaded {
 
     fn blocklist(&self) -> Blocklist {
         let shell = &self.config.tools.shell;
-        let built_in = Origin { text: BUILT_IN_COMMANDS.into(), kind: OriginKind::Default(self.beside("tools.shell")) };
-        let excepted = |entry: &str| shell.allowed_commands.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry));
-        let default = DEFAULT_BLOCKED.iter().filter(|entry| !excepted(entry)).map(|entry| ((*entry).to_owned(), built_in.clone()));
+        let built_in = Origin {
+            text: BUILT_IN_COMMANDS.into(),
+            kind: OriginKind::Default(self.beside("tools.shell")),
+        };
+        let excepted = |entry: &str| {
+            shell
+                .allowed_commands
+                .iter()
+                .any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry))
+        };
+        let default = DEFAULT_BLOCKED
+            .iter()
+            .filter(|entry| !excepted(entry))
+            .map(|entry| ((*entry).to_owned(), built_in.clone()));
         let written = shell.blocked_commands.iter().enumerate();
-        let written =
-            written.map(|(index, entry)| (entry.as_str().to_owned(), self.origin(&format!("tools.shell.blocked_commands.{index}"))));
+        let written = written.map(|(index, entry)| {
+            (
+                entry.as_str().to_owned(),
+                self.origin(&format!("tools.shell.blocked_commands.{index}")),
+            )
+        });
         Blocklist::new(default.chain(written))
     }
 
     fn trusted(&self) -> ProviderTrust {
-        let said = self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
-        let placed = said.map(|(name, plugin)| (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust))));
+        let said =
+            self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
+        let placed = said.map(|(name, plugin)| {
+            (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust)))
+        });
         ProviderTrust { plugins: placed.collect::<HashMap<_, _>>() }
     }
 
@@ -95,7 +132,8 @@ impl Loaded {
         let mut shell_has_rules = false;
         for (tool, rules) in &self.config.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));
-            // The rules of each file are a list: a stranger's `ask` doesn't undo a denial behind it.
+            // The rules of each file are a list: a stranger's `ask` doesn't undo a denial behind
+            // it.
             let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
             for (index, rule) in rules.iter().enumerate() {
                 let source = self.source(&format!("{key}.{index}"));
@@ -125,7 +163,8 @@ impl Loaded {
         others.find(|other| *other == path)
     }
 
-    /// What commands are asked for. Where everything is to run that nobody said anything about, only what somebody wrote down counts.
+    /// What commands are asked for. Where everything is to run that nobody said anything about,
+    /// only what somebody wrote down counts.
     fn confirmed(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.config.tools.shell;
         let mut permissions = Vec::new();
@@ -135,21 +174,40 @@ impl Loaded {
                 continue;
             }
             let pattern = format!("*{}*", literal(text.as_str()));
-            let rule = PermissionRule { pattern: written(&pattern)?, exact: false, action: PermissionAction::Ask };
+            let rule = PermissionRule {
+                pattern: written(&pattern)?,
+                exact: false,
+                action: PermissionAction::Ask,
+            };
             let permission = self.permission(&rule, &source, "tools.shell", home)?;
-            permissions.push(Permission { rule: format!("confirm_patterns = {:?}", text.as_str()), ..permission });
+            permissions.push(Permission {
+                rule: format!("confirm_patterns = {:?}", text.as_str()),
+                ..permission
+            });
         }
         Ok(permissions)
     }
 
-    fn permission(&self, rule: &PermissionRule, source: &Source, key: &str, home: Option<&Path>) -> Result<Permission, HostError> {
+    fn permission(
+        &self,
+        rule: &PermissionRule,
+        source: &Source,
+        key: &str,
+        home: Option<&Path>,
+    ) -> Result<Permission, HostError> {
         let pattern = rule.pattern.as_str();
-        let problem = |message: String| HostError::from(Problems::from(Problem::new(source.clone(), message)));
+        let problem = |message: String| {
+            HostError::from(Problems::from(Problem::new(source.clone(), message)))
+        };
         let pattern = match (rule.exact, rule.action) {
             (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
             (true, PermissionAction::Allow) => Pattern::exactly(pattern),
             // What is refused or asked for in one spelling alone isn't.
-            (true, _) => return Err(problem(format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out"))),
+            (true, _) => {
+                return Err(problem(format!(
+                    "{key}: `exact` is for rules with `action = \"allow\"`; leave it out"
+                )));
+            }
         };
         Ok(Permission {
             pattern,
@@ -166,10 +224,16 @@ impl Loaded {
 
     fn rules(&self, key: &str, home: Option<&Path>) -> Result<RuleSet, HostError> {
         let tools = &self.config.tools;
-        let written = if key.starts_with("tools.policy") { &tools.policy.rules } else { &tools.authorization.rules };
+        let written = if key.starts_with("tools.policy") {
+            &tools.policy.rules
+        } else {
+            &tools.authorization.rules
+        };
         let rule = |(index, rule): (usize, &PolicyRule)| {
             let element = format!("{key}.{index}");
-            let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source(&element), message)));
+            let problem = |message: String| {
+                HostError::from(Problems::from(Problem::new(self.source(&element), message)))
+            };
             policy_rule(rule, self.origin(&element), home).map_err(problem)
         };
         Ok(RuleSet { rules: written.iter().enumerate().map(rule).collect::<Result<_, _>>()? })
@@ -186,9 +250,17 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
         PolicyEffect::Deny => Effect::Deny,
     };
     let globs = |paths: &[PathGlob]| {
-        let spelled = paths.iter().flat_map(|glob| spellings(glob.as_str(), home)).map(|glob| (glob, String::new())).collect();
+        let spelled = paths
+            .iter()
+            .flat_map(|glob| spellings(glob.as_str(), home))
+            .map(|glob| (glob, String::new()))
+            .collect();
         // What is denied is so in any case; what is allowed is meant as it is written.
-        if effect == Effect::Deny { PathGlobs::ignoring_case(spelled) } else { PathGlobs::new(spelled) }
+        if effect == Effect::Deny {
+            PathGlobs::ignoring_case(spelled)
+        } else {
+            PathGlobs::new(spelled)
+        }
     };
     let phase = |phase: &PolicyPhase| match phase {
         PolicyPhase::Planner => Phase::Planner,
@@ -198,7 +270,11 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
     };
     Ok(Rule {
         effect,
-        tools: rule.tools.iter().map(|glob| TextGlob::new(glob.as_str())).collect::<Result<_, _>>()?,
+        tools: rule
+            .tools
+            .iter()
+            .map(|glob| TextGlob::new(glob.as_str()))
+            .collect::<Result<_, _>>()?,
         paths: if rule.paths.is_empty() { None } else { Some(globs(&rule.paths)?) },
         access: rule.access.map(|access| match access {
             PolicyAccess::Read => Access::Read,
@@ -239,9 +315,18 @@ fn shown(rule: &impl Serialize) -> String {
 fn inline(value: &serde_json::Value) -> String {
     use serde_json::Value;
     match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(fields) => {
-            format!("{{ {} }}", fields.iter().map(|(key, value)| format!("{key} = {}", inline(value))).collect::<Vec<_>>().join(", "))
+            format!(
+                "{{ {} }}",
+                fields
+                    .iter()
+                    .map(|(key, value)| format!("{key} = {}", inline(value)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
         scalar => scalar.to_string(),
     }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::PathGlob;
 use super::rule::{Rule, section};
 
-/// How much may happen without a person. What only reads is allowed within its grants, whatever stands here.
+/// How much may happen without a person. What only reads is allowed within its grants, whatever
+/// stands here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -55,8 +56,8 @@ pub enum PermissionAction {
 pub struct PermissionRule {
     /// A glob over what the tool acts on.
     pub pattern: WrittenPattern,
-    /// Whether the pattern is the very text that it matches: without wildcards, in the same case, and without what lies below. Only for
-    /// what is allowed.
+    /// Whether the pattern is the very text that it matches: without wildcards, in the same case,
+    /// and without what lies below. Only for what is allowed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exact: bool,
     /// What becomes of it.
@@ -111,16 +112,19 @@ impl JsonSchema for WrittenPattern {
 }
 
 section! {
-    /// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing passes that none of those matches.
+    /// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing
+    /// passes that none of those matches.
     pub struct PolicyRules {
-        /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything. One with `effect = "allow"`
-        /// makes the set a list of all that may run: what none of those matches is refused, all but `read_overflow`.
+        /// The rules, at most 256, in no order that matters. What a rule doesn't say matches
+        /// anything. One with `effect = "allow"` makes the set a list of all that may run: what
+        /// none of those matches is refused, all but `read_overflow`.
         pub rules: Vec<PolicyRule>, Rule::Denials("effect");
     }
 }
 
 section! {
-    /// More rules over all tools, for those who keep who may do what apart from what may be done at all. They can only take away too.
+    /// More rules over all tools, for those who keep who may do what apart from what may be done at
+    /// all. They can only take away too.
     pub struct Authorization {
         /// Whether the rules count.
         pub enabled: bool, Rule::OnlyTrue;
@@ -138,7 +142,8 @@ pub struct PolicyRule {
     /// Names of tools, with wildcards; where empty, every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<WrittenPattern>,
-    /// Globs over the paths that are acted on, as in `deny_read`; where empty, whatever is acted on.
+    /// Globs over the paths that are acted on, as in `deny_read`; where empty, whatever is acted
+    /// on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathGlob>,
     /// How they are acted on.
@@ -147,7 +152,8 @@ pub struct PolicyRule {
     /// What has to stand in arguments, in all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentTest>,
-    /// Of a rule that allows: what is trusted at least so far; of one that denies: what is trusted no further.
+    /// Of a rule that allows: what is trusted at least so far; of one that denies: what is trusted
+    /// no further.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<TrustLevel>,
     /// Parts of an agent's work, as the program says that calls; where empty, any.
@@ -224,7 +230,9 @@ impl TryFrom<LooseTest> for ArgumentTest {
 
     fn try_from(LooseTest { pointer, glob, regex }: LooseTest) -> Result<Self, String> {
         if !pointer.starts_with('/') {
-            return Err(format!("`{pointer}` is no pointer to an argument; it begins with `/`, as in \"/path\""));
+            return Err(format!(
+                "`{pointer}` is no pointer to an argument; it begins with `/`, as in \"/path\""
+            ));
         }
         match (&glob, &regex) {
             (Some(_), None) => {}

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::Bounded;
+use super::written::inline_schema;
 
 /// A host, or `*.` and a name for all below it, or `*` for any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,19 +41,7 @@ impl<'de> Deserialize<'de> for WrittenHost {
     }
 }
 
-impl JsonSchema for WrittenHost {
-    fn schema_name() -> Cow<'static, str> {
-        "Host".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(WrittenHost, "Host", json_schema!({ "type": "string", "minLength": 1 }));
 
 /// Private hosts: a name, an address or a range, each with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,19 +71,11 @@ impl<'de> Deserialize<'de> for WrittenPrivateHosts {
     }
 }
 
-impl JsonSchema for WrittenPrivateHosts {
-    fn schema_name() -> Cow<'static, str> {
-        "PrivateHosts".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(
+    WrittenPrivateHosts,
+    "PrivateHosts",
+    json_schema!({ "type": "string", "minLength": 1 })
+);
 
 /// The method of a request, in upper case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -166,19 +147,11 @@ impl<'de> Deserialize<'de> for Method {
     }
 }
 
-impl JsonSchema for Method {
-    fn schema_name() -> Cow<'static, str> {
-        "Method".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
-    }
-}
+inline_schema!(
+    Method,
+    "Method",
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
+);
 
 /// How a request is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -200,7 +173,8 @@ impl UrlScheme {
     }
 }
 
-/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that also says by which methods.
+/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that also
+/// says by which methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostGrant {
     /// Which hosts.
@@ -217,17 +191,24 @@ impl HostGrant {
     /// Whether one entry of a list grants all that another does.
     pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
         both(one, other, |one: &Self, other| {
-            // One without a scheme doesn't stand for http: that is what it takes to be reached in the open.
-            let scheme = one.scheme == other.scheme || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
-            let methods =
-                one.methods.is_empty() || !other.methods.is_empty() && other.methods.iter().all(|method| one.methods.contains(method));
+            // One without a scheme doesn't stand for http: that is what it takes to be reached in
+            // the open.
+            let scheme = one.scheme == other.scheme
+                || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
+            let methods = one.methods.is_empty()
+                || !other.methods.is_empty()
+                    && other.methods.iter().all(|method| one.methods.contains(method));
             one.host.covers(&other.host) && scheme && one.port == other.port && methods
         })
     }
 }
 
 /// Compares two entries as what they are. What can't be read covers nothing.
-fn both<'de, T: Deserialize<'de>>(one: &'de Value, other: &'de Value, covers: impl FnOnce(&T, &T) -> bool) -> bool {
+fn both<'de, T: Deserialize<'de>>(
+    one: &'de Value,
+    other: &'de Value,
+    covers: impl FnOnce(&T, &T) -> bool,
+) -> bool {
     matches!((T::deserialize(one), T::deserialize(other)), (Ok(one), Ok(other)) if covers(&one, &other))
 }
 
@@ -257,7 +238,9 @@ impl<'de> Deserialize<'de> for HostGrant {
             type Value = HostGrant;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a host, as in \"api.example.com\", or { host = \"…\", methods = [\"GET\"] }")
+                f.write_str(
+                    "a host, as in \"api.example.com\", or { host = \"…\", methods = [\"GET\"] }",
+                )
             }
 
             fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<HostGrant, E> {
@@ -265,7 +248,8 @@ impl<'de> Deserialize<'de> for HostGrant {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HostGrant, A::Error> {
-                let Long { host, scheme, port, methods } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                let Long { host, scheme, port, methods } =
+                    Long::deserialize(MapAccessDeserializer::new(map))?;
                 let port = port.and_then(|port| u16::try_from(port.get()).ok());
                 Ok(HostGrant { host, scheme, port, methods })
             }
@@ -282,7 +266,12 @@ pub(super) fn host_grant(written: &str) -> Result<HostGrant, String> {
         Scheme::Https => UrlScheme::Https,
         Scheme::Http => UrlScheme::Http,
     });
-    Ok(HostGrant { host: WrittenHost(hosts.as_str().to_owned()), scheme, port, methods: Vec::new() })
+    Ok(HostGrant {
+        host: WrittenHost(hosts.as_str().to_owned()),
+        scheme,
+        port,
+        methods: Vec::new(),
+    })
 }
 
 /// As it is written where no methods are said.
@@ -307,7 +296,8 @@ impl Serialize for HostGrant {
             return serializer.collect_str(self);
         }
         let port = self.port.map(|port| Bounded::clamped(port.into()));
-        Long { host: self.host.clone(), scheme: self.scheme, port, methods: self.methods.clone() }.serialize(serializer)
+        Long { host: self.host.clone(), scheme: self.scheme, port, methods: self.methods.clone() }
+            .serialize(serializer)
     }
 }
 

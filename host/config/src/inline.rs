@@ -4,9 +4,14 @@ use serde_json::Value;
 /// A value as TOML, on one line, in which nothing steers what shows it.
 pub fn inline(value: &Value) -> String {
     match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(table) => {
-            let pairs: Vec<String> = table.iter().map(|(key, value)| format!("{} = {}", bare(key), inline(value))).collect();
+            let pairs: Vec<String> = table
+                .iter()
+                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
+                .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
         // JSON's escapes are TOML's as well; what could steer a terminal is escaped on top.
@@ -16,7 +21,8 @@ pub fn inline(value: &Value) -> String {
 }
 
 fn bare(key: &str) -> String {
-    let is_bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let is_bare = !key.is_empty()
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if is_bare { key.to_owned() } else { inline(&Value::String(key.to_owned())) }
 }
 

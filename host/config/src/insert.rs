@@ -17,7 +17,8 @@ use super::{Config, Folders, Loaded, PermissionAction, PermissionRule, file};
 const PRIVATE: u32 = 0o600;
 
 impl Loaded {
-    /// What would hold with a rule more, the first of `[[tools.permissions.TOOL]]` in the user's own file. It blocks.
+    /// What would hold with a rule more, the first of `[[tools.permissions.TOOL]]` in the user's
+    /// own file. It blocks.
     ///
     /// # Errors
     ///
@@ -31,7 +32,9 @@ impl Loaded {
         }
         let path = folders.config_file();
         may_be_written(&path)?;
-        let read = |text: Option<file::Text>| load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string());
+        let read = |text: Option<file::Text>| {
+            load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string())
+        };
         let there = file::read(&path).map_err(|problem| problem.to_string())?;
         let before = there.as_ref().map_or(String::new(), |there| there.text.clone());
         let identity = there.as_ref().map_or((0, 0), |there| there.identity);
@@ -46,11 +49,16 @@ impl Loaded {
         }
     }
 
-    /// What would hold without the rule: another process may have written it meanwhile, for the same yes.
+    /// What would hold without the rule: another process may have written it meanwhile, for the
+    /// same yes.
     fn without(&self, tool: &str, pattern: &str) -> Config {
         let mut config = self.config.clone();
         if let Some(rules) = config.tools.permissions.get_mut(tool) {
-            let is_it = |rule: &PermissionRule| rule.exact && rule.pattern.as_str() == pattern && rule.action == PermissionAction::Allow;
+            let is_it = |rule: &PermissionRule| {
+                rule.exact
+                    && rule.pattern.as_str() == pattern
+                    && rule.action == PermissionAction::Allow
+            };
             if let Some(index) = rules.iter().position(is_it) {
                 rules.remove(index);
             }
@@ -68,49 +76,65 @@ fn may_be_written(path: &Path) -> Result<(), String> {
     // Folders that are missing are made.
     let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let may = Access::WRITE_OK | Access::EXEC_OK;
-    accessat(CWD, folder, may, AtFlags::EACCESS).map_err(|error| format!("{} can't be written: {error}", folder.display()))
+    accessat(CWD, folder, may, AtFlags::EACCESS)
+        .map_err(|error| format!("{} can't be written: {error}", folder.display()))
 }
 
 /// What is behind a link stays behind it.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
-        Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
+            Ok(path.to_owned())
+        }
         real => real,
     }
 }
 
-/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others. Returns the file that it stands in then. It
-/// blocks.
+/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others.
+/// Returns the file that it stands in then. It blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] where the file can't be believed, or is written in a way that leaves no place for the rule; [`HostError::Io`] where
-/// it can't be changed.
+/// [`HostError::Config`] where the file can't be believed, or is written in a way that leaves no
+/// place for the rule; [`HostError::Io`] where it can't be changed.
 pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
-    let failed = |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
-    // One after the other, or one rule would be lost. The lock is no file of the folder that the user looks at.
-    let data = PrivateFolder::make(&folders.data).map_err(HostError::io(folders.data.display().to_string()))?;
-    let _held = data.lock("berth.toml.lock").map_err(HostError::io(folders.data.display().to_string()))?;
+    let failed =
+        |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
+    // One after the other, or one rule would be lost. The lock is no file of the folder that the
+    // user looks at.
+    let data = PrivateFolder::make(&folders.data)
+        .map_err(HostError::io(folders.data.display().to_string()))?;
+    let _held =
+        data.lock("berth.toml.lock").map_err(HostError::io(folders.data.display().to_string()))?;
 
-    let before = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?.map(|read| read.text);
+    let before = file::read(&path)
+        .map_err(|problem| HostError::Config(problem.to_string()))?
+        .map(|read| read.text);
     let real = real(&path).map_err(failed)?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
-    let Some(after) =
-        inserted(before.as_deref().unwrap_or_default(), tool, pattern).map_err(|why| cannot_write(&path, tool, pattern, why))?
+    let Some(after) = inserted(before.as_deref().unwrap_or_default(), tool, pattern)
+        .map_err(|why| cannot_write(&path, tool, pattern, why))?
     else {
         return Ok(path);
     };
-    let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+    let (Some(folder), Some(name)) =
+        (real.parent(), real.file_name().and_then(|name| name.to_str()))
+    else {
         return Err(cannot_write(&path, tool, pattern, "its path is no name of a file"));
     };
-    PrivateFolder::make(folder).and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode)).map_err(failed)?;
+    PrivateFolder::make(folder)
+        .and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode))
+        .map_err(failed)?;
     Ok(path)
 }
 
 /// The rule as it is written: for this very text, not for what would match it as a glob.
 pub fn rule(tool: &str, pattern: &str) -> String {
-    format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", toml(pattern))
+    format!(
+        "[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n",
+        toml(pattern)
+    )
 }
 
 fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
@@ -125,7 +149,10 @@ fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError 
 fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'static str> {
     let mut expected: Table = text.parse().map_err(|_| "it is not TOML")?;
     let rule_text = rule(tool, pattern);
-    let rule_value = rule_text.parse::<Table>().ok().and_then(|table| permissions(&table, tool)?.first().cloned());
+    let rule_value = rule_text
+        .parse::<Table>()
+        .ok()
+        .and_then(|table| permissions(&table, tool)?.first().cloned());
     let rule_value = rule_value.ok_or("the rule can't be written as TOML")?;
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
         return Ok(None);
@@ -134,7 +161,8 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'s
     let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
     rules.insert(0, rule_value);
 
-    // First before the others, else at the end. A line may look like a header and be none, inside a text of several lines.
+    // First before the others, else at the end. A line may look like a header and be none, inside a
+    // text of several lines.
     let candidates = headers(text, tool).chain(std::iter::once(text.len()));
     let written = candidates.map(|at| {
         let (above, below) = text.split_at(at);
@@ -149,7 +177,11 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'s
         format!("{above}{apart}{rule_text}{after}{below}")
     });
     // What counts is what the file says then: what it said before, and the rule in front.
-    written.into_iter().find(|text| text.parse::<Table>().is_ok_and(|table| table == expected)).map(Some).ok_or(no_place)
+    written
+        .into_iter()
+        .find(|text| text.parse::<Table>().is_ok_and(|table| table == expected))
+        .map(Some)
+        .ok_or(no_place)
 }
 
 /// Where the lines begin that look like a rule's header, with the comments right above them.
@@ -165,7 +197,8 @@ fn headers<'a>(text: &'a str, tool: &'a str) -> impl Iterator<Item = usize> + 'a
             return None;
         }
         let begins = begins.take().unwrap_or(start);
-        let header = trimmed.starts_with("[[") && trimmed.parse::<Table>().is_ok_and(|table| permissions(&table, tool).is_some());
+        let header = trimmed.starts_with("[[")
+            && trimmed.parse::<Table>().is_ok_and(|table| permissions(&table, tool).is_some());
         header.then_some(begins)
     })
 }
@@ -176,7 +209,8 @@ fn permissions<'a>(table: &'a Table, tool: &str) -> Option<&'a Vec<Value>> {
 
 fn rules_mut<'a>(table: &'a mut Table, tool: &str) -> Option<&'a mut Vec<Value>> {
     let tools = table.entry("tools").or_insert_with(|| Table::new().into()).as_table_mut()?;
-    let permissions = tools.entry("permissions").or_insert_with(|| Table::new().into()).as_table_mut()?;
+    let permissions =
+        tools.entry("permissions").or_insert_with(|| Table::new().into()).as_table_mut()?;
     permissions.entry(tool).or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
 }
 
@@ -189,22 +223,31 @@ mod tests {
 
     use super::*;
 
-    const RULE: &str = "[[tools.permissions.write]]\npattern = \"/w/a\"\nexact = true\naction = \"allow\"\n";
+    const RULE: &str =
+        "[[tools.permissions.write]]\npattern = \"/w/a\"\nexact = true\naction = \"allow\"\n";
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(inserted(text, "write", "/w/a").expect("there is a place").as_deref(), expected, "{text}");
+        assert_eq!(
+            inserted(text, "write", "/w/a").expect("there is a place").as_deref(),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn the_rule_stands_before_the_others_and_everything_else_stays() {
         check("", Some(RULE));
-        check("# mine\n[tools]\ncall = 20 # short\n", Some(&format!("# mine\n[tools]\ncall = 20 # short\n\n{RULE}")));
+        check(
+            "# mine\n[tools]\ncall = 20 # short\n",
+            Some(&format!("# mine\n[tools]\ncall = 20 # short\n\n{RULE}")),
+        );
         check("[tools]\ncall = 20", Some(&format!("[tools]\ncall = 20\n\n{RULE}")));
         let others = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
         check(others, Some(&format!("{RULE}\n{others}")));
-        let commented =
-            format!("[[tools.permissions.bash]]\npattern = \"ls\"\naction = \"allow\"\n\n# about\n# writing\n{others}\n[tools.file]\n");
+        let commented = format!(
+            "[[tools.permissions.bash]]\npattern = \"ls\"\naction = \"allow\"\n\n# about\n# writing\n{others}\n[tools.file]\n"
+        );
         check(&commented, Some(&commented.replace("# about", &format!("{RULE}\n# about"))));
         check("tools.call = 20\n", Some(&format!("tools.call = 20\n\n{RULE}")));
     }
@@ -212,7 +255,8 @@ mod tests {
     #[test]
     fn a_rule_that_is_the_first_already_is_not_written_again() {
         check(RULE, None);
-        let second = format!("[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\"\n\n{RULE}");
+        let second =
+            format!("[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\"\n\n{RULE}");
         check(&second, Some(&format!("{RULE}\n{second}")));
     }
 
@@ -224,7 +268,11 @@ mod tests {
 
     #[test]
     fn rules_in_another_form_are_left_alone() {
-        for text in ["[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }]\n", "tools = { call = 3 }\n", "[tools\n"] {
+        for text in [
+            "[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }]\n",
+            "tools = { call = 3 }\n",
+            "[tools\n",
+        ] {
             inserted(text, "write", "/w/a").expect_err(text);
         }
     }
@@ -234,7 +282,10 @@ mod tests {
         let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
         let text = inserted("", "write", pattern).expect("there is a place").expect("it is new");
         let table: Table = text.parse().expect("it is TOML");
-        assert_eq!(permissions(&table, "write").expect("it is there")[0]["pattern"].as_str(), Some(pattern));
+        assert_eq!(
+            permissions(&table, "write").expect("it is there")[0]["pattern"].as_str(),
+            Some(pattern)
+        );
         assert!(neutral(&text) == text, "{text}");
     }
 
@@ -243,13 +294,17 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folders = Folders::inside(root.path());
         let path = permission(&folders, "write", "/w/a").expect("it is written");
-        assert_eq!((fs::read_to_string(&path).expect("it is there").as_str(), mode(&path)), (RULE, 0o600));
+        assert_eq!(
+            (fs::read_to_string(&path).expect("it is there").as_str(), mode(&path)),
+            (RULE, 0o600)
+        );
 
         let elsewhere = root.path().join("dotfiles");
         fs::create_dir(&elsewhere).expect("a folder is made");
         fs::rename(&path, elsewhere.join("mine.toml")).expect("it is moved");
         symlink(elsewhere.join("mine.toml"), &path).expect("a link is made");
-        fs::set_permissions(elsewhere.join("mine.toml"), Permissions::from_mode(0o644)).expect("its mode is set");
+        fs::set_permissions(elsewhere.join("mine.toml"), Permissions::from_mode(0o644))
+            .expect("its mode is set");
         permission(&folders, "write", "/w/b").expect("it is written");
         assert!(path.is_symlink());
         assert!(fs::read_to_string(&path).expect("it is there").contains("\"/w/b\""));

@@ -1,4 +1,5 @@
-//! The keys that the configuration knows, taken from its schema, and the nearest one to what somebody wrote.
+//! The keys that the configuration knows, taken from its schema, and the nearest one to what
+//! somebody wrote.
 
 use std::sync::LazyLock;
 
@@ -25,7 +26,8 @@ pub(super) fn known() -> &'static [Key] {
 }
 
 fn from_schema() -> Vec<Key> {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings = schemars::generate::SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
     let mut keys = Vec::new();
     walk(&schema, &mut Vec::new(), false, &mut keys);
@@ -33,12 +35,13 @@ fn from_schema() -> Vec<Key> {
 }
 
 fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Key>) {
-    let below = |name: &str, schema: &Value, in_list: bool, path: &mut Vec<String>, keys: &mut Vec<Key>| {
-        path.push(name.to_owned());
-        keys.push(Key { path: path.clone(), table: schema["type"] == "object", in_list });
-        walk(schema, path, in_list, keys);
-        path.pop();
-    };
+    let below =
+        |name: &str, schema: &Value, in_list: bool, path: &mut Vec<String>, keys: &mut Vec<Key>| {
+            path.push(name.to_owned());
+            keys.push(Key { path: path.clone(), table: schema["type"] == "object", in_list });
+            walk(schema, path, in_list, keys);
+            path.pop();
+        };
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         below(name, property, in_list, path, keys);
     }
@@ -53,7 +56,8 @@ fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Ke
     }
 }
 
-/// What to say about a key that is not known: the nearest one of its table, the table where it belongs, or what the table knows.
+/// What to say about a key that is not known: the nearest one of its table, the table where it
+/// belongs, or what the table knows.
 pub(super) fn advice(unknown: &[String]) -> String {
     let Some((last, table)) = unknown.split_last() else {
         return String::new();
@@ -77,11 +81,18 @@ pub(super) fn advice(unknown: &[String]) -> String {
     if !tables.is_empty() {
         return format!("`{last}` belongs in {}", tables.join(" or "));
     }
-    if siblings.is_empty() { "nothing is known there".to_owned() } else { format!("known there: {}", siblings.join(", ")) }
+    if siblings.is_empty() {
+        "nothing is known there".to_owned()
+    } else {
+        format!("known there: {}", siblings.join(", "))
+    }
 }
 
 /// The candidate that `word` was probably meant to be.
-pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let bound = (word.chars().count() / 3).max(1);
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
@@ -116,13 +127,19 @@ pub fn dotted_name(name: &str) -> String {
 
 /// A path as TOML writes it.
 pub(super) fn dotted(path: &[String]) -> String {
-    let bare = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c));
-    let parts: Vec<String> = path.iter().map(|part| if bare(part) { part.clone() } else { format!("{part:?}") }).collect();
+    let bare = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
+    };
+    let parts: Vec<String> = path
+        .iter()
+        .map(|part| if bare(part) { part.clone() } else { format!("{part:?}") })
+        .collect();
     parts.join(".")
 }
 
 fn fits(pattern: &[String], path: &[String]) -> bool {
-    pattern.len() == path.len() && pattern.iter().zip(path).all(|(pattern, part)| pattern == "*" || pattern == part)
+    pattern.len() == path.len()
+        && pattern.iter().zip(path).all(|(pattern, part)| pattern == "*" || pattern == part)
 }
 
 #[cfg(test)]
@@ -136,7 +153,9 @@ mod tests {
     #[test]
     fn the_schema_gives_every_key() {
         let keys = known();
-        let has = |key: &str, table: bool| keys.iter().any(|known| known.path == path(key) && known.table == table);
+        let has = |key: &str, table: bool| {
+            keys.iter().any(|known| known.path == path(key) && known.table == table)
+        };
         assert!(has("tools.file.allowed_paths", false), "{keys:?}");
         assert!(has("tools.file", true), "{keys:?}");
         assert!(has("plugins.*.limits.memory_mib", false), "{keys:?}");
@@ -145,14 +164,22 @@ mod tests {
 
     #[test]
     fn advice_leads_to_the_key_that_was_meant() {
-        let check = |unknown: &str, expected: &str| assert_eq!(advice(&path(unknown)), expected, "{unknown}");
+        let check = |unknown: &str, expected: &str| {
+            assert_eq!(advice(&path(unknown)), expected, "{unknown}");
+        };
         check("tools.file.allowed_path", "did you mean `allowed_paths`?");
         check("tolls", "did you mean `tools`?");
         check("plugins.x.limits.memroy_mib", "did you mean `memory_mib`?");
         check("tools.file.allowed_paths.0.acess", "did you mean `access`?");
         check("tools.deny_read", "`deny_read` belongs in [tools.file]");
-        check("tools.memory_mib", "`memory_mib` belongs in [tools.shell.limits] or [tools.limits] or [plugins.NAME.limits]");
-        check("tools.file.zzz", "known there: enabled, allowed_paths, deny_read, allow_read, deny_write");
+        check(
+            "tools.memory_mib",
+            "`memory_mib` belongs in [tools.shell.limits] or [tools.limits] or [plugins.NAME.limits]",
+        );
+        check(
+            "tools.file.zzz",
+            "known there: enabled, allowed_paths, deny_read, allow_read, deny_write",
+        );
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
         check("a.b.c", "nothing is known there");
     }
@@ -160,8 +187,13 @@ mod tests {
     #[test]
     fn every_key_has_the_rule_of_its_name() {
         for key in known().iter().filter(|key| !key.in_list) {
-            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
-            assert!(rule(&key.path).is_some() && table == key.table, "{key:?}: {:?}", rule(&key.path));
+            let table =
+                matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
+            assert!(
+                rule(&key.path).is_some() && table == key.table,
+                "{key:?}: {:?}",
+                rule(&key.path)
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One value at a time: so that every problem is found, not only the first, and each with its own place.
+//! One value at a time: so that every problem is found, not only the first, and each with its own
+//! place.
 
 use berth_redaction::{self as redaction, Keys};
 use serde::Deserialize;
@@ -30,7 +31,13 @@ impl Leaf {
     /// A value that was written in one place.
     pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
         let elements = value.as_array().map_or(0, Vec::len);
-        Self { sources: vec![source.clone(); path.len()], elements: vec![source.clone(); elements], path, value, renamed: None }
+        Self {
+            sources: vec![source.clone(); path.len()],
+            elements: vec![source.clone(); elements],
+            path,
+            value,
+            renamed: None,
+        }
     }
 
     /// Where the value was written.
@@ -43,7 +50,8 @@ impl Leaf {
         match &self.value {
             Value::Array(items) if !items.is_empty() => {
                 let each = items.iter().zip(&self.elements);
-                each.flat_map(|(item, source)| self.probe(Value::Array(vec![item.clone()]), source)).collect()
+                each.flat_map(|(item, source)| self.probe(Value::Array(vec![item.clone()]), source))
+                    .collect()
             }
             value => self.probe(value.clone(), &self.source()),
         }
@@ -53,22 +61,30 @@ impl Leaf {
     fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
         let mut unknown = Vec::new();
         let document = nested(&self.path, value);
-        let read: Result<Config, _> = serde_ignored::deserialize(document, |path| unknown.push(parts(&path)));
+        let read: Result<Config, _> =
+            serde_ignored::deserialize(document, |path| unknown.push(parts(&path)));
         let mut problems: Vec<Problem> = unknown
             .into_iter()
             .map(|path| {
                 let message = format!("unknown key `{}`; {}", dotted(&path), advice(&path));
-                let part = self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
+                let part =
+                    self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
                 Problem::new(part.unwrap_or(source).clone(), message)
             })
             .collect();
         if let Err(error) = read {
-            problems.push(Problem::new(source.clone(), format!("`{}`: {}", dotted(&self.path), error.message())));
+            problems.push(Problem::new(
+                source.clone(),
+                format!("`{}`: {}", dotted(&self.path), error.message()),
+            ));
         }
         if is_in_secrets(&self.path) {
             let written = texts(&self.value);
             for problem in &mut problems {
-                let message = written.iter().fold(std::mem::take(&mut problem.message), |message, text| message.replace(text, "…"));
+                let message =
+                    written.iter().fold(std::mem::take(&mut problem.message), |message, text| {
+                        message.replace(text, "…")
+                    });
                 // Of which a part may be told.
                 problem.message = redaction::owned(message, Keys::Settings);
             }
@@ -89,9 +105,11 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
         let Some((last, tables)) = leaf.path.split_last() else { continue };
         let mut table = &mut root;
         for name in tables {
-            let below = table.entry(name.clone()).or_insert_with(|| Value::Table(toml::Table::new()));
-            table =
-                below.as_table_mut().ok_or_else(|| format!("`{}` is a table in one source and a value in another", dotted(&leaf.path)))?;
+            let below =
+                table.entry(name.clone()).or_insert_with(|| Value::Table(toml::Table::new()));
+            table = below.as_table_mut().ok_or_else(|| {
+                format!("`{}` is a table in one source and a value in another", dotted(&leaf.path))
+            })?;
         }
         // An empty table only says that it is there; it doesn't undo what another source put in.
         if leaf.value.is_table() && table.contains_key(last) {
@@ -117,7 +135,9 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 fn nested(path: &[String], value: Value) -> Value {
-    path.iter().rev().fold(value, |value, part| Value::Table(toml::Table::from_iter([(part.clone(), value)])))
+    path.iter()
+        .rev()
+        .fold(value, |value, part| Value::Table(toml::Table::from_iter([(part.clone(), value)])))
 }
 
 fn parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
@@ -126,7 +146,9 @@ fn parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
         Path::Root => return Vec::new(),
         Path::Seq { parent, index } => (parent, Some(index.to_string())),
         Path::Map { parent, key } => (parent, Some(key.clone())),
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => (parent, None),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => (parent, None),
     };
     let mut parts = parts(parent);
     parts.extend(part);

@@ -1,4 +1,5 @@
-//! Reading: the user's file, the working directory's, variables and flags, and the ceilings above all of them.
+//! Reading: the user's file, the working directory's, variables and flags, and the ceilings above
+//! all of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,14 @@ use super::inputs::VARIABLE;
 use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
-use super::{AllowedPath, FileTools, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source, working_directory};
+use super::{
+    AllowedPath, FileTools, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source,
+    working_directory,
+};
 use super::{ceiling, file, project, variables};
 
-/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's narrow it, puts `inputs` over it, and lets
-/// the ceilings bound what that comes to.
+/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's
+/// narrow it, puts `inputs` over it, and lets the ceilings bound what that comes to.
 ///
 /// # Errors
 ///
@@ -25,7 +29,12 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
 }
 
 /// The same with what stands in the user's file, or would.
-pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text: Option<file::Text>) -> Result<Loaded, Problems> {
+pub(super) fn load_with(
+    folders: &Folders,
+    inputs: &Inputs,
+    path: PathBuf,
+    text: Option<file::Text>,
+) -> Result<Loaded, Problems> {
     let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(missing), None) = (&inputs.file, &text) {
         return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
@@ -39,7 +48,9 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
 
     let mut proposal = None;
     if let Some(directory) = &inputs.working_directory {
-        let missing = |error: std::io::Error| Problem::new(Source::Default, format!("{}: {error}", directory.display()));
+        let missing = |error: std::io::Error| {
+            Problem::new(Source::Default, format!("{}: {error}", directory.display()))
+        };
         let directory = directory.canonicalize().map_err(missing)?;
         match project::read(&directory, text.as_ref().map(|text| text.identity)) {
             Ok(found) => proposal = found,
@@ -57,10 +68,11 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         }
     }
     let named = inputs.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
-    let ceilings = ceiling::read(inputs.ceiling.as_deref(), named.map(|(_, path)| path.as_ref())).unwrap_or_else(|wrong| {
-        problems.extend(wrong);
-        Vec::new()
-    });
+    let ceilings = ceiling::read(inputs.ceiling.as_deref(), named.map(|(_, path)| path.as_ref()))
+        .unwrap_or_else(|wrong| {
+            problems.extend(wrong);
+            Vec::new()
+        });
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
@@ -69,7 +81,8 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         None => None,
         Some(proposal) => {
             let base = Loaded::from_leaves(&[leaves.as_slice(), &operator].concat())?;
-            let (project, narrower) = project::settle(proposal, &base, folders).map_err(Problems)?;
+            let (project, narrower) =
+                project::settle(proposal, &base, folders).map_err(Problems)?;
             leaves.extend(narrower);
             Some(project)
         }
@@ -91,9 +104,11 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         true => Vec::new(),
         false => {
             let directory = inputs.working_directory.clone().map_or_else(working_directory, Ok);
-            let directory = directory.map_err(|error| Problem::new(Source::Default, error.to_string()))?;
+            let directory =
+                directory.map_err(|error| Problem::new(Source::Default, error.to_string()))?;
             let directory = real_or_given(&directory);
-            ceiling::apply(&mut leaves, ceilings, Bases { folders, working_directory: &directory }).map_err(Problems)?
+            ceiling::apply(&mut leaves, ceilings, Bases { folders, working_directory: &directory })
+                .map_err(Problems)?
         }
     };
     let mut loaded = Loaded::from_leaves(&leaves)?;
@@ -121,10 +136,12 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
     if grants.is_empty() {
         grants.extend(FileTools::default().allowed_paths);
     }
-    let mut elements: Vec<Source> = (0..grants.len()).map(|index| loaded.source(&format!("{list}.{index}"))).collect();
+    let mut elements: Vec<Source> =
+        (0..grants.len()).map(|index| loaded.source(&format!("{list}.{index}"))).collect();
     elements.push(source.clone());
     grants.push(AllowedPath { path, access });
-    let value = toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
+    let value =
+        toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
     // The list is still that of who said it; the flag's is one element.
     let sources = vec![loaded.source(&list); key.len()];
     Ok(Leaf { path: key, value, sources, elements, renamed: None })
@@ -133,8 +150,13 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
 fn tables(leaves: &[Leaf]) -> BTreeMap<String, usize> {
     let mut tables = BTreeMap::new();
     for leaf in leaves {
-        if let ([first, second, ..], [_, Source::File { line, .. }, ..]) = (leaf.path.as_slice(), leaf.sources.as_slice()) {
-            tables.entry(format!("{first}.{second}")).and_modify(|known: &mut usize| *known = (*known).min(*line)).or_insert(*line);
+        if let ([first, second, ..], [_, Source::File { line, .. }, ..]) =
+            (leaf.path.as_slice(), leaf.sources.as_slice())
+        {
+            tables
+                .entry(format!("{first}.{second}"))
+                .and_modify(|known: &mut usize| *known = (*known).min(*line))
+                .or_insert(*line);
         }
     }
     tables

@@ -14,7 +14,8 @@ use super::leaf::{Leaf, merge};
 use super::renamed::renamed;
 use super::{Config, Folders, Inputs, Problem, Problems, Renamed, Source};
 
-/// A configuration, and where each of its values came from. The default is what holds with no source at all.
+/// A configuration, and where each of its values came from. The default is what holds with no
+/// source at all.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// What holds.
@@ -27,7 +28,8 @@ pub struct Loaded {
     pub renamed: Vec<Renamed>,
     /// What bounds all of that, in the order in which it was applied.
     pub ceilings: Vec<Ceiling>,
-    /// The lines at which the user's own file comes to tables of the second level, by their dotted keys.
+    /// The lines at which the user's own file comes to tables of the second level, by their dotted
+    /// keys.
     pub(super) tables: BTreeMap<String, usize>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
@@ -53,8 +55,8 @@ pub struct ConfigEntry {
 pub struct Project {
     /// Its real path.
     pub path: PathBuf,
-    /// The SHA-256 of its bytes and of where the directories lead that it names, in hexadecimal digits: what the user trusts. A link may
-    /// be changed by whoever brought the file.
+    /// The SHA-256 of its bytes and of where the directories lead that it names, in hexadecimal
+    /// digits: what the user trusts. A link may be changed by whoever brought the file.
     pub digest: String,
     /// How much of it counts.
     pub standing: ProjectTrust,
@@ -80,12 +82,14 @@ impl Project {
     }
 }
 
-/// A key of the working directory's `berth.toml` that would widen what is granted, and so is not followed, or only in part.
+/// A key of the working directory's `berth.toml` that would widen what is granted, and so is not
+/// followed, or only in part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ignored {
     /// The dotted key.
     pub key: String,
-    /// Whether it is about single rules of a list: `source` is that of the first of them, `proposed` holds them alone, and the others count.
+    /// Whether it is about single rules of a list: `source` is that of the first of them,
+    /// `proposed` holds them alone, and the others count.
     pub rules: bool,
     /// Where it stands.
     pub source: Source,
@@ -102,7 +106,13 @@ impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
         let what = if self.rules { "a rule of " } else { "" };
-        write!(f, "{}: {what}`{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(first))?;
+        write!(
+            f,
+            "{}: {what}`{}` is ignored: {}",
+            neutral_line(&self.source.to_string()),
+            neutral_line(&self.key),
+            neutral_line(first)
+        )?;
         match self.reasons.len() {
             0 | 1 => Ok(()),
             count => write!(f, ", and {} more", count - 1),
@@ -125,7 +135,9 @@ impl Ceiling {
     /// Whether it left no directory of those that were granted to the built-in plugin of this name.
     pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
         let key = format!("tools.{builtin}.allowed_paths");
-        self.taken.iter().any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
+        self.taken
+            .iter()
+            .any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
     }
 }
 
@@ -162,14 +174,20 @@ impl Loaded {
         if let Some(source) = self.sources.get(key) {
             return source.clone();
         }
-        let parent = key.rsplit_once('.').filter(|(_, last)| last.bytes().all(|byte| byte.is_ascii_digit()));
+        let parent =
+            key.rsplit_once('.').filter(|(_, last)| last.bytes().all(|byte| byte.is_ascii_digit()));
         parent.map_or(Source::Default, |(list, _)| self.source(list))
     }
 
     /// Where a table was written first, by its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
-        let below = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.sources.iter().find(|(key, _)| below(key)).map_or(Source::Default, |(_, source)| source.clone())
+        let below = |key: &str| {
+            key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.sources
+            .iter()
+            .find(|(key, _)| below(key))
+            .map_or(Source::Default, |(_, source)| source.clone())
     }
 
     /// Where the rule stands that a dotted key makes, for denials.
@@ -179,19 +197,31 @@ impl Loaded {
 
     /// The same for the gates, which say by its kind what undoes it.
     pub fn origin(&self, key: &str) -> Origin {
-        self.origin_of(&self.source(key), key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+        self.origin_of(
+            &self.source(key),
+            key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()),
+        )
     }
 
     /// The place of a value that comes from `source`.
     pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
         let kind = match source {
-            Source::Default => OriginKind::Default(key.rsplit_once('.').and_then(|(table, _)| self.beside(table))),
-            Source::File { path, .. } if self.ceilings.iter().any(|ceiling| ceiling.path == *path) => {
+            Source::Default => {
+                OriginKind::Default(key.rsplit_once('.').and_then(|(table, _)| self.beside(table)))
+            }
+            Source::File { path, .. }
+                if self.ceilings.iter().any(|ceiling| ceiling.path == *path) =>
+            {
                 OriginKind::Ceiling(path.display().to_string())
             }
-            Source::File { path, .. } if self.project.as_ref().is_some_and(|project| project.path == *path) => {
+            Source::File { path, .. }
+                if self.project.as_ref().is_some_and(|project| project.path == *path) =>
+            {
                 let path = path.display().to_string();
-                let is_trusted = self.project.as_ref().is_some_and(|project| project.standing == ProjectTrust::Trusted);
+                let is_trusted = self
+                    .project
+                    .as_ref()
+                    .is_some_and(|project| project.standing == ProjectTrust::Trusted);
                 if is_trusted { OriginKind::Trusted(path) } else { OriginKind::Project(path) }
             }
             Source::File { .. } | Source::Path(_) => OriginKind::Own,
@@ -228,26 +258,48 @@ impl Loaded {
         let key = dotted(path);
         let count = value.as_array().map_or(0, Vec::len);
         let elements = (0..count).map(|index| self.source(&format!("{key}.{index}"))).collect();
-        entries.push(ConfigEntry { source: self.source(&key), key, value: value.clone(), elements });
+        entries.push(ConfigEntry {
+            source: self.source(&key),
+            key,
+            value: value.clone(),
+            elements,
+        });
     }
 
     /// What no single value shows.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for name in self.config.plugins.keys() {
-            let source = self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
+            let source =
+                self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
             let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            if name.len() > 24 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
-                let message = format!("`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first", neutral_line(name));
+            if name.len() > 24
+                || !name.starts_with(|c: char| c.is_ascii_lowercase())
+                || !name.chars().all(allowed)
+            {
+                let message = format!(
+                    "`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first",
+                    neutral_line(name)
+                );
                 problems.push(Problem::new(source, message));
             }
         }
         let tools = &self.config.tools;
-        let lists = tools.permissions.iter().map(|(tool, rules)| (format!("tools.permissions.{}", dotted_name(tool)), rules.len()));
-        let policies = [("tools.policy.rules", &tools.policy.rules), ("tools.authorization.rules", &tools.authorization.rules)];
-        for (key, count) in lists.chain(policies.map(|(key, rules)| (key.to_owned(), rules.len()))) {
+        let lists = tools
+            .permissions
+            .iter()
+            .map(|(tool, rules)| (format!("tools.permissions.{}", dotted_name(tool)), rules.len()));
+        let policies = [
+            ("tools.policy.rules", &tools.policy.rules),
+            ("tools.authorization.rules", &tools.authorization.rules),
+        ];
+        for (key, count) in lists.chain(policies.map(|(key, rules)| (key.to_owned(), rules.len())))
+        {
             if count > MAX_RULES {
-                problems.push(Problem::new(self.source(&key), format!("`{key}` has {count} rules; at most {MAX_RULES} are taken")));
+                problems.push(Problem::new(
+                    self.source(&key),
+                    format!("`{key}` has {count} rules; at most {MAX_RULES} are taken"),
+                ));
             }
         }
         problems
@@ -259,7 +311,10 @@ fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     for leaf in leaves {
         let key = dotted(&leaf.path);
         // A list that replaces a longer one must not leave the places of its last elements behind.
-        sources.retain(|known: &String, _| !known.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.')) || leaf.value.is_table());
+        sources.retain(|known: &String, _| {
+            !known.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.'))
+                || leaf.value.is_table()
+        });
         for (index, source) in leaf.elements.iter().enumerate() {
             sources.insert(format!("{key}.{index}"), source.clone());
         }

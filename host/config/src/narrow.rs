@@ -1,4 +1,5 @@
-//! What counts of a file that may only narrow beside what is said already: of the working directory's `berth.toml`, and of a ceiling.
+//! What counts of a file that may only narrow beside what is said already: of the working
+//! directory's `berth.toml`, and of a ceiling.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,10 @@ use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
 use super::policy::expand;
 use super::rule::Rule;
-use super::{AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Shell, Source};
+use super::{
+    AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Shell,
+    Source,
+};
 
 /// Bytes of a stranger's value that a notice shows.
 const MAX_SHOWN: usize = 80;
@@ -40,27 +44,42 @@ pub(super) struct Bases<'a> {
 pub(super) enum Whose {
     /// Anybody's. What in it would widen is passed over, and so is what leaves nothing.
     Stranger,
-    /// The organisation's. It has the last word: where it can't be compared or followed to the letter, that is a mistake, and nothing
-    /// that it doesn't allow holds in its place.
+    /// The organisation's. It has the last word: where it can't be compared or followed to the
+    /// letter, that is a mistake, and nothing that it doesn't allow holds in its place.
     Organisation,
 }
 
-/// Sees what of `proposed` is narrower than `base`, everything that the operator says: by file, variables and settings. The variables too,
-/// since a key that is lower than in the file may be higher than what a variable makes of the key from which it is inherited.
+/// Sees what of `proposed` is narrower than `base`, everything that the operator says: by file,
+/// variables and settings. The variables too, since a key that is lower than in the file may be
+/// higher than what a variable makes of the key from which it is inherited.
 ///
 /// # Errors
 ///
 /// What in the file can't be right, whoever wrote it.
-pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: Whose) -> Result<Narrowed, Vec<Problem>> {
+pub(super) fn narrow(
+    proposed: &[Leaf],
+    base: &Loaded,
+    bases: Bases<'_>,
+    whose: Whose,
+) -> Result<Narrowed, Vec<Problem>> {
     let current = serde_json::to_value(effective(base)).unwrap_or_default();
     let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
-    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) = proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
+    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) =
+        proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
     for leaf in known {
         let Some(rule) = rule(&leaf.path) else { continue };
-        let step = Step { leaf, base, bases, whose, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
+        let step = Step {
+            leaf,
+            base,
+            bases,
+            whose,
+            current: leaf.path.iter().fold(&current, |value, part| &value[part]),
+        };
         match step.follow(rule) {
             Ok(outcome) => {
-                narrowed.ignored.extend((!outcome.why_not.is_empty()).then(|| step.ignored(&outcome)));
+                narrowed
+                    .ignored
+                    .extend((!outcome.why_not.is_empty()).then(|| step.ignored(&outcome)));
                 narrowed.leaves.extend(outcome.leaf);
             }
             Err(found) => problems.extend(found),
@@ -68,25 +87,31 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: 
     }
     match whose {
         Whose::Stranger => narrowed.ignored.extend(new_tables(&strange)),
-        Whose::Organisation => problems.extend(
-            strange
-                .iter()
-                .map(|leaf| Problem::new(leaf.source(), format!("`{}`: a ceiling can't bound it; take it out", dotted(&leaf.path)))),
-        ),
+        Whose::Organisation => problems.extend(strange.iter().map(|leaf| {
+            Problem::new(
+                leaf.source(),
+                format!("`{}`: a ceiling can't bound it; take it out", dotted(&leaf.path)),
+            )
+        })),
     }
     if problems.is_empty() { Ok(narrowed) } else { Err(problems) }
 }
 
-/// What the denials of a trusted file come to: they are added there too, so that trusting a file never takes away a denial of the
-/// operator's. Everything else of it counts as it stands.
+/// What the denials of a trusted file come to: they are added there too, so that trusting a file
+/// never takes away a denial of the operator's. Everything else of it counts as it stands.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> Vec<Leaf> {
     let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
     let current = serde_json::to_value(&base.config).unwrap_or_default();
     let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
         let mut leaf = leaf.clone();
-        if let (Some(Rule::Denials(_)), Some(items)) = (rule(&leaf.path), leaf.value.as_array_mut()) {
+        if let (Some(Rule::Denials(_)), Some(items)) = (rule(&leaf.path), leaf.value.as_array_mut())
+        {
             // All of its rules, before the operator's.
-            let known = list_of(base, &leaf.path, leaf.path.iter().fold(&current, |value, part| &value[part]));
+            let known = list_of(
+                base,
+                &leaf.path,
+                leaf.path.iter().fold(&current, |value, part| &value[part]),
+            );
             for (item, source) in known {
                 let Ok(item) = toml::Value::try_from(item) else { continue };
                 items.push(item);
@@ -105,7 +130,8 @@ fn list_of<'v>(base: &Loaded, path: &[String], current: &'v Value) -> Vec<(&'v V
     items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
 }
 
-/// Where the directories lead that `leaves` grant. A link in the working directory may lead elsewhere the next time, with the file as it was.
+/// Where the directories lead that `leaves` grant. A link in the working directory may lead
+/// elsewhere the next time, with the file as it was.
 pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     let granting = leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Rule::Directories)));
     let items = granting.flat_map(|leaf| leaf.value.as_array().into_iter().flatten());
@@ -113,7 +139,8 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     written.map(|written| Granted::new(written, Source::Default, bases).real).collect()
 }
 
-/// What holds with everything that is inherited, automatic or implied put in its place: only such values can be compared.
+/// What holds with everything that is inherited, automatic or implied put in its place: only such
+/// values can be compared.
 fn effective(base: &Loaded) -> Config {
     let mut config = base.config.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
@@ -131,7 +158,11 @@ fn effective(base: &Loaded) -> Config {
 }
 
 fn concurrency(written: u64) -> u64 {
-    if written == 0 { u64::try_from(berth_system::machine::automatic_concurrency()).unwrap_or(u64::MAX) } else { written }
+    if written == 0 {
+        u64::try_from(berth_system::machine::automatic_concurrency()).unwrap_or(u64::MAX)
+    } else {
+        written
+    }
 }
 
 /// The depth of the table with a chosen name in which a key lies, where it does.
@@ -141,10 +172,13 @@ fn named(path: &[String]) -> Option<usize> {
 
 /// Whether the key lies in no table that only the file has.
 fn is_known(path: &[String], current: &Value) -> bool {
-    named(path).is_none_or(|depth| path[..=depth].iter().fold(current, |value, part| &value[part]).is_object())
+    named(path).is_none_or(|depth| {
+        path[..=depth].iter().fold(current, |value, part| &value[part]).is_object()
+    })
 }
 
-/// One notice for each table that the operator's configuration doesn't have, however many keys it holds.
+/// One notice for each table that the operator's configuration doesn't have, however many keys it
+/// holds.
 fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
     for leaf in leaves {
@@ -152,7 +186,10 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
         tables.entry(&leaf.path[..=depth]).or_default().push((*leaf).clone());
     }
     let ignored = |(path, leaves): (&[String], Vec<Leaf>)| {
-        let whole = document(&leaves).ok().and_then(|document| serde_json::to_value(document).ok()).unwrap_or_default();
+        let whole = document(&leaves)
+            .ok()
+            .and_then(|document| serde_json::to_value(document).ok())
+            .unwrap_or_default();
         let what = if path[0] == "plugins" { "a plugin" } else { "that" };
         Ignored {
             key: dotted(path),
@@ -201,7 +238,9 @@ impl Step<'_> {
             Rule::Table(_) | Rule::Named(_) | Rule::Each(_) => Outcome::default(),
             Rule::Smaller => return self.smaller(|number| number),
             Rule::SmallerOrAutomatic => return self.smaller(concurrency),
-            Rule::SmallerOrUnbounded => return self.smaller(|number| if number == 0 { u64::MAX } else { number }),
+            Rule::SmallerOrUnbounded => {
+                return self.smaller(|number| if number == 0 { u64::MAX } else { number });
+            }
             Rule::OnlyFalse => self.only(false),
             Rule::OnlyTrue => self.only(true),
             Rule::Stricter(words) => return self.stricter(words),
@@ -214,17 +253,28 @@ impl Step<'_> {
             Rule::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
                 Some("approve") => Outcome::counts(self.leaf.clone()),
-                _ => Outcome::ignored("only your own configuration can trust what is new without asking"),
+                _ => Outcome::ignored(
+                    "only your own configuration can trust what is new without asking",
+                ),
             },
-            Rule::Ignored => return self.uncomparable("only your own configuration can say that", "a ceiling can't bound it; take it out"),
+            Rule::Ignored => {
+                return self.uncomparable(
+                    "only your own configuration can say that",
+                    "a ceiling can't bound it; take it out",
+                );
+            }
         })
     }
 
-    /// What can't be compared is ignored in a stranger's file. In the organisation's, somebody relies on it.
+    /// What can't be compared is ignored in a stranger's file. In the organisation's, somebody
+    /// relies on it.
     fn uncomparable(&self, reason: &str, mistake: &str) -> Result<Outcome, Vec<Problem>> {
         match self.whose {
             Whose::Stranger => Ok(Outcome::ignored(reason)),
-            Whose::Organisation => Err(vec![Problem::new(self.leaf.source(), format!("`{}`: {mistake}", dotted(&self.leaf.path)))]),
+            Whose::Organisation => Err(vec![Problem::new(
+                self.leaf.source(),
+                format!("`{}`: {mistake}", dotted(&self.leaf.path)),
+            )]),
         }
     }
 
@@ -236,7 +286,10 @@ impl Step<'_> {
             rules: rules.is_some(),
             source: first.unwrap_or_else(|| self.leaf.source()),
             current: self.current.clone(),
-            proposed: rules.map_or_else(|| self.proposed(), |rules| serde_json::to_value(&rules.value).unwrap_or_default()),
+            proposed: rules.map_or_else(
+                || self.proposed(),
+                |rules| serde_json::to_value(&rules.value).unwrap_or_default(),
+            ),
             reasons: outcome.why_not.clone(),
         }
     }
@@ -247,8 +300,13 @@ impl Step<'_> {
 
     fn smaller(&self, effective: impl Fn(u64) -> u64) -> Result<Outcome, Vec<Problem>> {
         let proposed = self.leaf.value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let (Some(proposed), Some(current)) = (proposed.map(&effective), self.current.as_u64().map(&effective)) else {
-            return self.uncomparable("it can't be compared", "it can't be compared with what holds; take it out");
+        let (Some(proposed), Some(current)) =
+            (proposed.map(&effective), self.current.as_u64().map(&effective))
+        else {
+            return self.uncomparable(
+                "it can't be compared",
+                "it can't be compared with what holds; take it out",
+            );
         };
         Ok(match proposed.cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
@@ -273,9 +331,18 @@ impl Step<'_> {
         let (proposed, current) = (rank(self.leaf.value.as_str()), rank(self.current.as_str()));
         Ok(match (proposed, current) {
             (Some(proposed), Some(current)) if proposed == current => Outcome::default(),
-            (Some(proposed), Some(current)) if proposed < current => Outcome::counts(self.leaf.clone()),
-            (Some(_), Some(_)) => Outcome::ignored(format!("it is less strict than {}", self.current)),
-            _ => return self.uncomparable("it can't be compared", "it can't be compared with what holds; take it out"),
+            (Some(proposed), Some(current)) if proposed < current => {
+                Outcome::counts(self.leaf.clone())
+            }
+            (Some(_), Some(_)) => {
+                Outcome::ignored(format!("it is less strict than {}", self.current))
+            }
+            _ => {
+                return self.uncomparable(
+                    "it can't be compared",
+                    "it can't be compared with what holds; take it out",
+                );
+            }
         })
     }
 
@@ -296,16 +363,25 @@ impl Step<'_> {
 
     fn adds(&self) -> Outcome {
         let current = self.current_list();
-        let is_new = |item: &toml::Value| !current.iter().any(|(known, _)| known.as_str() == item.as_str());
-        let new: Vec<_> = self.elements().filter(|(item, _)| is_new(item)).map(|(item, source)| (item.clone(), source.clone())).collect();
+        let is_new =
+            |item: &toml::Value| !current.iter().any(|(known, _)| known.as_str() == item.as_str());
+        let new: Vec<_> = self
+            .elements()
+            .filter(|(item, _)| is_new(item))
+            .map(|(item, source)| (item.clone(), source.clone()))
+            .collect();
         if new.is_empty() {
             return Outcome::default();
         }
-        let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
-        Outcome::counts(self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)))
+        let text =
+            |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
+        Outcome::counts(
+            self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)),
+        )
     }
 
-    /// Rules that deny or ask. They stand before those that there are, so that none of these hides them.
+    /// Rules that deny or ask. They stand before those that there are, so that none of these hides
+    /// them.
     fn denials(&self, key: &str) -> Outcome {
         let current = self.current_list();
         let value = |item: &toml::Value| serde_json::to_value(item).unwrap_or_default();
@@ -314,30 +390,54 @@ impl Step<'_> {
             .elements()
             .filter(|(item, _)| is_new(item))
             .partition(|(item, _)| item.get(key).and_then(toml::Value::as_str) == Some("allow"));
-        let pattern = |item: &toml::Value| item.get("pattern").and_then(toml::Value::as_str).map_or_else(|| "something".to_owned(), shown);
-        let why_not = allowing.iter().map(|(item, _)| format!("only your own configuration can allow {}", pattern(item))).collect();
+        let pattern = |item: &toml::Value| {
+            item.get("pattern")
+                .and_then(toml::Value::as_str)
+                .map_or_else(|| "something".to_owned(), shown)
+        };
+        let why_not = allowing
+            .iter()
+            .map(|(item, _)| format!("only your own configuration can allow {}", pattern(item)))
+            .collect();
         let copied = |(item, source): (&toml::Value, &Source)| (item.clone(), source.clone());
         let leaf = (!denying.is_empty()).then(|| {
-            let known = current.iter().filter_map(|(item, source)| Some((toml::Value::try_from(item).ok()?, source.clone())));
+            let known = current.iter().filter_map(|(item, source)| {
+                Some((toml::Value::try_from(item).ok()?, source.clone()))
+            });
             self.list(denying.into_iter().map(copied).chain(known))
         });
         Outcome { leaf, why_not, rules: Some(self.list(allowing.into_iter().map(copied))) }
     }
 
-    /// What both lists grant, where `covers` says whether the first of two entries grants all that the second does.
+    /// What both lists grant, where `covers` says whether the first of two entries grants all that
+    /// the second does.
     fn subset(&self, covers: fn(&Value, &Value) -> bool) -> Outcome {
         let current = self.current_list();
-        let written: Vec<_> =
-            self.elements().map(|(item, source)| (item, serde_json::to_value(item).unwrap_or_default(), source)).collect();
-        let more = written.iter().filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
-        let text = |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
-        let why_not = more.map(|(_, item, _)| format!("{} is not in your list", text(item))).collect();
-        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| written.iter().any(|(_, item, _)| covers(item, known)));
+        let written: Vec<_> = self
+            .elements()
+            .map(|(item, source)| (item, serde_json::to_value(item).unwrap_or_default(), source))
+            .collect();
+        let more = written
+            .iter()
+            .filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
+        let text =
+            |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
+        let why_not =
+            more.map(|(_, item, _)| format!("{} is not in your list", text(item))).collect();
+        let (kept, lost): (Vec<_>, Vec<_>) = current
+            .iter()
+            .partition(|(known, _)| written.iter().any(|(_, item, _)| covers(item, known)));
         let leaf = (!lost.is_empty()).then(|| {
-            let kept = kept.iter().filter_map(|(item, source)| Some((toml::Value::try_from(item).ok()?, source.clone())));
+            let kept = kept.iter().filter_map(|(item, source)| {
+                Some((toml::Value::try_from(item).ok()?, source.clone()))
+            });
             // Of a wider one, the part that the file leaves.
-            let parts = written.iter().filter(|(_, item, _)| lost.iter().any(|(known, _)| covers(known, item)));
-            self.list(kept.chain(parts.map(|(item, _, source)| ((*item).clone(), (*source).clone()))))
+            let parts = written
+                .iter()
+                .filter(|(_, item, _)| lost.iter().any(|(known, _)| covers(known, item)));
+            self.list(
+                kept.chain(parts.map(|(item, _, source)| ((*item).clone(), (*source).clone()))),
+            )
         });
         Outcome { leaf, why_not, rules: None }
     }
@@ -345,29 +445,40 @@ impl Step<'_> {
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
         let current = self.current_list();
         let written: Vec<_> = self.elements().collect();
-        let is_known = |item: &toml::Value| current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str());
+        let is_known = |item: &toml::Value| {
+            current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str())
+        };
         let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| is_known(item));
         if written.is_empty() {
             let reason = "an empty list would let everything be read";
-            return Ok(if current.is_empty() { Outcome::default() } else { Outcome::ignored(reason) });
+            return Ok(if current.is_empty() {
+                Outcome::default()
+            } else {
+                Outcome::ignored(reason)
+            });
         }
         if kept.is_empty() && self.whose == Whose::Organisation {
             let mine = current.first().map_or_else(String::new, |(_, source)| source.to_string());
-            let message =
-                format!("`{}` has no glob that stands in the list of {mine} too, so that nothing is left", dotted(&self.leaf.path));
+            let message = format!(
+                "`{}` has no glob that stands in the list of {mine} too, so that nothing is left",
+                dotted(&self.leaf.path)
+            );
             return Err(vec![Problem::new(self.leaf.source(), message)]);
         }
         let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
-        let why_not = more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
+        let why_not =
+            more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
         let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
         let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
-        let leaf = (!kept.is_empty() && !same).then(|| self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone()))));
+        let leaf = (!kept.is_empty() && !same).then(|| {
+            self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone())))
+        });
         Ok(Outcome { leaf, why_not, rules: None })
     }
 
-    /// The intersection of what the file grants and of what is granted: each directory of either counts where it lies in one of the other,
-    /// with the lesser access. That gives every path below them the lesser of what both say, since on both sides the longest directory
-    /// decides.
+    /// The intersection of what the file grants and of what is granted: each directory of either
+    /// counts where it lies in one of the other, with the lesser access. That gives every path
+    /// below them the lesser of what both say, since on both sides the longest directory decides.
     fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let mut proposed = self
             .elements()
@@ -379,26 +490,45 @@ impl Step<'_> {
             if !of_tools {
                 // For a plugin, the empty list is no directory at all.
                 let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
-                return Ok(if changes { Outcome::counts(self.leaf.clone()) } else { Outcome::default() });
+                return Ok(if changes {
+                    Outcome::counts(self.leaf.clone())
+                } else {
+                    Outcome::default()
+                });
             }
-            proposed = FileTools::default().allowed_paths.into_iter().map(|path| (path, self.leaf.source())).collect();
+            proposed = FileTools::default()
+                .allowed_paths
+                .into_iter()
+                .map(|path| (path, self.leaf.source()))
+                .collect();
         }
-        let current = self.current_list().into_iter().filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
+        let current = self
+            .current_list()
+            .into_iter()
+            .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
         let resolve = |(written, source)| Granted::new(written, source, self.bases);
-        let (current, missing): (Vec<_>, Vec<_>) = current.map(resolve).partition(|granted| granted.is_there);
+        let (current, missing): (Vec<_>, Vec<_>) =
+            current.map(resolve).partition(|granted| granted.is_there);
         let proposed = proposed.into_iter().map(resolve);
 
-        let (there, absent): (Vec<Granted>, Vec<Granted>) = proposed.partition(|granted| granted.is_there);
+        let (there, absent): (Vec<Granted>, Vec<Granted>) =
+            proposed.partition(|granted| granted.is_there);
         // A narrower one that is made later would have the rights of the one in which it lies.
         let matters = |granted: &&Granted| match self.whose {
             Whose::Stranger => access(&current, &granted.real).is_some(),
-            Whose::Organisation => access(&there, &granted.real).is_some_and(|above| above > granted.written.access),
+            Whose::Organisation => {
+                access(&there, &granted.real).is_some_and(|above| above > granted.written.access)
+            }
         };
         let lost = absent.iter().filter(matters);
-        // What is missing of the operator's is a mistake that ends the start of what it is granted to; a ceiling can't look at it.
+        // What is missing of the operator's is a mistake that ends the start of what it is granted
+        // to; a ceiling can't look at it.
         let lost = lost.chain(missing.iter().filter(|_| self.whose == Whose::Organisation));
         let problem = |granted: &Granted| {
-            Problem::new(granted.source.clone(), format!("{granted} is no directory that is there; make it, or take it out"))
+            Problem::new(
+                granted.source.clone(),
+                format!("{granted} is no directory that is there; make it, or take it out"),
+            )
         };
         let problems: Vec<Problem> = lost.map(problem).collect();
         if !problems.is_empty() {
@@ -412,7 +542,11 @@ impl Step<'_> {
         let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
         // In the file's order, and a directory in both with the file's line.
         for granted in proposed.iter().chain(&current) {
-            let (Some(asked), held) = (access(&proposed, &granted.real), access(&current, &granted.real)) else { continue };
+            let (Some(asked), held) =
+                (access(&proposed, &granted.real), access(&current, &granted.real))
+            else {
+                continue;
+            };
             match held {
                 None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
                     refused.push(format!("{granted} is wider than what is granted"));
@@ -429,27 +563,46 @@ impl Step<'_> {
         }
 
         if kept.is_empty() && self.whose == Whose::Organisation {
-            return Ok(if current.is_empty() { Outcome::default() } else { Outcome::counts(self.nothing_left()) });
+            return Ok(if current.is_empty() {
+                Outcome::default()
+            } else {
+                Outcome::counts(self.nothing_left())
+            });
         }
         // A ceiling compares real directories, so that what is compared has to be what is opened.
-        let real = |held: &Granted| self.whose == Whose::Stranger || held.real.to_str() == Some(&held.written.path);
-        let is_kept = |held: &Granted| kept.iter().any(|(granted, access)| granted.real == held.real && *access == held.written.access);
-        let same = kept.len() == current.len() && current.iter().all(|held| is_kept(held) && real(held));
+        let real = |held: &Granted| {
+            self.whose == Whose::Stranger || held.real.to_str() == Some(&held.written.path)
+        };
+        let is_kept = |held: &Granted| {
+            kept.iter().any(|(granted, access)| {
+                granted.real == held.real && *access == held.written.access
+            })
+        };
+        let same =
+            kept.len() == current.len() && current.iter().all(|held| is_kept(held) && real(held));
         let leaf = (!kept.is_empty() && !same).then(|| {
             // What isn't there stays a mistake of the operator's.
-            let missing = missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
+            let missing =
+                missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
             let kept = kept.iter().map(|(granted, access)| {
-                // By its real path, which was compared, not by a name that may have been given to another directory meanwhile.
-                let path = granted.real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
+                // By its real path, which was compared, not by a name that may have been given to
+                // another directory meanwhile.
+                let path = granted
+                    .real
+                    .to_str()
+                    .map_or_else(|| granted.written.path.clone(), str::to_owned);
                 (AllowedPath { path, access: *access }, granted.source.clone())
             });
-            let written = |path: AllowedPath| toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false));
+            let written = |path: AllowedPath| {
+                toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false))
+            };
             self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
         });
         Ok(Outcome { leaf, why_not: refused, rules: None })
     }
 
-    /// No directory at all. For the file tools and for the shell the empty list is the working directory, so they are switched off instead.
+    /// No directory at all. For the file tools and for the shell the empty list is the working
+    /// directory, so they are switched off instead.
     fn nothing_left(&self) -> Leaf {
         if self.leaf.path[0] != "tools" {
             return self.list([]);
@@ -470,7 +623,11 @@ struct Granted {
 }
 
 impl Granted {
-    fn new(written: AllowedPath, source: Source, Bases { folders, working_directory }: Bases<'_>) -> Self {
+    fn new(
+        written: AllowedPath,
+        source: Source,
+        Bases { folders, working_directory }: Bases<'_>,
+    ) -> Self {
         let path = expand(&written.path, working_directory, folders);
         // A name that isn't UTF-8 could not be written down as what it is.
         let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
@@ -487,10 +644,13 @@ impl fmt::Display for Granted {
     }
 }
 
-/// What may be done at `path`: as the longest directory over it says, and the narrower one where it is there twice.
+/// What may be done at `path`: as the longest directory over it says, and the narrower one where it
+/// is there twice.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
     let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
-    let longest = over.max_by_key(|granted| (granted.real.components().count(), std::cmp::Reverse(granted.written.access)));
+    let longest = over.max_by_key(|granted| {
+        (granted.real.components().count(), std::cmp::Reverse(granted.written.access))
+    });
     longest.map(|granted| granted.written.access)
 }
 

@@ -1,34 +1,36 @@
 //! `[network]`: how requests of all plugins leave this machine.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use berth_policy::egress::HostPattern;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hosts::host_grant;
 use super::rule::{Rule, section};
+use super::written::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority reads along.
 section! {
     /// How requests of all plugins leave this machine.
     #[derive(Eq)]
     pub struct Network {
-        /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
-        /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
+        /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none.
+        /// Where the key is absent: what `HTTPS_PROXY` or `ALL_PROXY` say in your environment,
+        /// where a proxy's password belongs too.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
         pub proxy: Option<WrittenProxy>, Rule::Ignored;
-        /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
-        /// `NO_PROXY` says.
+        /// Hosts that are reached without the proxy: names, with everything below them, addresses
+        /// and ranges. Where the key is absent: what `NO_PROXY` says.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
         pub no_proxy: Option<Vec<WithoutProxy>>, Rule::Ignored;
-        /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
+        /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't
+        /// checked then.
         pub proxy_resolves: bool, Rule::OnlyFalse;
-        /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
-        /// `berth.toml` that names it.
+        /// PEM files with certificates of authorities that are believed beside those of the system.
+        /// A relative path starts at the folder of the `berth.toml` that names it.
         #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
         pub authorities: Vec<String>, Rule::Ignored;
     }
@@ -38,12 +40,7 @@ section! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProxy(String);
 
-impl WrittenProxy {
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+as_written!(WrittenProxy);
 
 impl<'de> Deserialize<'de> for WrittenProxy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -57,8 +54,11 @@ impl<'de> Deserialize<'de> for WrittenProxy {
                 "a proxy's name and password don't stand in this file; leave the key out, and set HTTPS_PROXY in the environment to the whole address",
             ));
         }
-        let host = written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let good = host.and_then(|host| host_grant(host).ok()).filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
+        let host =
+            written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let good = host
+            .and_then(|host| host_grant(host).ok())
+            .filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
         if good.is_none() {
             return Err(serde::de::Error::custom(
                 "takes the address of an HTTP proxy, as in \"http://proxy.example.com:3128\", or \"\" for none",
@@ -68,21 +68,10 @@ impl<'de> Deserialize<'de> for WrittenProxy {
     }
 }
 
-impl JsonSchema for WrittenProxy {
-    fn schema_name() -> Cow<'static, str> {
-        "Proxy".into()
-    }
+inline_schema!(WrittenProxy, "Proxy", json_schema!({ "type": "string" }));
 
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
-}
-
-/// Hosts that are reached without the proxy: a name with everything below it, an address, a range, or `*` for all.
+/// Hosts that are reached without the proxy: a name with everything below it, an address, a range,
+/// or `*` for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WithoutProxy(String);
 
@@ -104,7 +93,10 @@ impl WithoutProxy {
         match written.split_once('/') {
             Some(range) => is_range(range),
             None if written == "*" || written.parse::<IpAddr>().is_ok() => true,
-            None => !written.contains(['*', '[']) && HostPattern::new(written.strip_prefix('.').unwrap_or(written)).is_ok(),
+            None => {
+                !written.contains(['*', '['])
+                    && HostPattern::new(written.strip_prefix('.').unwrap_or(written)).is_ok()
+            }
         }
     }
 }
@@ -121,16 +113,4 @@ impl<'de> Deserialize<'de> for WithoutProxy {
     }
 }
 
-impl JsonSchema for WithoutProxy {
-    fn schema_name() -> Cow<'static, str> {
-        "WithoutProxy".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(WithoutProxy, "WithoutProxy", json_schema!({ "type": "string", "minLength": 1 }));

@@ -7,9 +7,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::written::inline_schema;
+
 /// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
 ///
-/// `~` is the home directory; a relative path starts at the working directory, wherever it is written.
+/// `~` is the home directory; a relative path starts at the working directory, wherever it is
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPath {
     /// As it was written.
@@ -19,7 +22,9 @@ pub struct AllowedPath {
 }
 
 /// What may be done below a granted directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PathAccess {
@@ -43,7 +48,8 @@ struct Long {
 
 impl<'de> Deserialize<'de> for AllowedPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand: an untagged enum would say "did not match any variant", and would hide unknown keys.
+        // By hand: an untagged enum would say "did not match any variant", and would hide unknown
+        // keys.
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
@@ -69,10 +75,14 @@ impl<'de> Deserialize<'de> for AllowedPath {
 
 fn checked(path: String, access: PathAccess) -> Result<AllowedPath, String> {
     if path.is_empty() || path.contains('\0') {
-        return Err("a path must not be empty or hold a NUL; the working directory is \".\"".to_owned());
+        return Err(
+            "a path must not be empty or hold a NUL; the working directory is \".\"".to_owned()
+        );
     }
     if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
-        return Err(format!("{path:?}: the home of another user can't be named with `~`; write the path in full"));
+        return Err(format!(
+            "{path:?}: the home of another user can't be named with `~`; write the path in full"
+        ));
     }
     Ok(AllowedPath { path, access })
 }
@@ -100,8 +110,8 @@ impl JsonSchema for AllowedPath {
     }
 }
 
-/// A glob over paths, as [`PathGlobs`] matches it: with a leading `/` or `~/` against the whole path, else at any depth; what lies below
-/// a match is covered.
+/// A glob over paths, as [`PathGlobs`] matches it: with a leading `/` or `~/` against the whole
+/// path, else at any depth; what lies below a match is covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathGlob(String);
 
@@ -110,26 +120,34 @@ impl PathGlob {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. Globs that would silently never match are wrong too, since in `deny_read` they would protect nothing.
+    /// What is wrong with it. Globs that would silently never match are wrong too, since in
+    /// `deny_read` they would protect nothing.
     pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
         let pattern = pattern.into();
         if pattern.is_empty() {
             return Err("a glob must not be empty".to_owned());
         }
         if pattern.starts_with('!') {
-            return Err(format!("`{pattern}`: globs can't be turned round with `!`; a denial always wins"));
+            return Err(format!(
+                "`{pattern}`: globs can't be turned round with `!`; a denial always wins"
+            ));
         }
         if pattern.split('/').any(|part| part == "..") {
-            return Err(format!("`{pattern}`: paths are compared without `..`, so this never matches"));
+            return Err(format!(
+                "`{pattern}`: paths are compared without `..`, so this never matches"
+            ));
         }
         if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
-            return Err(format!("`{pattern}`: the home of another user can't be named with `~`; write the path in full"));
+            return Err(format!(
+                "`{pattern}`: the home of another user can't be named with `~`; write the path in full"
+            ));
         }
         PathGlobs::new(vec![(pattern.clone(), String::new())])?;
         Ok(Self(pattern))
     }
 
-    /// A glob of Berth's own, which a test has checked: defaults are made at every start, and compiling a glob takes a while.
+    /// A glob of Berth's own, which a test has checked: defaults are made at every start, and
+    /// compiling a glob takes a while.
     pub(super) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }
@@ -146,16 +164,4 @@ impl<'de> Deserialize<'de> for PathGlob {
     }
 }
 
-impl JsonSchema for PathGlob {
-    fn schema_name() -> Cow<'static, str> {
-        "PathGlob".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(PathGlob, "PathGlob", json_schema!({ "type": "string", "minLength": 1 }));

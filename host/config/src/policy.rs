@@ -8,7 +8,9 @@ use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 use berth_policy::literal;
 use berth_system::files::real_or_given;
 
-use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source};
+use super::{
+    AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source,
+};
 
 /// What one set of tools may do with files.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +30,14 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that names no directory. It is not passed over: were it a narrower one, read-only inside
-    /// another, whoever made the directory later would find it writable.
-    pub fn built_in_files(&self, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
+    /// [`HostError::Config`] for a grant that names no directory. It is not passed over: were it a
+    /// narrower one, read-only inside another, whoever made the directory later would find it
+    /// writable.
+    pub fn built_in_files(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<FilePolicy, HostError> {
         let default = super::FileTools::default().allowed_paths;
         let written = &self.config.tools.file.allowed_paths;
         let paths = match self.config.tools.file.enabled {
@@ -41,20 +48,48 @@ impl Loaded {
         self.file_policy("tools.file.allowed_paths", paths, &|_| true, folders, working_directory)
     }
 
-    /// What the plugin `name` of the configuration may do with files: nothing, where the configuration doesn't name it.
+    /// What the plugin `name` of the configuration may do with files: nothing, where the
+    /// configuration doesn't name it.
     ///
     /// # Errors
     ///
     /// As [`Self::built_in_files`].
-    pub fn plugin_files(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
+    pub fn plugin_files(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<FilePolicy, HostError> {
         let paths = self.config.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
-        self.file_policy(&format!("plugins.{name}.allowed_paths"), paths, &|_| true, folders, working_directory)
+        self.file_policy(
+            &format!("plugins.{name}.allowed_paths"),
+            paths,
+            &|_| true,
+            folders,
+            working_directory,
+        )
     }
 
-    /// The file of the plugin `name` of the configuration. `None` where it names none: the plugin comes from [`Self::plugin_folder`].
-    pub fn plugin_path(&self, name: &str, folders: &Folders, working_directory: &Path) -> Option<PathBuf> {
-        let path = self.config.plugins.get(name).map(|plugin| plugin.path.as_str()).filter(|path| !path.is_empty())?;
-        Some(self.beside_its_source(&format!("plugins.{name}.path"), path, folders, working_directory))
+    /// The file of the plugin `name` of the configuration. `None` where it names none: the plugin
+    /// comes from [`Self::plugin_folder`].
+    pub fn plugin_path(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Option<PathBuf> {
+        let path = self
+            .config
+            .plugins
+            .get(name)
+            .map(|plugin| plugin.path.as_str())
+            .filter(|path| !path.is_empty())?;
+        Some(self.beside_its_source(
+            &format!("plugins.{name}.path"),
+            path,
+            folders,
+            working_directory,
+        ))
     }
 
     /// The folder whose plugins are loaded without being named. It need not exist.
@@ -65,16 +100,27 @@ impl Loaded {
         }
     }
 
-    /// What happens to a plugin that is new or has changed: the one that `[plugins.NAME]` names, else one of the plugin folder.
+    /// What happens to a plugin that is new or has changed: the one that `[plugins.NAME]` names,
+    /// else one of the plugin folder.
     pub fn reload(&self, name: &str) -> Reload {
         let plugin = self.config.plugins.get(name);
-        let of_its_place =
-            if plugin.is_some_and(|plugin| !plugin.path.is_empty()) { Reload::Approve } else { self.config.plugin_folder.reload };
+        let of_its_place = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
+            Reload::Approve
+        } else {
+            self.config.plugin_folder.reload
+        };
         plugin.and_then(|plugin| plugin.reload).unwrap_or(of_its_place)
     }
 
-    /// A path of the configuration that is about Berth's own files: a relative one starts beside the file in which it stands.
-    pub(super) fn beside_its_source(&self, key: &str, path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
+    /// A path of the configuration that is about Berth's own files: a relative one starts beside
+    /// the file in which it stands.
+    pub(super) fn beside_its_source(
+        &self,
+        key: &str,
+        path: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> PathBuf {
         let source = self.source(key);
         let base = match &source {
             Source::File { path, .. } => path.parent().unwrap_or(working_directory),
@@ -83,26 +129,40 @@ impl Loaded {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file and the ceilings wherever they lie,
-    /// the plugin folder and the files of the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next
-    /// time; and so are the files of secrets, which nobody reads either, the programs that print some, and the certificates that are believed.
+    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration
+    /// file and the ceilings wherever they lie, the plugin folder and the files of the
+    /// configuration's plugins, which a tool would otherwise rewrite to grant itself more the next
+    /// time; and so are the files of secrets, which nobody reads either, the programs that print
+    /// some, and the certificates that are believed.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
-        let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
+        let plugins = self
+            .config
+            .plugins
+            .keys()
+            .filter_map(|name| self.plugin_path(name, folders, working_directory));
         let folder = self.plugin_folder(folders, working_directory);
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
-        let files = self.file.iter().chain(ceilings).map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
+        let files = self
+            .file
+            .iter()
+            .chain(ceilings)
+            .map(|file| working_directory.join(file))
+            .chain([folder])
+            .chain(plugins);
         // Where there is no ceiling yet, nobody makes one.
         let ceiling = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
         let files = files.chain(ceiling);
         let authorities = self.authorities(folders, working_directory);
-        let authorities = authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
+        let authorities =
+            authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
         let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });
         let of_secrets = self.secrets().filter_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, secret, folders, working_directory) {
                 SecretSource::File(path) => Some(OwnFolder { path, secret: true }),
                 SecretSource::Command(words) => {
-                    let program = words.into_iter().next().filter(|program| program.contains('/'))?;
+                    let program =
+                        words.into_iter().next().filter(|program| program.contains('/'))?;
                     Some(OwnFolder { path: PathBuf::from(program), secret: false })
                 }
                 _ => None,
@@ -127,7 +187,9 @@ impl Loaded {
         base: &Path,
     ) -> Result<FilePolicy, HostError> {
         let file = &self.config.tools.file;
-        let globs = |key: &str, globs: &[PathGlob], counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
+        let globs = |key: &str,
+                     globs: &[PathGlob],
+                     counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
             let with_place = |(index, glob): (usize, &PathGlob)| {
                 let place = self.origin(&format!("{key}.{index}"));
                 spellings(glob.as_str(), folders.home.as_deref())
@@ -146,7 +208,13 @@ impl Loaded {
         })
     }
 
-    fn grants(&self, key: &str, paths: &[AllowedPath], folders: &Folders, base: &Path) -> Result<Vec<Grant>, Problems> {
+    fn grants(
+        &self,
+        key: &str,
+        paths: &[AllowedPath],
+        folders: &Folders,
+        base: &Path,
+    ) -> Result<Vec<Grant>, Problems> {
         let mut grants: Vec<(Grant, Source)> = Vec::new();
         let mut problems = Vec::new();
         for (index, allowed) in paths.iter().enumerate() {
@@ -155,19 +223,33 @@ impl Loaded {
             let written = expand(&allowed.path, base, folders);
             let path = match written.canonicalize() {
                 Ok(path) if path.is_dir() => path,
-                // What only commands would get beside the rest, below the working directory: there may be none in another one.
+                // What only commands would get beside the rest, below the working directory: there
+                // may be none in another one.
                 Err(_) | Ok(_)
-                    if key == "tools.shell.allowed_paths" && allowed.access == PathAccess::ReadWrite && is_below(&allowed.path) =>
+                    if key == "tools.shell.allowed_paths"
+                        && allowed.access == PathAccess::ReadWrite
+                        && is_below(&allowed.path) =>
                 {
                     continue;
                 }
                 Ok(_) => {
-                    problems.push(Problem::new(source, format!("{} is not a directory; grant the one it lies in", written.display())));
+                    problems.push(Problem::new(
+                        source,
+                        format!(
+                            "{} is not a directory; grant the one it lies in",
+                            written.display()
+                        ),
+                    ));
                     continue;
                 }
                 Err(error) => {
-                    problems
-                        .push(Problem::new(source, format!("{} can't be granted: {error}; make it, or take it out", written.display())));
+                    problems.push(Problem::new(
+                        source,
+                        format!(
+                            "{} can't be granted: {error}; make it, or take it out",
+                            written.display()
+                        ),
+                    ));
                     continue;
                 }
             };
@@ -175,18 +257,26 @@ impl Loaded {
                 PathAccess::Read => Access::Read,
                 PathAccess::ReadWrite => Access::Write,
             };
-            // A flag may widen what the file says of the same directory; within one source, the narrower grant counts.
+            // A flag may widen what the file says of the same directory; within one source, the
+            // narrower grant counts.
             grants.retain(|(known, from)| known.path != path || same_origin(from, &source));
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
-        if problems.is_empty() { Ok(grants.into_iter().map(|(grant, _)| grant).collect()) } else { Err(Problems(problems)) }
+        if problems.is_empty() {
+            Ok(grants.into_iter().map(|(grant, _)| grant).collect())
+        } else {
+            Err(Problems(problems))
+        }
     }
 }
 
-/// Whether a path as it is written leads to something below the working directory, and not to that itself.
+/// Whether a path as it is written leads to something below the working directory, and not to that
+/// itself.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
-    path.is_relative() && !path.starts_with("~") && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+    path.is_relative()
+        && !path.starts_with("~")
+        && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 fn same_origin(a: &Source, b: &Source) -> bool {
@@ -200,8 +290,9 @@ pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
     }
 }
 
-/// The glob as the rules compare it: `~` replaced, and where it begins at the root, also with the links resolved in its plain part, since
-/// the rules see real paths. Without that, a denial of `/data/keys` would do nothing where `/data` is a link.
+/// The glob as the rules compare it: `~` replaced, and where it begins at the root, also with the
+/// links resolved in its plain part, since the rules see real paths. Without that, a denial of
+/// `/data/keys` would do nothing where `/data` is a link.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let glob = match (home, glob.strip_prefix('~')) {
         (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),

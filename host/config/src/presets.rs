@@ -1,9 +1,11 @@
 //! What tools of the operator's need beside the working directory, by their names.
 //!
-//! A preset grants caches for reading and writing, programs and settings for reading, and the variables that steer the tool. It never
-//! grants what holds credentials: what of [`CREDENTIALS`] lies in one of its directories is hidden.
+//! A preset grants caches for reading and writing, programs and settings for reading, and the
+//! variables that steer the tool. It never grants what holds credentials: what of [`CREDENTIALS`]
+//! lies in one of its directories is hidden.
 //!
-//! To add a tool, add a line to [`PRESETS`]: where its caches and programs lie, as its own documents say.
+//! To add a tool, add a line to [`PRESETS`]: where its caches and programs lie, as its own
+//! documents say.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,14 +19,15 @@ pub struct Preset {
     pub name: &'static str,
     /// Presets that it takes along.
     pub with: &'static [&'static str],
-    /// Directories of caches, read and written. They are made where they are missing: otherwise the tool would fill memory, and fetch all of
-    /// it again the next time.
+    /// Directories of caches, read and written. They are made where they are missing: otherwise the
+    /// tool would fill memory, and fetch all of it again the next time.
     pub caches: &'static [&'static str],
     /// Files that are written, where they are there.
     pub writes: &'static [&'static str],
     /// Directories and files that are read, where they are there.
     pub reads: &'static [&'static str],
-    /// Variables that the tool gets from the operator's environment, beside those with which its places begin.
+    /// Variables that the tool gets from the operator's environment, beside those with which its
+    /// places begin.
     pub variables: &'static [&'static str],
 }
 
@@ -61,17 +64,36 @@ pub const ROOTS: [(&str, &str); 29] = [
     ("ASDF_DATA_DIR", "~/.asdf"),
 ];
 
-const NONE: Preset = Preset { name: "", with: &[], caches: &[], writes: &[], reads: &[], variables: &[] };
+const NONE: Preset =
+    Preset { name: "", with: &[], caches: &[], writes: &[], reads: &[], variables: &[] };
 
 /// All presets.
 pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "git",
-        reads: &["~/.gitconfig", "$XDG_CONFIG_HOME/git", "~/.gitignore", "~/.gitignore_global", "~/.gitmessage", "~/.gitattributes"],
-        variables: &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"],
+        reads: &[
+            "~/.gitconfig",
+            "$XDG_CONFIG_HOME/git",
+            "~/.gitignore",
+            "~/.gitignore_global",
+            "~/.gitmessage",
+            "~/.gitattributes",
+        ],
+        variables: &[
+            "GIT_AUTHOR_NAME",
+            "GIT_AUTHOR_EMAIL",
+            "GIT_COMMITTER_NAME",
+            "GIT_COMMITTER_EMAIL",
+            "EMAIL",
+        ],
         ..NONE
     },
-    Preset { name: "rustup", reads: &["$RUSTUP_HOME", "$CARGO_HOME/bin"], variables: &["RUSTUP_TOOLCHAIN"], ..NONE },
+    Preset {
+        name: "rustup",
+        reads: &["$RUSTUP_HOME", "$CARGO_HOME/bin"],
+        variables: &["RUSTUP_TOOLCHAIN"],
+        ..NONE
+    },
     Preset {
         name: "cargo",
         with: &["rustup"],
@@ -79,7 +101,14 @@ pub const PRESETS: [Preset; 22] = [
         // Locks that cargo outside of the sandbox has to see.
         writes: &["$CARGO_HOME/.package-cache", "$CARGO_HOME/.package-cache-mutate"],
         reads: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
-        variables: &["RUSTFLAGS", "RUSTDOCFLAGS", "RUST_BACKTRACE", "RUST_LOG", "CARGO_INCREMENTAL", "CARGO_NET_OFFLINE"],
+        variables: &[
+            "RUSTFLAGS",
+            "RUSTDOCFLAGS",
+            "RUST_BACKTRACE",
+            "RUST_LOG",
+            "CARGO_INCREMENTAL",
+            "CARGO_NET_OFFLINE",
+        ],
     },
     Preset {
         name: "node",
@@ -87,8 +116,19 @@ pub const PRESETS: [Preset; 22] = [
         variables: &["NODE_ENV", "NODE_EXTRA_CA_CERTS", "FNM_MULTISHELL_PATH"],
         ..NONE
     },
-    Preset { name: "npm", with: &["node"], caches: &["$npm_config_cache/_cacache"], variables: &["npm_config_registry"], ..NONE },
-    Preset { name: "yarn", with: &["node"], caches: &["$YARN_CACHE_FOLDER", "~/.yarn/berry/cache"], ..NONE },
+    Preset {
+        name: "npm",
+        with: &["node"],
+        caches: &["$npm_config_cache/_cacache"],
+        variables: &["npm_config_registry"],
+        ..NONE
+    },
+    Preset {
+        name: "yarn",
+        with: &["node"],
+        caches: &["$YARN_CACHE_FOLDER", "~/.yarn/berry/cache"],
+        ..NONE
+    },
     Preset {
         name: "pnpm",
         with: &["node"],
@@ -97,7 +137,12 @@ pub const PRESETS: [Preset; 22] = [
         variables: &["npm_config_registry"],
         ..NONE
     },
-    Preset { name: "bun", caches: &["$BUN_INSTALL/install/cache"], reads: &["$BUN_INSTALL/bin"], ..NONE },
+    Preset {
+        name: "bun",
+        caches: &["$BUN_INSTALL/install/cache"],
+        reads: &["$BUN_INSTALL/bin"],
+        ..NONE
+    },
     Preset { name: "deno", caches: &["$DENO_DIR"], reads: &["~/.deno/bin"], ..NONE },
     Preset {
         name: "python",
@@ -112,10 +157,22 @@ pub const PRESETS: [Preset; 22] = [
             "~/miniforge3",
             "~/anaconda3",
         ],
-        variables: &["PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONDONTWRITEBYTECODE"],
+        variables: &[
+            "PYENV_VERSION",
+            "VIRTUAL_ENV",
+            "CONDA_PREFIX",
+            "CONDA_DEFAULT_ENV",
+            "PYTHONDONTWRITEBYTECODE",
+        ],
         ..NONE
     },
-    Preset { name: "pip", with: &["python"], caches: &["$PIP_CACHE_DIR"], variables: &["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"], ..NONE },
+    Preset {
+        name: "pip",
+        with: &["python"],
+        caches: &["$PIP_CACHE_DIR"],
+        variables: &["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"],
+        ..NONE
+    },
     Preset {
         name: "uv",
         with: &["python"],
@@ -124,18 +181,55 @@ pub const PRESETS: [Preset; 22] = [
         variables: &["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_PYTHON"],
         ..NONE
     },
-    Preset { name: "poetry", with: &["python"], caches: &["$POETRY_CACHE_DIR"], reads: &["$XDG_DATA_HOME/pypoetry"], ..NONE },
+    Preset {
+        name: "poetry",
+        with: &["python"],
+        caches: &["$POETRY_CACHE_DIR"],
+        reads: &["$XDG_DATA_HOME/pypoetry"],
+        ..NONE
+    },
     Preset {
         name: "go",
         caches: &["$GOMODCACHE", "$GOCACHE"],
         reads: &["$GOPATH/bin", "~/sdk", "$XDG_CONFIG_HOME/go/env"],
-        variables: &["GOROOT", "GOFLAGS", "GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOTOOLCHAIN", "CGO_ENABLED"],
+        variables: &[
+            "GOROOT",
+            "GOFLAGS",
+            "GOPROXY",
+            "GOPRIVATE",
+            "GONOPROXY",
+            "GONOSUMDB",
+            "GOSUMDB",
+            "GOTOOLCHAIN",
+            "CGO_ENABLED",
+        ],
         ..NONE
     },
-    Preset { name: "java", reads: &["$SDKMAN_DIR/candidates", "~/.jdks", "~/.jenv"], variables: &["JAVA_HOME", "JAVA_OPTS"], ..NONE },
-    Preset { name: "gradle", with: &["java"], caches: &["$GRADLE_USER_HOME/caches", "$GRADLE_USER_HOME/wrapper"], ..NONE },
-    Preset { name: "maven", with: &["java"], caches: &["~/.m2/repository", "~/.m2/wrapper"], variables: &["MAVEN_OPTS"], ..NONE },
-    Preset { name: "ccache", caches: &["$CCACHE_DIR"], reads: &["$XDG_CONFIG_HOME/ccache"], ..NONE },
+    Preset {
+        name: "java",
+        reads: &["$SDKMAN_DIR/candidates", "~/.jdks", "~/.jenv"],
+        variables: &["JAVA_HOME", "JAVA_OPTS"],
+        ..NONE
+    },
+    Preset {
+        name: "gradle",
+        with: &["java"],
+        caches: &["$GRADLE_USER_HOME/caches", "$GRADLE_USER_HOME/wrapper"],
+        ..NONE
+    },
+    Preset {
+        name: "maven",
+        with: &["java"],
+        caches: &["~/.m2/repository", "~/.m2/wrapper"],
+        variables: &["MAVEN_OPTS"],
+        ..NONE
+    },
+    Preset {
+        name: "ccache",
+        caches: &["$CCACHE_DIR"],
+        reads: &["$XDG_CONFIG_HOME/ccache"],
+        ..NONE
+    },
     Preset { name: "sccache", caches: &["$SCCACHE_DIR"], variables: &["RUSTC_WRAPPER"], ..NONE },
     Preset {
         name: "bundler",
@@ -144,8 +238,18 @@ pub const PRESETS: [Preset; 22] = [
         variables: &["BUNDLE_PATH", "RBENV_VERSION"],
         ..NONE
     },
-    Preset { name: "dotnet", caches: &["$NUGET_PACKAGES"], reads: &["~/.dotnet"], variables: &["DOTNET_ROOT"], ..NONE },
-    Preset { name: "mise", reads: &["$MISE_DATA_DIR", "$XDG_CONFIG_HOME/mise", "$ASDF_DATA_DIR", "~/.tool-versions"], ..NONE },
+    Preset {
+        name: "dotnet",
+        caches: &["$NUGET_PACKAGES"],
+        reads: &["~/.dotnet"],
+        variables: &["DOTNET_ROOT"],
+        ..NONE
+    },
+    Preset {
+        name: "mise",
+        reads: &["$MISE_DATA_DIR", "$XDG_CONFIG_HOME/mise", "$ASDF_DATA_DIR", "~/.tool-versions"],
+        ..NONE
+    },
 ];
 
 /// Files and directories that hold credentials, whatever tree they lie in.
@@ -222,7 +326,8 @@ fn root(place: &'static str) -> Option<(&'static str, &'static str)> {
 
 /// A place as it is while no variable says another: `~/.cargo/registry`.
 pub fn usual(place: &'static str) -> String {
-    let known = root(place).and_then(|(name, rest)| Some((ROOTS.iter().find(|(known, _)| *known == name)?.1, rest)));
+    let known = root(place)
+        .and_then(|(name, rest)| Some((ROOTS.iter().find(|(known, _)| *known == name)?.1, rest)));
     match known {
         Some((default, "")) => usual(default),
         Some((default, rest)) => format!("{}/{rest}", usual(default)),
@@ -256,14 +361,19 @@ impl Roots<'_> {
 
     /// What a preset grants of what is there, by its real paths. Makes the caches that are missing.
     ///
-    /// A place that would hold the home directory itself, since a variable says something odd, is none.
+    /// A place that would hold the home directory itself, since a variable says something odd, is
+    /// none.
     pub fn trees(&self, preset: &Preset) -> Vec<Tree> {
         for cache in preset.caches.iter().filter_map(|place| self.find(place)) {
             // Where it can't be made, the tool has what the sandbox gives it in its place.
             let _ = std::fs::create_dir_all(cache);
         }
         let tree = |(place, access)| {
-            let path = self.find(place)?.canonicalize().ok().filter(|path| !self.home.starts_with(path))?;
+            let path = self
+                .find(place)?
+                .canonicalize()
+                .ok()
+                .filter(|path| !self.home.starts_with(path))?;
             Some(Tree { path: path.into_os_string().into_string().ok()?, access })
         };
         preset.places().filter_map(tree).collect()

@@ -25,7 +25,8 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file may come from a stranger's repository or archive: what it holds must not steer the terminal.
+        // A file may come from a stranger's repository or archive: what it holds must not steer the
+        // terminal.
         write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
         if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {
             write!(f, "\n  {line} | {}", neutral_line(excerpt))?;

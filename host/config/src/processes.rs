@@ -14,7 +14,8 @@ use super::advice::Advisor;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
-    AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems, SandboxMode, Shell, Source, VariableName,
+    AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems,
+    SandboxMode, Shell, Source, VariableName,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -71,7 +72,11 @@ impl Loaded {
     /// # Errors
     ///
     /// [`HostError::Config`] for a grant that names no directory.
-    pub fn processes_of_shell(&self, folders: &Folders, working_directory: &Path) -> Result<ProcessGrants, HostError> {
+    pub fn processes_of_shell(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<ProcessGrants, HostError> {
         let shell = &self.config.tools.shell;
         let default = Shell::default().allowed_paths;
         let paths = match shell.enabled {
@@ -79,9 +84,18 @@ impl Loaded {
             true => &shell.allowed_paths,
             false => &Vec::new(),
         };
-        let files = self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
-        let granted = Granted { table: "tools.shell".to_owned(), network: shell.network, allowed: paths, env: &shell.env };
-        Ok(ProcessGrants { shell: shell.enabled, ..self.processes(files, &granted, folders, working_directory) })
+        let files =
+            self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
+        let granted = Granted {
+            table: "tools.shell".to_owned(),
+            network: shell.network,
+            allowed: paths,
+            env: &shell.env,
+        };
+        Ok(ProcessGrants {
+            shell: shell.enabled,
+            ..self.processes(files, &granted, folders, working_directory)
+        })
     }
 
     /// What the processes of the plugin `name` may see and use. None where it may start none.
@@ -89,24 +103,51 @@ impl Loaded {
     /// # Errors
     ///
     /// As [`Self::processes_of_shell`].
-    pub fn processes_of_plugin(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<Option<ProcessGrants>, HostError> {
-        let Some(plugin) = self.config.plugins.get(name).filter(|plugin| plugin.shell || !plugin.programs.is_empty()) else {
+    pub fn processes_of_plugin(
+        &self,
+        name: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<ProcessGrants>, HostError> {
+        let Some(plugin) = self
+            .config
+            .plugins
+            .get(name)
+            .filter(|plugin| plugin.shell || !plugin.programs.is_empty())
+        else {
             return Ok(None);
         };
         let key = |key: &str| format!("plugins.{name}.{key}");
-        let files = self.process_files(&key("allowed_paths"), &plugin.allowed_paths, folders, working_directory)?;
+        let files = self.process_files(
+            &key("allowed_paths"),
+            &plugin.allowed_paths,
+            folders,
+            working_directory,
+        )?;
         let entries = plugin.programs.iter().enumerate();
         let entries = entries.map(|(index, entry)| -> (String, Origin) {
             (entry.as_str().to_owned(), self.origin(&format!("{}.{index}", key("programs"))))
         });
-        let programs = Programs::new(entries).map_err(|message| Problems::from(Problem::new(self.source(&key("programs")), message)))?;
+        let programs = Programs::new(entries).map_err(|message| {
+            Problems::from(Problem::new(self.source(&key("programs")), message))
+        })?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
-        let granted = Granted { table: format!("plugins.{name}"), network, allowed: &plugin.allowed_paths, env: &plugin.env };
-        Ok(Some(ProcessGrants { programs, shell: plugin.shell, ..self.processes(files, &granted, folders, working_directory) }))
+        let granted = Granted {
+            table: format!("plugins.{name}"),
+            network,
+            allowed: &plugin.allowed_paths,
+            env: &plugin.env,
+        };
+        Ok(Some(ProcessGrants {
+            programs,
+            shell: plugin.shell,
+            ..self.processes(files, &granted, folders, working_directory)
+        }))
     }
 
-    /// The files of processes. The built-in default of `deny_write` is for tools that write what a model says: of git's folder, git itself
-    /// has to write most, and the rest is protected by the sandbox.
+    /// The files of processes. The built-in default of `deny_write` is for tools that write what a
+    /// model says: of git's folder, git itself has to write most, and the rest is protected by the
+    /// sandbox.
     fn process_files(
         &self,
         key: &str,
@@ -114,14 +155,23 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FilePolicy, HostError> {
-        let is_default = |(index, _): &(usize, &PathGlob)| self.source(&format!("tools.file.deny_write.{index}")) == Source::Default;
+        let is_default = |(index, _): &(usize, &PathGlob)| {
+            self.source(&format!("tools.file.deny_write.{index}")) == Source::Default
+        };
         self.file_policy(key, paths, &|glob| !is_default(glob), folders, working_directory)
     }
 
-    fn processes(&self, files: FilePolicy, granted: &Granted<'_>, folders: &Folders, working_directory: &Path) -> ProcessGrants {
+    fn processes(
+        &self,
+        files: FilePolicy,
+        granted: &Granted<'_>,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> ProcessGrants {
         let shell = &self.config.tools.shell;
         let variables = self.variables();
-        let home = folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
+        let home =
+            folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
         let mut presets: Vec<&'static Preset> = Vec::new();
         for preset in shell.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
             if !presets.iter().any(|known| known.name == preset.name) {
@@ -129,28 +179,44 @@ impl Loaded {
             }
         }
         let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
-        let also: Vec<Tree> = roots.iter().flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset))).collect();
+        let also: Vec<Tree> = roots
+            .iter()
+            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset)))
+            .collect();
         let credentials = roots.iter().flat_map(Roots::credentials);
         // What the operator grants by itself is granted.
-        let is_granted = |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
+        let is_granted =
+            |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
         let also_hidden = credentials.filter(|path| !is_granted(path)).collect();
         let environment = environment(&variables, home.as_deref(), &presets, granted.env);
         let limits = Limits::from(shell.limits);
         let named = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
         let others = PRESETS.iter().filter(|preset| !named(preset));
-        let places =
-            |preset: &'static Preset| roots.iter().flat_map(move |roots| preset.places().filter_map(|(place, _)| roots.find(place)));
+        let places = |preset: &'static Preset| {
+            roots
+                .iter()
+                .flat_map(move |roots| preset.places().filter_map(|(place, _)| roots.find(place)))
+        };
         let rules = FileRules::new(files.grants.clone(), Vec::new());
         let advice = Advisor {
             table: format!("[{}]", granted.table),
             shell: granted.table == "tools.shell",
             network: granted.network,
-            rules: rules.with_globs(files.deny_read.clone(), files.allow_read.clone(), files.deny_write.clone()),
+            rules: rules.with_globs(
+                files.deny_read.clone(),
+                files.allow_read.clone(),
+                files.deny_write.clone(),
+            ),
             allowed: granted.allowed.to_vec(),
             also: also.clone(),
-            presets: others.flat_map(|preset| places(preset).map(|place| (preset.name, place))).collect(),
+            presets: others
+                .flat_map(|preset| places(preset).map(|place| (preset.name, place)))
+                .collect(),
             named: shell.presets.iter().filter_map(|name| Some(name.preset()?.name)).collect(),
-            credentials: roots.iter().flat_map(|roots| CREDENTIALS.iter().filter_map(|place| roots.find(place))).collect(),
+            credentials: roots
+                .iter()
+                .flat_map(|roots| CREDENTIALS.iter().filter_map(|place| roots.find(place)))
+                .collect(),
             variables: environment.iter().map(|(name, _)| name.clone()).collect(),
             env: granted.env.iter().map(|name| name.as_str().to_owned()).collect(),
             home: home.clone(),
@@ -161,7 +227,11 @@ impl Loaded {
         ProcessGrants {
             also,
             also_hidden,
-            sockets: shell.sockets.iter().map(|path| unresolved(path, folders, working_directory)).collect(),
+            sockets: shell
+                .sockets
+                .iter()
+                .map(|path| unresolved(path, folders, working_directory))
+                .collect(),
             programs: Programs::default(),
             shell: false,
             network: granted.network,
@@ -177,7 +247,11 @@ impl Loaded {
     /// The environment that the configuration was read with. What isn't UTF-8 is left out.
     fn variables(&self) -> BTreeMap<String, String> {
         let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
-        variables.filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))).collect()
+        variables
+            .filter_map(|(name, value)| {
+                Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+            })
+            .collect()
     }
 }
 
@@ -217,7 +291,8 @@ fn environment(
     }
     for name in names {
         // By its name or by what it holds: an address with a password in it, say.
-        let taken = variables.get(name).filter(|value| !value.is_empty() && is_harmless(name, value));
+        let taken =
+            variables.get(name).filter(|value| !value.is_empty() && is_harmless(name, value));
         environment.extend(taken.map(|value| (name.to_owned(), value.clone())));
     }
     let named = env.iter().filter_map(|name| variables.get_key_value(name.as_str()));
@@ -226,5 +301,6 @@ fn environment(
 }
 
 fn is_harmless(name: &str, value: &str) -> bool {
-    redaction::field(name, value, Keys::Settings) == value && redaction::text(value, Keys::Text) == value
+    redaction::field(name, value, Keys::Settings) == value
+        && redaction::text(value, Keys::Text) == value
 }

@@ -1,4 +1,5 @@
-//! The `berth.toml` of the working directory: read, narrowed, and trusted where the user said so of exactly what it says.
+//! The `berth.toml` of the working directory: read, narrowed, and trusted where the user said so of
+//! exactly what it says.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +17,8 @@ use super::{Folders, Loaded, Problem, Problems, Project, ProjectTrust, Source, f
 /// Where the data folder keeps which files are trusted.
 const TRUSTED: &str = "trusted.json";
 
-/// Values in the file, the elements of lists included: enough for a project, and too few to make every start slow.
+/// Values in the file, the elements of lists included: enough for a project, and too few to make
+/// every start slow.
 const MAX_VALUES: usize = 512;
 
 impl Project {
@@ -27,7 +29,10 @@ impl Project {
     /// What hinders from keeping that.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         let Some(path) = self.path.to_str() else {
-            return Err(HostError::Config(format!("{} can't be trusted: its path is not UTF-8", self.path.display())));
+            return Err(HostError::Config(format!(
+                "{} can't be trusted: its path is not UTF-8",
+                self.path.display()
+            )));
         };
         state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
             trusted.files.insert(path.to_owned(), self.digest.clone());
@@ -52,7 +57,9 @@ pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError>
 /// What hinders from keeping that.
 pub fn forget(folders: &Folders, path: &Path) -> Result<bool, HostError> {
     let Some(path) = path.to_str() else { return Ok(false) };
-    state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| Ok(trusted.files.remove(path).is_some()))
+    state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
+        Ok(trusted.files.remove(path).is_some())
+    })
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -72,9 +79,14 @@ pub(super) struct Proposal {
 /// # Errors
 ///
 /// Everything that is wrong with it.
-pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) -> Result<Option<Proposal>, Vec<Problem>> {
+pub(super) fn read(
+    working_directory: &Path,
+    of_the_user: Option<(u64, u64)>,
+) -> Result<Option<Proposal>, Vec<Problem>> {
     let path = working_directory.join("berth.toml");
-    let Some(file::Text { text, .. }) = file::read_unbelieved(&path, of_the_user).map_err(|problem| vec![problem])? else {
+    let Some(file::Text { text, .. }) =
+        file::read_unbelieved(&path, of_the_user).map_err(|problem| vec![problem])?
+    else {
         return Ok(None);
     };
     let (leaves, problems) = file::parse(&path, &text, MAX_VALUES);
@@ -91,18 +103,27 @@ pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) ->
 /// # Errors
 ///
 /// What is wrong with the file, or with what is kept of those that are trusted.
-pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
+pub(super) fn settle(
+    proposal: Proposal,
+    base: &Loaded,
+    folders: &Folders,
+) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
     let Proposal { path, text, leaves } = proposal;
     let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
     let narrowed = narrow(&leaves, base, bases, Whose::Stranger)?;
     let digest = digest(&text, &narrow::destinations(&leaves, bases));
-    let mut project = Project { path, digest, standing: ProjectTrust::Narrows, widening: narrowed.ignored };
+    let mut project =
+        Project { path, digest, standing: ProjectTrust::Narrows, widening: narrowed.ignored };
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
     // What is wrong then is no fault of the project's file.
     let unknown = |error: HostError| {
-        let why = if let HostError::Io { source, .. } = &error { source.to_string() } else { error.to_string() };
+        let why = if let HostError::Io { source, .. } = &error {
+            source.to_string()
+        } else {
+            error.to_string()
+        };
         vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), why)]
     };
     let trusted = trusted(folders).map_err(unknown)?;
@@ -112,8 +133,11 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
         Some(known) if *known == project.digest => ProjectTrust::Trusted,
         Some(_) => ProjectTrust::Changed,
     };
-    let counting =
-        if project.standing == ProjectTrust::Trusted { narrow::trusted(&leaves, narrowed.leaves, base) } else { narrowed.leaves };
+    let counting = if project.standing == ProjectTrust::Trusted {
+        narrow::trusted(&leaves, narrowed.leaves, base)
+    } else {
+        narrowed.leaves
+    };
     Ok((project, counting))
 }
 

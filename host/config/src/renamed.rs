@@ -32,7 +32,13 @@ pub struct Renamed {
 /// One line for the person who wrote it.
 impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: `{}` is called `{}` now, and counts as that", neutral_line(&self.source.to_string()), self.old, self.new)
+        write!(
+            f,
+            "{}: `{}` is called `{}` now, and counts as that",
+            neutral_line(&self.source.to_string()),
+            self.old,
+            self.new
+        )
     }
 }
 
@@ -50,7 +56,10 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
         let path: Vec<String> = new.split('.').map(str::to_owned).collect();
         let source = leaf.source();
         if let Some(other) = leaves.iter().find(|other| other.path == path) {
-            let message = format!("`{old}` is called `{new}` now, and that is said as well ({}); take one of them out", other.source());
+            let message = format!(
+                "`{old}` is called `{new}` now, and that is said as well ({}); take one of them out",
+                other.source()
+            );
             problems.push(Problem::new(source, message));
             continue;
         }

@@ -1,7 +1,8 @@
 //! What a `berth.toml` in the working directory may do to each key: it narrows and never widens.
 //!
-//! The directory is what tools may write and what repositories ship, so whoever wrote that file is a stranger. The rules stand
-//! beside the keys that they are for, and a key without one doesn't compile.
+//! The directory is what tools may write and what repositories ship, so whoever wrote that file is
+//! a stranger. The rules stand beside the keys that they are for, and a key without one doesn't
+//! compile.
 
 use serde_json::Value;
 
@@ -10,7 +11,8 @@ use serde_json::Value;
 pub(super) enum Rule {
     /// A table, whose keys have rules of their own.
     Table(&'static [(&'static str, Rule)]),
-    /// A table for each name. A name that the operator's configuration doesn't have would start something, so it is ignored.
+    /// A table for each name. A name that the operator's configuration doesn't have would start
+    /// something, so it is ignored.
     Named(&'static [(&'static str, Rule)]),
     /// The smaller number.
     Smaller,
@@ -28,16 +30,19 @@ pub(super) enum Rule {
     Directories,
     /// Denials are added to those that there are.
     Adds,
-    /// The same of tables: those whose key of this name doesn't say `allow`. They come before those that there are.
+    /// The same of tables: those whose key of this name doesn't say `allow`. They come before those
+    /// that there are.
     Denials(&'static str),
-    /// A value for each name, with this rule. A name that nobody else says anything about starts nothing.
+    /// A value for each name, with this rule. A name that nobody else says anything about starts
+    /// nothing.
     Each(&'static Rule),
     /// What alone is allowed: anything where everything was, else only what was.
     Restricts,
-    /// Grants that stand each for itself, exceptions from what is forbidden among them: those that stand in both lists.
+    /// Grants that stand each for itself, exceptions from what is forbidden among them: those that
+    /// stand in both lists.
     Subset,
-    /// The same of grants that one another may be part of, by what says whether the first covers the second: those of either list that the
-    /// other one covers.
+    /// The same of grants that one another may be part of, by what says whether the first covers
+    /// the second: those of either list that the other one covers.
     Covered(fn(&Value, &Value) -> bool),
     /// `"approve"`.
     Approve,

@@ -1,43 +1,50 @@
-//! Secrets for requests: where they come from and where they go. None stands in the configuration itself.
-
-use std::borrow::Cow;
+//! Secrets for requests: where they come from and where they go. None stands in the configuration
+//! itself.
 
 use berth_policy::egress::{Placement, SecretHost, SecretRule};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::rule::{Rule, section};
+use super::written::{as_written, inline_schema};
 use super::{Method, VariableName};
 
-// Where it comes from and where it goes is said in one place, so that nobody has to put two files together to know.
+// Where it comes from and where it goes is said in one place, so that nobody has to put two files
+// together to know.
 section! {
-    /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
+    /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which
+    /// requests it is put.
     #[derive(Eq)]
     pub struct Secret {
         /// The variable of your environment that holds it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
         pub env: Option<VariableName>, Rule::Ignored;
-        /// The file that holds it and nothing else. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that
-        /// names it. No tool reads or writes the file.
+        /// The file that holds it and nothing else. `~` is the home directory; a relative path
+        /// starts at the folder of the `berth.toml` that names it. No tool reads or writes the
+        /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
         pub file: String, Rule::Ignored;
-        /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No shell is in between.
+        /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No
+        /// shell is in between.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Rule::Ignored;
-        /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
+        /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks
+        /// up.
         #[serde(skip_serializing_if = "Keyring::is_none")]
         pub keyring: Keyring, Rule::Table(Keyring::RULES);
-        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by https, and `"api.example.com:8443"` or
-        /// `"localhost:3000"` on that port. At least one has to be named, and behind a `*` at least two parts of a name.
+        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by
+        /// https, and `"api.example.com:8443"` or `"localhost:3000"` on that port. At least one has
+        /// to be named, and behind a `*` at least two parts of a name.
         pub hosts: Vec<WrittenSecretHost>, Rule::Ignored;
         /// The methods of the requests that it is put into; where empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["GET"]]))]
         pub methods: Vec<Method>, Rule::Ignored;
-        /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for `/v10`. Where empty, all paths.
+        /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for
+        /// `/v10`. Where empty, all paths.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Rule::Ignored;
@@ -45,7 +52,8 @@ section! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Rule::Ignored;
-        /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization` and nothing in others.
+        /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization`
+        /// and nothing in others.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["Token "]))]
         pub prefix: Option<Prefix>, Rule::Ignored;
@@ -60,12 +68,7 @@ section! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenSecretHost(String);
 
-impl WrittenSecretHost {
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+as_written!(WrittenSecretHost);
 
 impl<'de> Deserialize<'de> for WrittenSecretHost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -75,19 +78,7 @@ impl<'de> Deserialize<'de> for WrittenSecretHost {
     }
 }
 
-impl JsonSchema for WrittenSecretHost {
-    fn schema_name() -> Cow<'static, str> {
-        "SecretHost".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(WrittenSecretHost, "SecretHost", json_schema!({ "type": "string", "minLength": 1 }));
 
 section! {
     /// The entry of the desktop's keyring that holds a secret.
@@ -107,7 +98,8 @@ impl Keyring {
     }
 }
 
-/// Characters of a header's name, of what stands before a secret there, of a parameter's name, and of a path.
+/// Characters of a header's name, of what stands before a secret there, of a parameter's name, and
+/// of a path.
 const MAX_TEXT: usize = 128;
 
 /// Headers that say how a request is carried, which Berth decides.
@@ -133,12 +125,7 @@ macro_rules! text {
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         pub struct $name(String);
 
-        impl $name {
-            /// As it was written.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
+        as_written!($name);
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -149,19 +136,7 @@ macro_rules! text {
             }
         }
 
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "maxLength": MAX_TEXT })
-            }
-        }
+        inline_schema!($name, stringify!($name), json_schema!({ "type": "string", "maxLength": MAX_TEXT }));
     };
 }
 
@@ -214,7 +189,10 @@ impl Secret {
         if let Some(query) = &self.query {
             return Placement::Query { name: query.as_str().to_owned() };
         }
-        let name = self.header.as_ref().map_or_else(|| "authorization".to_owned(), |header| header.as_str().to_ascii_lowercase());
+        let name = self.header.as_ref().map_or_else(
+            || "authorization".to_owned(),
+            |header| header.as_str().to_ascii_lowercase(),
+        );
         let usual = if name == "authorization" { "Bearer " } else { "" };
         let prefix = self.prefix.as_ref().map_or(usual, Prefix::as_str).to_owned();
         Placement::Header { name, prefix }
@@ -224,7 +202,11 @@ impl Secret {
     pub(super) fn rule(&self, name: &str) -> Result<SecretRule, String> {
         Ok(SecretRule {
             name: name.to_owned(),
-            hosts: self.hosts.iter().map(|host| SecretHost::new(host.as_str())).collect::<Result<_, _>>()?,
+            hosts: self
+                .hosts
+                .iter()
+                .map(|host| SecretHost::new(host.as_str()))
+                .collect::<Result<_, _>>()?,
             methods: self.methods.iter().map(|method| method.as_str().to_owned()).collect(),
             paths: self.paths.iter().map(|path| path.as_str().to_owned()).collect(),
             placement: self.placement(),
@@ -234,27 +216,36 @@ impl Secret {
     /// Whether one request could be meant for both, and both for the same place in it.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let same_place = match (self.placement(), other.placement()) {
-            (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => name == other,
+            (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
+                name == other
+            }
             (Placement::Query { name }, Placement::Query { name: other }) => name == other,
             _ => false,
         };
-        let hosts = self.hosts.iter().any(|host| other.hosts.iter().any(|other| hosts_meet(host.as_str(), other.as_str())));
-        let methods =
-            self.methods.is_empty() || other.methods.is_empty() || self.methods.iter().any(|method| other.methods.contains(method));
+        let hosts = self
+            .hosts
+            .iter()
+            .any(|host| other.hosts.iter().any(|other| hosts_meet(host.as_str(), other.as_str())));
+        let methods = self.methods.is_empty()
+            || other.methods.is_empty()
+            || self.methods.iter().any(|method| other.methods.contains(method));
         let below = |path: &str, above: &str| {
-            path.strip_prefix(above.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            path.strip_prefix(above.trim_end_matches('/'))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let paths = self.paths.is_empty()
             || other.paths.is_empty()
-            || self
-                .paths
-                .iter()
-                .any(|path| other.paths.iter().any(|other| below(path.as_str(), other.as_str()) || below(other.as_str(), path.as_str())));
+            || self.paths.iter().any(|path| {
+                other.paths.iter().any(|other| {
+                    below(path.as_str(), other.as_str()) || below(other.as_str(), path.as_str())
+                })
+            });
         same_place && hosts && methods && paths
     }
 }
 
-/// Whether some host could fit both patterns: stars stand for anything here, so that it is rather said of too many.
+/// Whether some host could fit both patterns: stars stand for anything here, so that it is rather
+/// said of too many.
 fn hosts_meet(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else { return false };
     if one.port() != other.port() {

@@ -14,9 +14,18 @@ const MAX_SECRETS: usize = 64;
 impl Loaded {
     /// Every secret: the table that has it, `tools.web` or `plugins.NAME`, its name, and itself.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
-        let web = self.config.tools.web.secrets.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
+        let web = self
+            .config
+            .tools
+            .web
+            .secrets
+            .iter()
+            .map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
         let of_plugins = self.config.plugins.iter().flat_map(|(plugin, table)| {
-            table.secrets.iter().map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
+            table
+                .secrets
+                .iter()
+                .map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
         });
         web.chain(of_plugins)
     }
@@ -27,10 +36,21 @@ impl Loaded {
         let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
         for (table, name, secret) in self.secrets() {
             let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-            let mut problem = |key: &str, message: String| problems.push(Problem::new(self.source_below(key), message));
+            let mut problem = |key: &str, message: String| {
+                problems.push(Problem::new(self.source_below(key), message));
+            };
             let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || redaction::text(name, Keys::Settings) != name {
-                problem(&key, format!("[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"));
+            if name.is_empty()
+                || name.len() > MAX_NAME
+                || !name.chars().all(fits)
+                || redaction::text(name, Keys::Settings) != name
+            {
+                problem(
+                    &key,
+                    format!(
+                        "[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
+                    ),
+                );
                 continue;
             }
             let sources: Vec<&str> = secret.sources().collect();
@@ -38,30 +58,52 @@ impl Loaded {
                 [_] => {}
                 [] => problem(
                     &key,
-                    format!("[{key}] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`"),
+                    format!(
+                        "[{key}] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`"
+                    ),
                 ),
-                _ => problem(&key, format!("[{key}] has more than one source: {}; leave one", sources.join(", "))),
+                _ => problem(
+                    &key,
+                    format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
+                ),
             }
             if secret.hosts.is_empty() {
-                problem(&key, format!("[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"));
+                problem(
+                    &key,
+                    format!(
+                        "[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"
+                    ),
+                );
             }
             if let Some(name) = &secret.env
                 && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
             {
-                let message = format!("[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself");
+                let message = format!(
+                    "[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself"
+                );
                 problem(&format!("{key}.env"), message);
             }
             if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
-                problem(&key, format!("[{key}] puts the secret into a header and into the query; leave one"));
+                problem(
+                    &key,
+                    format!("[{key}] puts the secret into a header and into the query; leave one"),
+                );
             }
-            if !secret.keyring.is_none() && (secret.keyring.service.is_empty() || secret.keyring.account.is_empty()) {
-                problem(&format!("{key}.keyring"), format!("[{key}] needs both `service` and `account` of `keyring`"));
+            if !secret.keyring.is_none()
+                && (secret.keyring.service.is_empty() || secret.keyring.account.is_empty())
+            {
+                problem(
+                    &format!("{key}.keyring"),
+                    format!("[{key}] needs both `service` and `account` of `keyring`"),
+                );
             }
             let same_table = seen.iter().filter(|(known, ..)| *known == table);
             if same_table.clone().count() == MAX_SECRETS {
                 problem(&key, format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
             }
-            if let Some((_, other, _)) = same_table.clone().find(|(_, _, other)| secret.meets(other)) {
+            if let Some((_, other, _)) =
+                same_table.clone().find(|(_, _, other)| secret.meets(other))
+            {
                 let message = format!(
                     "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
                      make their `hosts`, `methods` or `paths` differ, or put one elsewhere"

@@ -1,13 +1,12 @@
 //! What commands may do, and what the processes that they start may use.
 
-use std::borrow::Cow;
-
 use berth_system::confine;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::presets::{PRESETS, Preset, preset};
 use super::rule::{Rule, section};
+use super::written::{as_written, inline_schema};
 use super::{AllowedPath, Bounded, PathAccess, WrittenPattern};
 
 section! {
@@ -15,48 +14,71 @@ section! {
     pub struct Shell {
         /// Whether there is the `bash` tool: `false` takes it out of the catalogue.
         pub enabled: bool = true, Rule::OnlyFalse;
-        /// Directories that commands may use. The default, and an empty list, is the working directory, read and write. What
-        /// `[tools.file] deny_read`, `allow_read` and `deny_write` say counts there too, but for the default of `deny_write`: git writes to `.git`.
+        /// Directories that commands may use. The default, and an empty list, is the working
+        /// directory, read and write. What `[tools.file] deny_read`, `allow_read` and `deny_write`
+        /// say counts there too, but for the default of `deny_write`: git writes to `.git`.
         pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Rule::Directories;
-        /// Whether commands reach the network: never, if a person approves, or always. `allow_network = false` is another way to say `"deny"`,
-        /// `allow_network = true` to say `"allow"`.
+        /// Whether commands reach the network: never, if a person approves, or always.
+        /// `allow_network = false` is another way to say `"deny"`, `allow_network = true` to say
+        /// `"allow"`.
         pub network: NetworkGrant, Rule::Stricter(&["deny", "ask", "allow"]);
-        /// How much of the kernel's sandbox there has to be, for commands and for the programs that plugins start: all of it, or nothing starts;
-        /// what this machine gives, while what is missing is told; or none of it.
+        /// How much of the kernel's sandbox there has to be, for commands and for the programs that
+        /// plugins start: all of it, or nothing starts; what this machine gives, while what is
+        /// missing is told; or none of it.
         pub sandbox: SandboxMode, Rule::Stricter(&["strict", "best-effort", "off"]);
-        /// Tools of yours that commands use, by name: their caches, programs and settings are granted, their credentials are not.
+        /// Tools of yours that commands use, by name: their caches, programs and settings are
+        /// granted, their credentials are not.
         pub presets: Vec<PresetName>, Rule::Subset;
-        /// Variables of your environment that commands get beside the usual ones, by name. One that looks like a credential is passed on only
-        /// from here.
+        /// Variables of your environment that commands get beside the usual ones, by name. One that
+        /// looks like a credential is passed on only from here.
         pub env: Vec<VariableName>, Rule::Subset;
-        /// Sockets of other programs in the granted directories that commands may connect to, and folders of such. Others are covered up: the
-        /// program that listens runs outside of the sandbox. `~` is the home directory, and a relative path starts at the working directory.
+        /// Sockets of other programs in the granted directories that commands may connect to, and
+        /// folders of such. Others are covered up: the program that listens runs outside of the
+        /// sandbox. `~` is the home directory, and a relative path starts at the working directory.
         pub sockets: Vec<String>, Rule::Subset;
-        /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
-        /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
+        /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`,
+        /// `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`, `netcat`, `shutdown`, `reboot`, `halt`.
+        /// A program, or a program and arguments that it has among its own.
         pub blocked_commands: Vec<WrittenPattern>, Rule::Adds;
         /// Those of the commands that are always blocked which are not.
         pub allowed_commands: Vec<WrittenPattern>, Rule::Subset;
-        /// The programs that a command may start, by their names, and no other; none: any. What a shell does by itself (`cd`, `echo`, …) is none of
-        /// them, and a command that can't be seen through is refused.
+        /// The programs that a command may start, by their names, and no other; none: any. What a
+        /// shell does by itself (`cd`, `echo`, …) is none of them, and a command that can't be seen
+        /// through is refused.
         pub only_commands: Vec<WrittenPattern>, Rule::Restricts;
-        /// Whether a command that can't be seen through is refused, rather than asked for, and one that holds `$(…)`, backticks, `<(…)` or
-        /// `>(…)`.
+        /// Whether a command that can't be seen through is refused, rather than asked for, and one
+        /// that holds `$(…)`, backticks, `<(…)` or `>(…)`.
         pub strict_parse: bool, Rule::OnlyTrue;
-        /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
+        /// Texts that a command asks for which holds one. They count where `[tools.permissions]`
+        /// has nothing for `bash`.
         pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Rule::Adds;
-        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
+        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked
+        /// for.
         pub block_high_risk_commands: bool, Rule::OnlyTrue;
-        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
+        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a
+        /// permission allows them.
         pub require_approval_for_medium_risk: bool = true, Rule::OnlyTrue;
-        /// What the processes of one command may use, and those of one program that a plugin starts.
+        /// What the processes of one command may use, and those of one program that a plugin
+        /// starts.
         pub limits: ProcessLimits, Rule::Table(ProcessLimits::RULES);
     }
 }
 
 /// What a command asks for where nothing else is said.
-const CONFIRM: [&str; 12] =
-    ["rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<", "eval "];
+const CONFIRM: [&str; 12] = [
+    "rm ",
+    "git push -f",
+    "git push --force",
+    "drop table",
+    "drop database",
+    "truncate ",
+    "$(",
+    "`",
+    "<(",
+    ">(",
+    "<<<",
+    "eval ",
+];
 
 /// Whether processes reach the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -110,7 +132,8 @@ section! {
         pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
         /// Files, sockets and pipes that each may have open.
         pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
-        /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie in memory.
+        /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie
+        /// in memory.
         pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
     }
 }
@@ -151,31 +174,16 @@ impl<'de> Deserialize<'de> for PresetName {
     }
 }
 
-impl JsonSchema for PresetName {
-    fn schema_name() -> Cow<'static, str> {
-        "PresetName".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        json_schema!({ "type": "string", "enum": names })
-    }
-}
+inline_schema!(PresetName, "PresetName", {
+    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    json_schema!({ "type": "string", "enum": names })
+});
 
 /// The name of an environment variable: letters, digits and `_`, no digit first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VariableName(String);
 
-impl VariableName {
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+as_written!(VariableName);
 
 /// Characters of a variable's name.
 const MAX_NAME: usize = 128;
@@ -184,9 +192,14 @@ impl<'de> Deserialize<'de> for VariableName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let fits = |character: char| character.is_ascii_alphanumeric() || character == '_';
-        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || name.starts_with(|first: char| first.is_ascii_digit()) {
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || !name.chars().all(fits)
+            || name.starts_with(|first: char| first.is_ascii_digit())
+        {
             // Whoever writes a value here mustn't find it in a message.
-            let name = if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
+            let name =
+                if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
             return Err(serde::de::Error::custom(format!(
                 "`{name}`: `env` takes the names of variables, as in \"DATABASE_URL\"; their values come from your environment"
             )));
@@ -195,52 +208,28 @@ impl<'de> Deserialize<'de> for VariableName {
     }
 }
 
-impl JsonSchema for VariableName {
-    fn schema_name() -> Cow<'static, str> {
-        "VariableName".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
-    }
-}
+inline_schema!(
+    VariableName,
+    "VariableName",
+    json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
+);
 
 /// A program that a plugin may start, and globs for its arguments: `git {status,diff} **`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProgram(String);
 
-impl WrittenProgram {
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+as_written!(WrittenProgram);
 
 impl<'de> Deserialize<'de> for WrittenProgram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
-        berth_policy::Programs::new([(written.clone(), String::new())]).map_err(serde::de::Error::custom)?;
+        berth_policy::Programs::new([(written.clone(), String::new())])
+            .map_err(serde::de::Error::custom)?;
         Ok(Self(written))
     }
 }
 
-impl JsonSchema for WrittenProgram {
-    fn schema_name() -> Cow<'static, str> {
-        "Program".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1 })
-    }
-}
+inline_schema!(WrittenProgram, "Program", json_schema!({ "type": "string", "minLength": 1 }));
 
 impl From<NetworkGrant> for berth_policy::Network {
     fn from(grant: NetworkGrant) -> Self {

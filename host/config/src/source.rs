@@ -23,7 +23,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// For a denial: where the rule stands that the key `key` makes, in a form that leads the operator to the line to change.
+    /// For a denial: where the rule stands that the key `key` makes, in a form that leads the
+    /// operator to the line to change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {

@@ -11,9 +11,16 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Variables that begin with `BERTH_` and are no keys: the folders, a ceiling, the log level, and what steers the building of Berth.
-const OTHER: [&str; 6] =
-    ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", super::inputs::VARIABLE, "BERTH_LOG", "BERTH_PLUGINS_DIR"];
+/// Variables that begin with `BERTH_` and are no keys: the folders, a ceiling, the log level, and
+/// what steers the building of Berth.
+const OTHER: [&str; 6] = [
+    "BERTH_CONFIG_DIR",
+    "BERTH_DATA_DIR",
+    "BERTH_CACHE_DIR",
+    super::inputs::VARIABLE,
+    "BERTH_LOG",
+    "BERTH_PLUGINS_DIR",
+];
 
 /// Parts of a key: more than any has, and few enough to be read by recursion.
 const MAX_DEPTH: usize = 16;
@@ -35,7 +42,9 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
         let leaf = match (find(name, &keys), value.to_str()) {
             (Some(path), Some(text)) => parse(path, text, &source),
             (Some(_), None) => Err(vec![Problem::new(source, "its value is not UTF-8")]),
-            (None, _) => Err(vec![Problem::new(source, format!("unknown variable{}", advice(name, &keys)))]),
+            (None, _) => {
+                Err(vec![Problem::new(source, format!("unknown variable{}", advice(name, &keys)))])
+            }
         };
         match leaf {
             Ok(leaf) => leaves.push(leaf),
@@ -58,14 +67,18 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     parse(path, text, &source)
 }
 
-/// Reads `text` as TOML or, where that does not fit the key, as a text, or as a list of that one text.
+/// Reads `text` as TOML or, where that does not fit the key, as a text, or as a list of that one
+/// text.
 fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
     let mut candidates = Vec::new();
     match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
         Ok(value) => candidates.push(value),
         // What was meant as a list must not become a strange path.
         Err(error) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
-            return Err(vec![Problem::new(source.clone(), format!("its value is not TOML: {}", error.message()))]);
+            return Err(vec![Problem::new(
+                source.clone(),
+                format!("its value is not TOML: {}", error.message()),
+            )]);
         }
         Err(_) => {}
     }
@@ -84,22 +97,33 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
     Err(first.unwrap_or_default())
 }
 
-/// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may hold `-` but no `_`.
+/// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may
+/// hold `-` but no `_`.
 fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
-    let named: Vec<(&Key, &str)> = keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
-    // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest name.
+    let named: Vec<(&Key, &str)> =
+        keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
+    // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest
+    // name.
     let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
     let chosen = chosen.to_ascii_lowercase();
     // The names of tools hold `_`, where those of plugins have `-`.
     let chosen = if key.path[0] == "plugins" { chosen.replace('_', "-") } else { chosen };
-    Some(key.path.iter().map(|part| if part == "*" { chosen.clone() } else { part.clone() }).collect())
+    Some(
+        key.path
+            .iter()
+            .map(|part| if part == "*" { chosen.clone() } else { part.clone() })
+            .collect(),
+    )
 }
 
-/// What stands in `name` for the key's `*`; an empty text if the key has none. `None` if it is another key.
+/// What stands in `name` for the key's `*`; an empty text if the key has none. `None` if it is
+/// another key.
 fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     let pattern = pattern(key);
     match pattern.split_once('*') {
-        Some((before, after)) => name.strip_prefix(before)?.strip_suffix(after).filter(|chosen| !chosen.is_empty()),
+        Some((before, after)) => {
+            name.strip_prefix(before)?.strip_suffix(after).filter(|chosen| !chosen.is_empty())
+        }
         None => (name == pattern).then_some(""),
     }
 }

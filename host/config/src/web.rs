@@ -13,15 +13,16 @@ section! {
     pub struct Web {
         /// Whether there are web tools: `false` takes them out of the catalogue.
         pub enabled: bool = true, Rule::OnlyFalse;
-        /// Hosts that are reached without asking, as in `"docs.rs"`, `"*.example.com"` for all names below one, or
-        /// `"https://example.com:8443"`; a table can also say by which `methods`.
+        /// Hosts that are reached without asking, as in `"docs.rs"`, `"*.example.com"` for all
+        /// names below one, or `"https://example.com:8443"`; a table can also say by which
+        /// `methods`.
         pub allowed_domains: Vec<HostGrant>, Rule::Covered(HostGrant::covers_written);
         /// Hosts that are never reached, by no plugin, whatever else is granted.
         pub denied_domains: Vec<WrittenHost>, Rule::Adds;
         /// What becomes of requests to other public hosts.
         pub other_domains: OtherDomains, Rule::Stricter(&["deny", "ask", "allow"]);
-        /// Private hosts that are opened, as `"localhost:3000"`, an address or a range such as `"10.1.0.0/16"`, each with or without a port. They
-        /// are reached without TLS, too.
+        /// Private hosts that are opened, as `"localhost:3000"`, an address or a range such as
+        /// `"10.1.0.0/16"`, each with or without a port. They are reached without TLS, too.
         pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Rule::Covered(WrittenPrivateHosts::covers_written);
         /// Whether other hosts are reached by TLS alone.
         pub https_only: bool = true, Rule::OnlyTrue;

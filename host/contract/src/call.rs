@@ -19,22 +19,26 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// Large or binary arguments, which the JSON names `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// How long the tool may take, where its arguments say so; otherwise the provider's default. The provider adds its grace for the
-    /// answer.
+    /// How long the tool may take, where its arguments say so; otherwise the provider's default.
+    /// The provider adds its grace for the answer.
     pub time: Option<Duration>,
     /// Who calls, where that is not the primary agent.
     pub caller: Option<String>,
     /// The session that the call belongs to: what one caller's calls share, and no other's.
     pub session: Arc<str>,
-    /// The commands among what the call acts on, which were decided on: a shell may run these, to the letter.
+    /// The commands among what the call acts on, which were decided on: a shell may run these, to
+    /// the letter.
     pub commands: Vec<String>,
     /// Whether what the call starts may reach the network.
     pub network: bool,
-    /// The origins (`https://example.com`) of the URLs among what the call acts on, which were decided on: its requests may go there.
+    /// The origins (`https://example.com`) of the URLs among what the call acts on, which were
+    /// decided on: its requests may go there.
     pub origins: Vec<String>,
-    /// Whether the call is one that only reads: its requests are `GET` and `HEAD`, and its directories are read-only.
+    /// Whether the call is one that only reads: its requests are `GET` and `HEAD`, and its
+    /// directories are read-only.
     pub read_only: bool,
-    /// What the rules about calls say of the paths that it reaches. `None`: nothing that the grants don't say.
+    /// What the rules about calls say of the paths that it reaches. `None`: nothing that the grants
+    /// don't say.
     pub path_rules: Option<Arc<dyn PathRules>>,
     /// Where the provider puts what it has to tell of the call beside its outcome.
     pub report: Arc<Report>,
@@ -46,7 +50,10 @@ pub struct Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("id", &self.id).field("tool", &self.tool).finish_non_exhaustive()
+        f.debug_struct("Call")
+            .field("id", &self.id)
+            .field("tool", &self.tool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,13 +91,14 @@ pub struct Progress {
 
 /// Takes what a call tells while it runs.
 ///
-/// Its functions are called on the thread that runs the tool, whose time they take: they must not block. Pass on what they hear to a channel
-/// where that is not quick.
+/// Its functions are called on the thread that runs the tool, whose time they take: they must not
+/// block. Pass on what they hear to a channel where that is not quick.
 pub trait Events: Send + Sync + 'static {
     /// The call got further. Of a plugin's call, ten times a second at most.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is there already. It comes again in the answer only where the call fails.
+    /// A part of the answer is there already. It comes again in the answer only where the call
+    /// fails.
     fn emitted(&self, part: &Content);
 }
 

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 /// One tool as it is offered: what a catalogue shows, and what the host needs to check a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
-    /// The name that callers use: bare for built-ins, `plugin__tool` for others; at most 64 of `[a-z0-9_-]`.
+    /// The name that callers use: bare for built-ins, `plugin__tool` for others; at most 64 of
+    /// `[a-z0-9_-]`.
     pub name: String,
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,49 +37,73 @@ pub struct Definition {
 const MAX_ALIASES: usize = 16;
 
 impl Definition {
-    /// Other names of arguments, each with the argument that it means: `berth:argument-aliases` in the meta, an object of lists of names. A
-    /// name that is an argument's own means that one, and nothing else.
+    /// Other names of arguments, each with the argument that it means: `berth:argument-aliases` in
+    /// the meta, an object of lists of names. A name that is an argument's own means that one, and
+    /// nothing else.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);
-        let is_argument = move |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
-        let aliases = self.meta.as_ref().and_then(|meta| meta.get("berth:argument-aliases")).and_then(Value::as_object);
-        let lists = aliases.into_iter().flatten().take(MAX_ALIASES).filter(move |(argument, _)| is_argument(argument));
+        let is_argument =
+            move |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
+        let aliases = self
+            .meta
+            .as_ref()
+            .and_then(|meta| meta.get("berth:argument-aliases"))
+            .and_then(Value::as_object);
+        let lists = aliases
+            .into_iter()
+            .flatten()
+            .take(MAX_ALIASES)
+            .filter(move |(argument, _)| is_argument(argument));
         let pairs = lists.flat_map(|(argument, names)| {
-            names.as_array().into_iter().flatten().take(MAX_ALIASES).filter_map(move |name| Some((name.as_str()?, argument.as_str())))
+            names
+                .as_array()
+                .into_iter()
+                .flatten()
+                .take(MAX_ALIASES)
+                .filter_map(move |name| Some((name.as_str()?, argument.as_str())))
         });
         pairs.filter(move |(name, _)| !is_argument(name))
     }
 
-    /// The argument that is meant where one text stands in the place of all arguments: `berth:bare-argument` in the meta.
+    /// The argument that is meant where one text stands in the place of all arguments:
+    /// `berth:bare-argument` in the meta.
     pub fn bare_argument(&self) -> Option<&str> {
         let argument = self.meta.as_ref()?.get("berth:bare-argument")?.as_str()?;
         self.input_schema.get("properties")?.get(argument)?;
         Some(argument)
     }
 
-    /// The argument that takes a glob over paths, and the one that names the folder where it begins: `berth:pattern-base` in the meta, an object
-    /// of the two. Of an absolute glob, the folder is what the call acts on.
+    /// The argument that takes a glob over paths, and the one that names the folder where it
+    /// begins: `berth:pattern-base` in the meta, an object of the two. Of an absolute glob, the
+    /// folder is what the call acts on.
     pub fn pattern_base(&self) -> Option<(&str, &str)> {
-        let (pattern, folder) = self.meta.as_ref()?.get("berth:pattern-base")?.as_object()?.iter().next()?;
+        let (pattern, folder) =
+            self.meta.as_ref()?.get("berth:pattern-base")?.as_object()?.iter().next()?;
         let (properties, folder) = (self.input_schema.get("properties")?, folder.as_str()?);
-        (properties.get(pattern).is_some() && properties.get(folder).is_some()).then_some((pattern, folder))
+        (properties.get(pattern).is_some() && properties.get(folder).is_some())
+            .then_some((pattern, folder))
     }
 
-    /// Whether a call with these arguments only reads, though others of the tool's may act: `berth:reads-when` in the meta, an object of
-    /// pointers into the arguments, each with the values that reading has there. A value that is left out is the schema's default.
+    /// Whether a call with these arguments only reads, though others of the tool's may act:
+    /// `berth:reads-when` in the meta, an object of pointers into the arguments, each with the
+    /// values that reading has there. A value that is left out is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {
         let value = |pointer: &str| {
-            let default = || self.input_schema.get("properties")?.get(pointer.strip_prefix('/')?)?.get("default");
+            let default = || {
+                self.input_schema.get("properties")?.get(pointer.strip_prefix('/')?)?.get("default")
+            };
             arguments.pointer(pointer).or_else(default)
         };
         self.reads_when().is_some_and(|when| {
-            when.iter()
-                .all(|(pointer, values)| value(pointer).is_some_and(|value| values.as_array().is_some_and(|all| all.contains(value))))
+            when.iter().all(|(pointer, values)| {
+                value(pointer)
+                    .is_some_and(|value| values.as_array().is_some_and(|all| all.contains(value)))
+            })
         })
     }
 
-    /// Whether the text of an answer is what a model should read: `berth:answers-in` in the meta is `text`, or no schema says what a structured
-    /// answer would be.
+    /// Whether the text of an answer is what a model should read: `berth:answers-in` in the meta is
+    /// `text`, or no schema says what a structured answer would be.
     pub fn answers_in_text(&self) -> bool {
         let says = |meta: &Value| meta.get("berth:answers-in").is_some_and(|form| form == "text");
         self.output_schema.is_none() || self.meta.as_ref().is_some_and(says)
@@ -95,9 +120,13 @@ impl Definition {
         self.input_schema.to_string().contains("\"$attachment\"")
     }
 
-    /// A tool with a name, a description and the schema of its arguments, and of which nothing is known: the strictest
-    /// [`Annotations`], and no [`Subject`].
-    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
+    /// A tool with a name, a description and the schema of its arguments, and of which nothing is
+    /// known: the strictest [`Annotations`], and no [`Subject`].
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
         Self {
             name: name.into(),
             title: None,
@@ -115,7 +144,8 @@ impl Definition {
 
 /// How a tool behaves, in the meanings of MCP's tool annotations.
 ///
-/// The default is the strictest: a tool that says nothing about itself acts, destroys and reaches the world.
+/// The default is the strictest: a tool that says nothing about itself acts, destroys and reaches
+/// the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub struct Annotations {
@@ -133,7 +163,13 @@ pub struct Annotations {
 
 impl Default for Annotations {
     fn default() -> Self {
-        Self { read_only: false, destructive: true, idempotent: false, open_world: true, cacheable: false }
+        Self {
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: true,
+            cacheable: false,
+        }
     }
 }
 
@@ -191,11 +227,18 @@ mod tests {
         let schema = json!({ "type": "object", "properties": { "command": {}, "shell": {} } });
         let mut definition = Definition::new("bash", "runs", schema);
         assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
-        let aliases = json!({ "command": ["cmd", "shell", 5, "sh"], "nothing": ["other"], "shell": "sh" });
-        definition.meta = Some(json!({ "berth:argument-aliases": aliases, "berth:bare-argument": "command" }));
-        assert_eq!(definition.argument_aliases().collect::<Vec<_>>(), [("cmd", "command"), ("sh", "command")]);
+        let aliases =
+            json!({ "command": ["cmd", "shell", 5, "sh"], "nothing": ["other"], "shell": "sh" });
+        definition.meta =
+            Some(json!({ "berth:argument-aliases": aliases, "berth:bare-argument": "command" }));
+        assert_eq!(
+            definition.argument_aliases().collect::<Vec<_>>(),
+            [("cmd", "command"), ("sh", "command")]
+        );
         assert_eq!(definition.bare_argument(), Some("command"));
-        definition.meta = Some(json!({ "berth:argument-aliases": ["command"], "berth:bare-argument": "nothing" }));
+        definition.meta = Some(
+            json!({ "berth:argument-aliases": ["command"], "berth:bare-argument": "nothing" }),
+        );
         assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
         let many: Vec<String> = (0..1000).map(|number| format!("name{number}")).collect();
         definition.meta = Some(json!({ "berth:argument-aliases": { "command": many } }));

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::{Content, Denial};
 
-/// Why a call failed. Closed, since hosts and agents decide on it; [`Failure::code`] is finer and open.
+/// Why a call failed. Closed, since hosts and agents decide on it; [`Failure::code`] is finer and
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -52,7 +53,8 @@ impl Category {
     }
 }
 
-/// Codes that only the host gives, since who calls decides by them. A guest's failure comes without them.
+/// Codes that only the host gives, since who calls decides by them. A guest's failure comes without
+/// them.
 pub const HOST_CODES: [&str; 14] = [
     "audit",
     "bad_answer",
@@ -75,7 +77,8 @@ pub const HOST_CODES: [&str; 14] = [
 pub struct Failure {
     /// Why, coarsely.
     pub category: Category,
-    /// Why, finely and stably: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or the tool's own.
+    /// Why, finely and stably: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or
+    /// the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// What was wrong and why, for a person and a model; at most 8 KiB when it leaves the host.
@@ -84,7 +87,12 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
     /// How long to wait before trying again, at most an hour. In JSON, milliseconds.
-    #[serde(default, rename = "retry_after_ms", skip_serializing_if = "Option::is_none", with = "millis")]
+    #[serde(
+        default,
+        rename = "retry_after_ms",
+        skip_serializing_if = "Option::is_none",
+        with = "millis"
+    )]
     pub retry_after: Option<Duration>,
     /// What was made before it failed: a call that was stopped answers with what it had emitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,7 +100,8 @@ pub struct Failure {
     /// A JSON value, as in [`Output`](crate::Output).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// The refusal that decided, where the category is [`Category::PolicyBlocked`] and a rule of the host did.
+    /// The refusal that decided, where the category is [`Category::PolicyBlocked`] and a rule of
+    /// the host did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
     /// A JSON object for what has no field here.
@@ -118,7 +127,10 @@ impl Failure {
 
     /// A refusal by a rule: [`Category::PolicyBlocked`], with the denial in words as its message.
     pub fn denied(denial: Denial) -> Self {
-        Self { denial: Some(denial.clone()), ..Self::new(Category::PolicyBlocked, denial.to_string()) }
+        Self {
+            denial: Some(denial.clone()),
+            ..Self::new(Category::PolicyBlocked, denial.to_string())
+        }
     }
 
     /// The same with a code.
@@ -135,9 +147,11 @@ impl Failure {
         self
     }
 
-    /// Whether Berth itself failed, and not the tool: what the call needed could not be read, recorded or counted.
+    /// Whether Berth itself failed, and not the tool: what the call needed could not be read,
+    /// recorded or counted.
     pub fn is_of_host(&self) -> bool {
-        self.category == Category::PermanentFailure && matches!(self.code.as_deref(), Some("audit" | "host"))
+        self.category == Category::PermanentFailure
+            && matches!(self.code.as_deref(), Some("audit" | "host"))
     }
 
     /// The text parts, joined by line ends.
@@ -185,14 +199,21 @@ mod millis {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match value {
-            Some(duration) => serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+            Some(duration) => {
+                serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+            }
             None => serializer.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
 }

@@ -11,7 +11,8 @@ pub struct FilterDefinition {
     pub purpose: Purpose,
     /// What it looks at: outputs that fit one of them.
     pub matchers: Vec<Matcher>,
-    /// The text of a JSON object for what has no field here, as the plugin wrote it: it is read by whoever asks for it, which few do.
+    /// The text of a JSON object for what has no field here, as the plugin wrote it: it is read by
+    /// whoever asks for it, which few do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
 }
@@ -62,7 +63,8 @@ pub struct FilterInput {
     pub exit_code: Option<i32>,
     /// Whether other commands of the line may have written some of it.
     pub among_others: bool,
-    /// The parts of the answer. Of a command, its standard output and its standard error, those that are not empty.
+    /// The parts of the answer. Of a command, its standard output and its standard error, those
+    /// that are not empty.
     pub content: Vec<Content>,
 }
 

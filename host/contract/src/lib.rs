@@ -1,6 +1,7 @@
 //! The types of a tool call, and the trait of whatever offers tools to the host.
 //!
-//! Nothing here does I/O or knows WebAssembly: front ends, providers and policy all speak in these types.
+//! Nothing here does I/O or knows WebAssembly: front ends, providers and policy all speak in these
+//! types.
 
 mod call;
 mod definition;
@@ -19,9 +20,13 @@ pub use call::{Call, CallId, Events, NoEvents, Progress};
 pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
 pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};
-pub use filter::{Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose};
+pub use filter::{
+    Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
+};
 pub use output::{Body, Content, Output};
 pub use path_rules::{PathRefusal, PathRules};
 pub use provider::{BoxFuture, Outcome, Provider};
-pub use report::{FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen, SeenFile, Sight};
+pub use report::{
+    FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen, SeenFile, Sight,
+};
 pub use tokio_util::sync::CancellationToken;

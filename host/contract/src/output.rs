@@ -60,7 +60,8 @@ impl Content {
         }
     }
 
-    /// The same with everything neutralised that could steer what shows it ([`text::neutral`](crate::text::neutral)); bytes stay.
+    /// The same with everything neutralised that could steer what shows it
+    /// ([`text::neutral`](crate::text::neutral)); bytes stay.
     #[must_use]
     pub fn neutralised(self) -> Self {
         let body = match self.body {
@@ -111,7 +112,9 @@ mod base64_text {
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
         let text = String::deserialize(deserializer)?;
         STANDARD.decode(text).map_err(serde::de::Error::custom)
     }

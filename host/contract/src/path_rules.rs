@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{Access, Denial};
 
-/// What the rules about calls say of the paths that one call reaches, whether it named them or not. The host compiles it for the call once
-/// that may run, and whoever opens files for the call asks it.
+/// What the rules about calls say of the paths that one call reaches, whether it named them or not.
+/// The host compiles it for the call once that may run, and whoever opens files for the call asks
+/// it.
 pub trait PathRules: fmt::Debug + Send + Sync + 'static {
     /// Whether a real path may be reached.
     ///
@@ -16,7 +17,8 @@ pub trait PathRules: fmt::Debug + Send + Sync + 'static {
     /// Puts a refusal into words.
     fn explain(&self, refusal: PathRefusal, path: &Path, access: Access) -> Denial;
 
-    /// The path directly in `folder` that the call writes by its name. What is built beside its place is decided on as what it will be.
+    /// The path directly in `folder` that the call writes by its name. What is built beside its
+    /// place is decided on as what it will be.
     fn written_in(&self, folder: &Path) -> Option<&Path>;
 
     /// Where rules that name whole paths begin to match: the folders above their first wildcard.

@@ -3,7 +3,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Denial;
 
-/// What a provider tells of a call beside its outcome: for the audit, and for those who want to know whether an answer is still true.
+/// What a provider tells of a call beside its outcome: for the audit, and for those who want to
+/// know whether an answer is still true.
 ///
 /// It is filled while the call runs, from whatever thread does, and read when the call is over.
 #[derive(Debug, Default)]
@@ -25,7 +26,8 @@ pub struct ReportEntries {
     pub exit_code: Option<i32>,
     /// What the host has to say of those programs, for whoever reads the answer.
     pub notices: Vec<String>,
-    /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
+    /// Its requests to the network, in their order, each hop for itself; those that were refused,
+    /// too.
     pub requests: Vec<RequestRecord>,
     /// Requests beside those, of which nothing more is told.
     pub more_requests: u64,
@@ -35,7 +37,8 @@ pub struct ReportEntries {
     bytes: usize,
 }
 
-/// What listings and searches of a call left out since rules about calls are against it. What the grants don't let be read is not told here.
+/// What listings and searches of a call left out since rules about calls are against it. What the
+/// grants don't let be read is not told here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The first of what a rule denies.
@@ -77,7 +80,8 @@ pub enum Seen {
     /// Nobody has told.
     #[default]
     Untold,
-    /// These, each as it was before it was read, and nothing else. In the order in which they were seen, some of them perhaps more than once.
+    /// These, each as it was before it was read, and nothing else. In the order in which they were
+    /// seen, some of them perhaps more than once.
     Files(Vec<SeenFile>),
     /// More than is remembered, or something of which nobody can tell later whether it has changed.
     Lost,
@@ -145,12 +149,14 @@ impl Report {
         Self { watched: true, ..Self::default() }
     }
 
-    /// Whether somebody wants to know what the call looks at. Where nobody does, telling it is a waste.
+    /// Whether somebody wants to know what the call looks at. Where nobody does, telling it is a
+    /// waste.
     pub fn is_watching(&self) -> bool {
         self.watched
     }
 
-    /// The provider's promise to tell everything that the call looks at from now on: by [`saw`](Self::saw), or that it can't.
+    /// The provider's promise to tell everything that the call looks at from now on: by
+    /// [`saw`](Self::saw), or that it can't.
     pub fn tells_what_it_sees(&self) {
         let mut told = self.entries();
         if self.watched && told.seen == Seen::Untold {
@@ -186,8 +192,8 @@ impl Report {
         }
     }
 
-    /// The call makes a request, or would. Its place among [`ReportEntries::requests`]; None where it has made so many that no more are told one by
-    /// one.
+    /// The call makes a request, or would. Its place among [`ReportEntries::requests`]; None where
+    /// it has made so many that no more are told one by one.
     pub fn requested(&self, requested: RequestRecord) -> Option<usize> {
         let mut told = self.entries();
         if told.requests.len() >= MAX_REQUESTS {
@@ -198,8 +204,8 @@ impl Report {
         Some(told.requests.len() - 1)
     }
 
-    /// A listing or a search of the call left something out, since a rule about calls denies it, or `asks` for it. `explain` puts the first
-    /// of them into words.
+    /// A listing or a search of the call left something out, since a rule about calls denies it, or
+    /// `asks` for it. `explain` puts the first of them into words.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
         let mut told = self.entries();
         let LeftOut { denied, asked } = &mut told.left_out;

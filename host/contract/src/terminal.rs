@@ -1,5 +1,5 @@
-//! What a terminal would show of a program's output: without the sequences that steer it, and of a line that was written again and again
-//! only what was written last.
+//! What a terminal would show of a program's output: without the sequences that steer it, and of a
+//! line that was written again and again only what was written last.
 
 /// Bytes of a state of a line that is written over, and letters that two states begin with.
 const LONGEST_STATE: usize = 512;
@@ -9,11 +9,16 @@ use std::borrow::Cow;
 
 const ESCAPE: char = '\u{1b}';
 
-/// A text without control sequences (ECMA-48, and what xterm adds). `as_lines`: as a terminal would show it, of each line what stands behind
-/// the last carriage return, without what backspaces took back, and of several empty lines one.
+/// A text without control sequences (ECMA-48, and what xterm adds). `as_lines`: as a terminal would
+/// show it, of each line what stands behind the last carriage return, without what backspaces took
+/// back, and of several empty lines one.
 pub fn shown(text: String, as_lines: bool) -> String {
     let may_steer = text.bytes().any(|byte| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2));
-    let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) { without_sequences(&text) } else { text };
+    let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) {
+        without_sequences(&text)
+    } else {
+        text
+    };
     if !as_lines {
         return text;
     }
@@ -35,7 +40,8 @@ fn without_sequences(text: &str) -> String {
     plain
 }
 
-/// The bytes of the sequence with which a text begins. One that has no end is what can be told of it, so that nothing behind it is lost.
+/// The bytes of the sequence with which a text begins. One that has no end is what can be told of
+/// it, so that nothing behind it is lost.
 fn length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, kind)) = letters.next() else { return text.len() };
@@ -59,14 +65,18 @@ fn length(text: &str) -> usize {
             let body = &text[at + 1..];
             match body.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) {
                 Some(end) if body[end..].starts_with("\u{1b}\\") => at + 1 + end + 2,
-                Some(end) if body[end..].starts_with('\n') || body[end..].starts_with(ESCAPE) => at + 1 + end,
+                Some(end) if body[end..].starts_with('\n') || body[end..].starts_with(ESCAPE) => {
+                    at + 1 + end
+                }
                 Some(end) => at + 1 + end + body[end..].chars().next().map_or(0, char::len_utf8),
                 None => text.len().min(at + 1),
             }
         }
         // Character sets and the like: intermediate letters, and one more.
         '\u{20}'..='\u{2f}' => {
-            let end = text[at..].find(|c: char| !('\u{20}'..='\u{2f}').contains(&c)).map_or(text.len(), |end| at + end);
+            let end = text[at..]
+                .find(|c: char| !('\u{20}'..='\u{2f}').contains(&c))
+                .map_or(text.len(), |end| at + end);
             end + text[end..].chars().next().filter(char::is_ascii).map_or(0, char::len_utf8)
         }
         '\u{30}'..='\u{7e}' => at + 1,
@@ -74,8 +84,9 @@ fn length(text: &str) -> usize {
     }
 }
 
-/// Of each line what was written last, behind the last carriage return, and without what was written over after a backspace. What is no
-/// earlier state of what was written next stays, on a line of its own: somebody wrote it to be read.
+/// Of each line what was written last, behind the last carriage return, and without what was
+/// written over after a backspace. What is no earlier state of what was written next stays, on a
+/// line of its own: somebody wrote it to be read.
 fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -96,9 +107,12 @@ fn lines(text: &str) -> String {
     shown
 }
 
-/// Whether a text is an earlier state of the next: a bar, a count, or what begins with the same letters.
+/// Whether a text is an earlier state of the next: a bar, a count, or what begins with the same
+/// letters.
 fn is_state(state: &str, next: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect::<String>();
+    let letters = |text: &str| {
+        text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect::<String>()
+    };
     let first = letters(state);
     state.len() <= LONGEST_STATE && (first.is_empty() || letters(next).starts_with(&first))
 }

@@ -1,4 +1,5 @@
-//! Text from strangers: bounded and without what could steer a terminal, a log or a model (invariant 6).
+//! Text from strangers: bounded and without what could steer a terminal, a log or a model
+//! (invariant 6).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,8 +24,9 @@ pub fn in_words(time: Duration) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line ends and tabs stay; a carriage
-/// return stays only before a line feed, since alone it lets a line overwrite what was shown.
+/// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line
+/// ends and tabs stay; a carriage return stays only before a line feed, since alone it lets a line
+/// overwrite what was shown.
 pub fn neutral(text: &str) -> Cow<'_, str> {
     // Almost every text is clean: look before copying.
     let mut out = String::new();
@@ -49,14 +51,15 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the first byte is that is neither printable ASCII nor a line feed or tab: large answers are mostly such bytes, so they are passed
-/// over many at a time.
+/// Where the first byte is that is neither printable ASCII nor a line feed or tab: large answers
+/// are mostly such bytes, so they are passed over many at a time.
 fn suspect(bytes: &[u8]) -> Option<usize> {
     let is_suspect = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let mut chunks = bytes.chunks_exact(64);
     let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is_suspect(*byte));
     let clean = chunks.by_ref().take_while(|chunk| !any(chunk)).count() * 64;
-    // Only what is less than a chunk: otherwise a suspect is near, and what lies behind it would be looked at for each one.
+    // Only what is less than a chunk: otherwise a suspect is near, and what lies behind it would be
+    // looked at for each one.
     let rest = &bytes[clean..];
     if rest.len() < 64 && !any(rest) {
         return None;
@@ -77,7 +80,12 @@ pub fn neutral_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(neutral_owned(text)),
         Value::Array(items) => Value::Array(items.into_iter().map(neutral_json).collect()),
-        Value::Object(fields) => Value::Object(fields.into_iter().map(|(key, value)| (neutral_owned(key), neutral_json(value))).collect()),
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(key, value)| (neutral_owned(key), neutral_json(value)))
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -87,8 +95,8 @@ pub fn neutral_line(text: &str) -> String {
     neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
 }
 
-/// A text as TOML has it, on one line. JSON's escapes are TOML's as well; what could steer an editor or a terminal is escaped on top, so
-/// that it is still the same text after [`neutral`].
+/// A text as TOML has it, on one line. JSON's escapes are TOML's as well; what could steer an
+/// editor or a terminal is escaped on top, so that it is still the same text after [`neutral`].
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
     json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
@@ -100,20 +108,33 @@ pub fn toml(text: &str) -> String {
     })
 }
 
-/// Whether a character can steer what shows it: controls other than line feed and tab, bidirectional embeddings, overrides and
-/// isolates, line and paragraph separators, the tag block that models read and people don't see, zero-width marks that hide words.
+/// Whether a character can steer what shows it: controls other than line feed and tab,
+/// bidirectional embeddings, overrides and isolates, line and paragraph separators, the tag block
+/// that models read and people don't see, zero-width marks that hide words.
 fn steers(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => true,
-        // Marks that show nothing, and variants of characters by which words can be hidden; U+FE0F makes emoji.
-        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => true,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => {
+            true
+        }
+        // Marks that show nothing, and variants of characters by which words can be hidden; U+FE0F
+        // makes emoji.
+        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => {
+            true
+        }
         '\u{fe00}'..='\u{fe0e}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' => true,
         '\u{e0000}'..='\u{e007f}' => true,
         // Letters that are drawn as nothing.
-        '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{1d173}'..='\u{1d17a}' => true,
+        '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{2800}'
+        | '\u{3164}'
+        | '\u{ffa0}'
+        | '\u{1d173}'..='\u{1d17a}' => true,
         _ => false,
     }
 }
@@ -124,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_time_is_said_in_words() {
-        let check = |millis, expected| assert_eq!(in_words(Duration::from_millis(millis)), expected);
+        let check =
+            |millis, expected| assert_eq!(in_words(Duration::from_millis(millis)), expected);
         check(0, "0 seconds");
         check(1, "1 second");
         check(119_500, "2 minutes");
@@ -151,7 +173,10 @@ mod tests {
         assert_eq!(neutral("\r"), "\u{fffd}");
         for before in 0..200 {
             let clean = "x".repeat(before);
-            assert_eq!(neutral(&format!("{clean}\u{1b}é\u{7}{clean}")), format!("{clean}\u{fffd}é\u{fffd}{clean}"));
+            assert_eq!(
+                neutral(&format!("{clean}\u{1b}é\u{7}{clean}")),
+                format!("{clean}\u{fffd}é\u{fffd}{clean}")
+            );
         }
     }
 

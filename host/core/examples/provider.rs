@@ -1,4 +1,5 @@
-//! A tool of the program's own, beside the plugins: the host checks its arguments and shapes its answers as it does theirs.
+//! A tool of the program's own, beside the plugins: the host checks its arguments and shapes its
+//! answers as it does theirs.
 //!
 //! ```text
 //! cargo run -p berth-core --example provider -- target/plugins/file.wasm FOLDER
@@ -11,15 +12,16 @@ use std::time::Duration;
 
 use berth_core::config::Folders;
 use berth_core::{
-    Annotations, Answer, BoxFuture, Builtin, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome,
-    Output, Progress, Provider, Request,
+    Annotations, Answer, BoxFuture, Builtin, Call, CancellationToken, Category, Content,
+    Definition, Events, Failure, Host, Outcome, Output, Progress, Provider, Request,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
-/// What the tool takes. The schema that models see and calls are checked against comes from this type, so the two can't differ.
+/// What the tool takes. The schema that models see and calls are checked against comes from this
+/// type, so the two can't differ.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -38,9 +40,18 @@ struct Reminder {
 impl Reminder {
     fn new() -> Self {
         let schema = schemars::schema_for!(Arguments).to_value();
-        let definition = Definition::new("remind", "Waits for some seconds, then answers with the note.", schema);
+        let definition = Definition::new(
+            "remind",
+            "Waits for some seconds, then answers with the note.",
+            schema,
+        );
         // What it does not say of itself counts as the strictest.
-        let annotations = Annotations { read_only: true, destructive: false, open_world: false, ..Annotations::default() };
+        let annotations = Annotations {
+            read_only: true,
+            destructive: false,
+            open_world: false,
+            ..Annotations::default()
+        };
         Self { tool: Arc::new(Definition { annotations, ..definition }) }
     }
 }
@@ -61,8 +72,8 @@ impl Provider for Reminder {
 
 async fn remind(call: Call) -> Outcome {
     // The host has checked them, so this fails only for what a schema can't say.
-    let arguments: Arguments =
-        Arguments::deserialize(&*call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+    let arguments: Arguments = Arguments::deserialize(&*call.arguments)
+        .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
     let step = Duration::from_secs_f64(arguments.seconds / 4.0);
     for quarter in 1..=4 {
         // To stop when nobody waits any more is up to the provider.
@@ -77,7 +88,11 @@ async fn remind(call: Call) -> Outcome {
 
 fn main() -> Result<(), Box<dyn Error>> {
     berth_core::helper_hook();
-    let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: provider file.wasm FOLDER")?;
+    let [plugin, folder] = std::env::args()
+        .skip(1)
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| "usage: provider file.wasm FOLDER")?;
     // One thread is enough for a program that mostly waits.
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     reactor.block_on(calls(&plugin, Path::new(&folder)))
@@ -85,11 +100,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn calls(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let file = Builtin { name: "file", wasm: std::fs::read(plugin)?.leak(), compiled: None };
-    let builder = Host::builder().folders(Folders::inside(&folder.join("berth"))).working_directory(folder);
+    let builder =
+        Host::builder().folders(Folders::inside(&folder.join("berth"))).working_directory(folder);
     let host = builder.builtins(&[file]).provider(Arc::new(Reminder::new())).build().await?;
-    println!("tools: {}", host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", "));
+    println!(
+        "tools: {}",
+        host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")
+    );
 
-    let remind = |seconds: f64, note: &str| Request::new("remind", json!({ "seconds": seconds, "note": note }));
+    let remind = |seconds: f64, note: &str| {
+        Request::new("remind", json!({ "seconds": seconds, "note": note }))
+    };
     show(host.call(Request { events: Arc::new(Screen), ..remind(0.2, "Tea!") }).await);
     // Refused before the provider sees it, by the schema of its own type.
     show(host.call(remind(3600.0, "Tea!")).await);

@@ -1,7 +1,8 @@
 //! The step of a call at which a person approves it, where the gates say so.
 //!
-//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another version of the plugin, another session, or
-//! another file than the one whose change was shown ask again. It skips the asking and nothing else, since the journey decides anew with it.
+//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another
+//! version of the plugin, another session, or another file than the one whose change was shown ask
+//! again. It skips the asking and nothing else, since the journey decides anew with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,7 +12,9 @@ use berth_catalogue::{CallContext, subjects::Lookups};
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
 use berth_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
-use crate::approvals::{Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview};
+use crate::approvals::{
+    Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview,
+};
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
 use crate::governor::Governor;
@@ -32,11 +35,13 @@ pub(crate) struct ApprovalStep<'a> {
 }
 
 impl ApprovalStep<'_> {
-    /// Has the call approved: by what was said before, or by asking. `waited` becomes the time for which a person was waited for.
+    /// Has the call approved: by what was said before, or by asking. `waited` becomes the time for
+    /// which a person was waited for.
     ///
     /// # Errors
     ///
-    /// A person said no, nobody could be asked, the caller went away meanwhile, or what was said can't be recorded.
+    /// A person said no, nobody could be asked, the caller went away meanwhile, or what was said
+    /// can't be recorded.
     pub(crate) async fn approve(
         &self,
         approver: Option<&dyn Approver>,
@@ -64,7 +69,10 @@ impl ApprovalStep<'_> {
             *waited = asked.elapsed();
         }
         let Some(reply) = reply else {
-            return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
+            return Err(Failure::new(
+                Category::Cancelled,
+                "the call was cancelled while a person was asked",
+            ));
         };
         let record = call_record(context, Some(self.decision), None);
         let (scope, by) = match reply {
@@ -80,8 +88,10 @@ impl ApprovalStep<'_> {
         match scope {
             Scope::Once => {}
             Scope::Session => {
-                let lasting = Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
-                // Made again where it was made already, such a call changes nothing: that is approved as well.
+                let lasting =
+                    Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
+                // Made again where it was made already, such a call changes nothing: that is
+                // approved as well.
                 let again = settled.map(|file| Fingerprint::for_call(context, Some(&file)));
                 let changed = self.session.change(|state| {
                     for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
@@ -95,21 +105,26 @@ impl ApprovalStep<'_> {
         Ok(Approval { by, scope })
     }
 
-    /// Who has approved the call for the session already. Blocks: it looks at the file that the call changes.
+    /// Who has approved the call for the session already. Blocks: it looks at the file that the
+    /// call changes.
     ///
     /// # Errors
     ///
     /// What the call comes to before anybody is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
         let before = self.check_preview(preview::at_once(self.context))?.map(|seen| seen.before);
-        self.earlier_approval([Some(Fingerprint::for_call(self.context, before.as_ref())), self.fingerprint_of_hosts()])
+        self.earlier_approval([
+            Some(Fingerprint::for_call(self.context, before.as_ref())),
+            self.fingerprint_of_hosts(),
+        ])
     }
 
     /// What the call would change, where that can be shown.
     ///
     /// # Errors
     ///
-    /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text, and so only who may read it is told.
+    /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text,
+    /// and so only who may read it is told.
     fn check_preview(
         &self,
         preview: Result<Option<preview::PreviewedChange>, Failure>,
@@ -123,35 +138,60 @@ impl ApprovalStep<'_> {
     /// Whether what the call acts on could be read without approval.
     fn may_read(&self) -> bool {
         let read_only = Annotations { read_only: true, ..Annotations::default() };
-        let subjects: Vec<_> =
-            self.context.subjects.iter().map(|subject| ResolvedSubject { access: Access::Read, ..subject.clone() }).collect();
+        let subjects: Vec<_> = self
+            .context
+            .subjects
+            .iter()
+            .map(|subject| ResolvedSubject { access: Access::Read, ..subject.clone() })
+            .collect();
         self.context.action().is_some_and(|action| {
-            let reading = Action { tool: "read", aliases: &[], annotations: read_only, subjects: &subjects, ..action };
+            let reading = Action {
+                tool: "read",
+                aliases: &[],
+                annotations: read_only,
+                subjects: &subjects,
+                ..action
+            };
             self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
         })
     }
 
-    /// Looks again at what the call acts on: while a person thinks, a link can come to lead elsewhere, or the file come to hold something
-    /// in which the call changes more than was shown (`before` is the one that was shown), and the approval wasn't for that.
-    async fn check_unchanged(&self, before: Option<[u8; 32]>, cancel: &CancellationToken) -> Result<(), Failure> {
+    /// Looks again at what the call acts on: while a person thinks, a link can come to lead
+    /// elsewhere, or the file come to hold something in which the call changes more than was shown
+    /// (`before` is the one that was shown), and the approval wasn't for that.
+    async fn check_unchanged(
+        &self,
+        before: Option<[u8; 32]>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
         let (mut arguments, mut acted_on) = (Arc::clone(&self.context.arguments), Vec::new());
         self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
         let is_same = acted_on == self.context.subjects
-            && self.check_preview(preview::preview(self.context).await)?.map(|seen| seen.before) == before;
-        if is_same { Ok(()) } else { Err(self.unasked("what it acts on has changed while one was asked")) }
+            && self.check_preview(preview::preview(self.context).await)?.map(|seen| seen.before)
+                == before;
+        if is_same {
+            Ok(())
+        } else {
+            Err(self.unasked("what it acts on has changed while one was asked"))
+        }
     }
 
-    /// Writes the rule of an approval for good, and lets it count. Where that fails, the approval still holds for this call.
+    /// Writes the rule of an approval for good, and lets it count. Where that fails, the approval
+    /// still holds for this call.
     async fn write_rule(&self, always: Always) {
         let Always::Writes(proposal) = always else { return };
         let (folders, config) = (self.asking.folders.clone(), self.asking.config());
         let written = tokio::task::spawn_blocking(move || {
-            let changed = config.with_permission(&proposal.tool, &proposal.pattern).map_err(HostError::Config)?;
+            let changed = config
+                .with_permission(&proposal.tool, &proposal.pattern)
+                .map_err(HostError::Config)?;
             proposal.write(&folders).map(|_| changed)
         });
         let counts = match written.await {
-            Ok(changed) => changed.and_then(|changed| exchange_rules(self.governor, self.asking, &changed)),
+            Ok(changed) => {
+                changed.and_then(|changed| exchange_rules(self.governor, self.asking, &changed))
+            }
             Err(error) => Err(HostError::Engine(error.to_string())),
         };
         if let Err(error) = counts {
@@ -159,18 +199,29 @@ impl ApprovalStep<'_> {
         }
     }
 
-    async fn question(&self, fingerprint: Fingerprint, seen: Option<preview::PreviewedChange>) -> Question {
+    async fn question(
+        &self,
+        fingerprint: Fingerprint,
+        seen: Option<preview::PreviewedChange>,
+    ) -> Question {
         let (context, config) = (self.context, self.asking.config());
-        let provider = context.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
+        let provider =
+            context.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
         Question {
             id: context.id.clone(),
             session: context.session.to_string(),
             caller: context.caller.clone(),
             fingerprint,
-            tool: context.tool.as_ref().map_or_else(|| context.requested_tool.clone(), |tool| tool.definition.name.clone()),
+            tool: context.tool.as_ref().map_or_else(
+                || context.requested_tool.clone(),
+                |tool| tool.definition.name.clone(),
+            ),
             provider,
             subjects: context.subjects.clone(),
-            secrets: context.action().map(|action| config.secrets_along(&action)).unwrap_or_default(),
+            secrets: context
+                .action()
+                .map(|action| config.secrets_along(&action))
+                .unwrap_or_default(),
             arguments: (*context.arguments).clone(),
             attachments: context.attachments.iter().map(fingerprint::attached).collect(),
             preview: seen.map(|seen| seen.preview),
@@ -184,15 +235,22 @@ impl ApprovalStep<'_> {
     /// # Errors
     ///
     /// What the session remembers can't be read.
-    fn earlier_approval(&self, fingerprints: [Option<Fingerprint>; 2]) -> Result<Option<String>, Failure> {
+    fn earlier_approval(
+        &self,
+        fingerprints: [Option<Fingerprint>; 2],
+    ) -> Result<Option<String>, Failure> {
         let look = self.session.look(|state| {
-            let mut by = fingerprints.iter().flatten().filter_map(|fingerprint| state.approved_by(fingerprint, self.context.started_at));
+            let mut by = fingerprints
+                .iter()
+                .flatten()
+                .filter_map(|fingerprint| state.approved_by(fingerprint, self.context.started_at));
             by.next().map(str::to_owned)
         });
         look.map_err(|error| unreadable(&error))
     }
 
-    /// What an approval for the session is bound to, where a call needs one only since it goes to hosts that no list names.
+    /// What an approval for the session is bound to, where a call needs one only since it goes to
+    /// hosts that no list names.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
         (self.decision.gate == Gate::Hosts).then(|| Fingerprint::for_hosts(self.context)).flatten()
     }
@@ -210,12 +268,19 @@ impl ApprovalStep<'_> {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
         let message = format!("denied by the user ({by}): this call of `{tool}` was not made");
-        let failure = Failure { denial: Some(denial), ..Failure::new(Category::PolicyBlocked, message) };
-        failure.with_code("denied_by_user").with_suggestion("Don't make the same call again; ask the user what to do instead.")
+        let failure =
+            Failure { denial: Some(denial), ..Failure::new(Category::PolicyBlocked, message) };
+        failure
+            .with_code("denied_by_user")
+            .with_suggestion("Don't make the same call again; ask the user what to do instead.")
     }
 }
 
 /// What is remembered of approvals can't be read, so nobody has approved.
 fn unreadable(error: &HostError) -> Failure {
-    Failure::new(Category::PermanentFailure, format!("what was approved before can't be told: {error}")).with_code("host")
+    Failure::new(
+        Category::PermanentFailure,
+        format!("what was approved before can't be told: {error}"),
+    )
+    .with_code("host")
 }

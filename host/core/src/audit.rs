@@ -8,12 +8,19 @@ pub use berth_audit::{ChainHead, FilterStats, Finding, Follow, ToolStats, Trail,
 
 use crate::approvals::{Question, Reply};
 
-/// Records what a person said to a question that was left for them, when it is said: the call that it is for may never be made. Blocks.
+/// Records what a person said to a question that was left for them, when it is said: the call that
+/// it is for may never be made. Blocks.
 ///
 /// # Errors
 ///
 /// [`HostError::Io`]: it can't be recorded, and so must not count.
-pub fn said(config: &Loaded, folders: &Folders, question: &Question, reply: &Reply, front_end: &str) -> Result<(), HostError> {
+pub fn said(
+    config: &Loaded,
+    folders: &Folders,
+    question: &Question,
+    reply: &Reply,
+    front_end: &str,
+) -> Result<(), HostError> {
     let (by, answer, scope) = match reply {
         Reply::Yes { scope, by } => (by, "yes", Some(scope.as_str())),
         Reply::No { by } => (by, "no", None),

@@ -22,8 +22,8 @@ pub struct Check {
     pub subjects: Vec<ResolvedSubject>,
     /// What each gate says, in the order in which a call comes to them.
     pub gates: Vec<GateCheck>,
-    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself, and comes to no gate, or it would fail
-    /// before anybody is asked.
+    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself,
+    /// and comes to no gate, or it would fail before anybody is asked.
     pub outcome: Result<Decision, Failure>,
     /// Who has agreed already, for the session, where a person would be asked otherwise.
     pub approved_by: Option<String>,
@@ -66,18 +66,22 @@ const AFTER_GRANTS: [Gate; 12] = [
 ];
 
 impl Host {
-    /// Says what would become of a call, and why: every gate is asked, as by [`call`](Self::call), and nothing else happens. Nobody is
-    /// asked, nothing runs, counts against a quota or is recorded.
+    /// Says what would become of a call, and why: every gate is asked, as by [`call`](Self::call),
+    /// and nothing else happens. Nobody is asked, nothing runs, counts against a quota or is
+    /// recorded.
     ///
-    /// What it says holds for this moment: files, rules and the session may be others when the call is made.
+    /// What it says holds for this moment: files, rules and the session may be others when the call
+    /// is made.
     pub fn check(&self, request: Request) -> Check {
         let (mut context, session, _) = self.begin(request);
         let mut gates = Vec::new();
         let (outcome, approved_by) = match self.look_at(&mut context, &session, &mut gates) {
-            Ok(decision) if decision.verdict == Verdict::Ask => match self.approval_step(&context, &session, &decision).find_earlier() {
-                Ok(by) => (Ok(decision), by),
-                Err(failure) => (Err(failure), None),
-            },
+            Ok(decision) if decision.verdict == Verdict::Ask => {
+                match self.approval_step(&context, &session, &decision).find_earlier() {
+                    Ok(by) => (Ok(decision), by),
+                    Err(failure) => (Err(failure), None),
+                }
+            }
             outcome => (outcome, None),
         };
         Check {
@@ -90,7 +94,12 @@ impl Host {
         }
     }
 
-    fn look_at(&self, context: &mut CallContext, session: &Session, gates: &mut Vec<GateCheck>) -> Result<Decision, Failure> {
+    fn look_at(
+        &self,
+        context: &mut CallContext,
+        session: &Session,
+        gates: &mut Vec<GateCheck>,
+    ) -> Result<Decision, Failure> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
@@ -105,7 +114,8 @@ impl Host {
                 let Some(denial) = &failure.denial else { return Err(failure) };
                 say(gates, Gate::Blocklist, blocked);
                 say(gates, Gate::Grants, Some(Decision::from_grants(denial)));
-                gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
+                gates
+                    .extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
                 return Ok(deciding(gates));
             }
         }
@@ -118,8 +128,8 @@ impl Host {
                 }
             }
         }
-        let blocked =
-            dependencies::check(&rules, &catalogue, context, session).unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
+        let blocked = dependencies::check(&rules, &catalogue, context, session)
+            .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
         say(gates, Gate::Dependencies, blocked);
         let counted = rules.counting.look(session, context.acts());
         for gate in [Gate::Quota, Gate::Rate] {

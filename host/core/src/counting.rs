@@ -1,11 +1,14 @@
-//! How much a session may do: places in its quota and its rate, which a call takes before it runs and gives back if it doesn't.
+//! How much a session may do: places in its quota and its rate, which a call takes before it runs
+//! and gives back if it doesn't.
 
 use std::time::SystemTime;
 
 use berth_config::Loaded;
 use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
-use berth_policy::{Decision, Gate, Origin, QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace, Verdict};
+use berth_policy::{
+    Decision, Gate, Origin, QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace, Verdict,
+};
 
 use crate::session::{Session, SessionState};
 
@@ -38,7 +41,10 @@ impl QuotaCounter {
     pub(crate) fn from_config(config: &Loaded) -> Self {
         let tools = &config.config.tools;
         Self {
-            bounds: QuotaBounds { calls: tools.max_tool_calls_per_session.get(), acting_per_hour: tools.max_actions_per_hour.get() },
+            bounds: QuotaBounds {
+                calls: tools.max_tool_calls_per_session.get(),
+                acting_per_hour: tools.max_actions_per_hour.get(),
+            },
             quota_place: config.origin("tools.max_tool_calls_per_session"),
             rate_place: config.origin("tools.max_actions_per_hour"),
         }
@@ -49,18 +55,27 @@ impl QuotaCounter {
     /// # Errors
     ///
     /// There is none, or nobody knows.
-    pub(crate) fn take(&self, session: &Session, acts: bool, tool: &str) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
+    pub(crate) fn take(
+        &self,
+        session: &Session,
+        acts: bool,
+        tool: &str,
+    ) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
         if !self.bounds.concern(acts) {
             return Ok(None);
         }
         let now = milliseconds(SystemTime::now());
         match session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
-            Ok(Ok(place)) => Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) })),
+            Ok(Ok(place)) => {
+                Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) }))
+            }
             Ok(Err(reached)) => Err(Box::new(self.refused(reached, tool))),
             // Who can't count must not let pass.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
-                let failure = Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND);
+                let failure = Failure::new(Category::PermanentFailure, message)
+                    .with_code("host")
+                    .with_suggestion(MEND);
                 Err(Box::new(QuotaRefusal { decision: None, failure }))
             }
         }
@@ -74,7 +89,9 @@ impl QuotaCounter {
         let now = milliseconds(SystemTime::now());
         let reached = session.look(|state| {
             let (mut calls, mut acted) = (state.calls, state.acted.clone());
-            self.bounds.take(&mut QuotaCounts { calls: &mut calls, acted: &mut acted }, acts, now).err()
+            self.bounds
+                .take(&mut QuotaCounts { calls: &mut calls, acted: &mut acted }, acts, now)
+                .err()
         });
         match reached {
             Ok(reached) => reached.map(|reached| self.decision(reached)),
@@ -92,7 +109,11 @@ impl QuotaCounter {
         let mut failure = Failure::denied(decision.denial(format!("call {tool}")));
         failure.code = Some("quota_blocked".to_owned());
         if let QuotaLimit::Rate { again_after } = reached {
-            failure = Failure { category: Category::RateLimited, retry_after: Some(again_after), ..failure.with_code("rate") };
+            failure = Failure {
+                category: Category::RateLimited,
+                retry_after: Some(again_after),
+                ..failure.with_code("rate")
+            };
         }
         QuotaRefusal { decision: Some(decision), failure }
     }
@@ -101,7 +122,12 @@ impl QuotaCounter {
         let (gate, rule, place, remedy) = match reached {
             QuotaLimit::Quota => {
                 let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
-                (Gate::Quota, rule, &self.quota_place, "The session has made all its calls: begin another session.".to_owned())
+                (
+                    Gate::Quota,
+                    rule,
+                    &self.quota_place,
+                    "The session has made all its calls: begin another session.".to_owned(),
+                )
             }
             QuotaLimit::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
@@ -111,7 +137,13 @@ impl QuotaCounter {
         };
         let more = place.remedy(|| "For more, raise the number.".to_owned());
         let (rule, place) = (rule.into(), place.text.clone());
-        Decision { verdict: Verdict::Deny, gate, rule, place, remedy: format!("{remedy} {more}").into() }
+        Decision {
+            verdict: Verdict::Deny,
+            gate,
+            rule,
+            place,
+            remedy: format!("{remedy} {more}").into(),
+        }
     }
 }
 
@@ -137,5 +169,6 @@ fn counts(state: &mut SessionState) -> QuotaCounts<'_> {
 
 /// Milliseconds of Unix time.
 fn milliseconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

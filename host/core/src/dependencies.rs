@@ -19,13 +19,17 @@ const MEND: &str = "A person has to mend that: `berth doctor` tells more. What w
 pub struct OfferedTool {
     /// The tool.
     pub definition: Arc<Definition>,
-    /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have come to an output.
+    /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have
+    /// come to an output.
     pub boost: f64,
 }
 
 /// The tools that are switched on and of which the rules don't deny every call.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
-    let on = catalogue.tools().iter().filter(|tool| rules.switches.off(tool.provider.name()).is_none() && !rules.hide(tool));
+    let on = catalogue
+        .tools()
+        .iter()
+        .filter(|tool| rules.switches.off(tool.provider.name()).is_none() && !rules.hide(tool));
     on.map(|tool| Arc::clone(&tool.definition)).collect()
 }
 
@@ -34,20 +38,31 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
 /// # Errors
 ///
 /// [`HostError::Io`]: what the session has done can't be read.
-pub(crate) fn check(rules: &Rules, catalogue: &Catalogue, context: &CallContext, session: &Session) -> Result<Option<Decision>, HostError> {
-    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &context.tool) else { return Ok(None) };
+pub(crate) fn check(
+    rules: &Rules,
+    catalogue: &Catalogue,
+    context: &CallContext,
+    session: &Session,
+) -> Result<Option<Decision>, HostError> {
+    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &context.tool) else {
+        return Ok(None);
+    };
     let tool = &tool.definition.name;
     if !dependencies.concern(tool) {
         return Ok(None);
     }
     session.look(|state| {
-        dependencies.decide(tool, &state.completed).err().filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
+        dependencies
+            .decide(tool, &state.completed)
+            .err()
+            .filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
     })
 }
 
 /// What a call comes to whose dependency state is unreadable: it fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
-    let message = format!("The call was not run, since what was called before can't be told: {error}");
+    let message =
+        format!("The call was not run, since what was called before can't be told: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
 }
 
@@ -62,7 +77,12 @@ pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     }
 }
 
-fn is_deadlocked(dependencies: &Dependencies, rules: &Rules, catalogue: &Catalogue, completed: &BTreeSet<String>) -> bool {
+fn is_deadlocked(
+    dependencies: &Dependencies,
+    rules: &Rules,
+    catalogue: &Catalogue,
+    completed: &BTreeSet<String>,
+) -> bool {
     let listed = listed(rules, catalogue);
     let deadlocked = dependencies.deadlocked(listed.iter().map(|tool| &*tool.name), completed);
     if deadlocked {
@@ -72,10 +92,20 @@ fn is_deadlocked(dependencies: &Dependencies, rules: &Rules, catalogue: &Catalog
 }
 
 /// Remembers that a tool has come to an output, where another one waits for that.
-pub(crate) fn record_completion(rules: &Rules, context: &CallContext, session: &Session, outcome: &Outcome) {
-    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &context.tool, outcome) else { return };
+pub(crate) fn record_completion(
+    rules: &Rules,
+    context: &CallContext,
+    session: &Session,
+    outcome: &Outcome,
+) {
+    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &context.tool, outcome)
+    else {
+        return;
+    };
     let tool = &tool.definition.name;
-    if !dependencies.is_awaited(tool) || session.look(|state| state.completed.contains(tool)).unwrap_or(false) {
+    if !dependencies.is_awaited(tool)
+        || session.look(|state| state.completed.contains(tool)).unwrap_or(false)
+    {
         return;
     }
     if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {

@@ -34,7 +34,8 @@ impl Rules {
     /// [`HostError::Config`] for a rule that can't be used.
     pub(crate) fn from_config(config: &Loaded) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (policy, generation) = (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
+        let (policy, generation) =
+            (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
         Ok(Self {
             policy,
             generation,
@@ -83,23 +84,33 @@ impl Governor {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed, so that nobody is asked again; everything
-    /// else is looked at nevertheless. Of a call that may run, the same rules say what it may reach beside what it names.
-    pub(crate) fn decide(&self, context: &CallContext, confirmed: bool) -> (Decision, Option<ReachRules>) {
+    /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed,
+    /// so that nobody is asked again; everything else is looked at nevertheless. Of a call that may
+    /// run, the same rules say what it may reach beside what it names.
+    pub(crate) fn decide(
+        &self,
+        context: &CallContext,
+        confirmed: bool,
+    ) -> (Decision, Option<ReachRules>) {
         let Some(action) = context.action() else { return (berth_policy::undecided(), None) };
         let rules = self.rules();
         let decision = rules.policy.decide(&action, confirmed);
-        let reaches_files = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
-            let policy = plugin.policy();
-            policy.files.is_some() || policy.process.is_some()
-        });
+        let reaches_files =
+            context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
+                let policy = plugin.policy();
+                policy.files.is_some() || policy.process.is_some()
+            });
         let may_run = decision.verdict == Verdict::Allow && reaches_files;
         let paths = if may_run { rules.policy.reached(&action) } else { None };
         (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
     }
 
-    /// Whether one of the commands that a call would run is on the blocklist: decided before anything else is, its paths too.
-    pub(crate) fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
+    /// Whether one of the commands that a call would run is on the blocklist: decided before
+    /// anything else is, its paths too.
+    pub(crate) fn blocked<'c>(
+        &self,
+        commands: impl IntoIterator<Item = &'c str>,
+    ) -> Option<Decision> {
         self.rules().policy.blocked(commands)
     }
 
@@ -108,12 +119,17 @@ impl Governor {
         context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
 
-    /// Counts a call that is about to run against its session's quota and rate. It runs only if both have room.
+    /// Counts a call that is about to run against its session's quota and rate. It runs only if
+    /// both have room.
     ///
     /// # Errors
     ///
     /// The bound that is reached.
-    pub(crate) fn count(&self, context: &CallContext, session: &Session) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
+    pub(crate) fn count(
+        &self,
+        context: &CallContext,
+        session: &Session,
+    ) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
         self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 

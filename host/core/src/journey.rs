@@ -9,7 +9,9 @@ use berth_answers::CacheResult;
 use berth_answers::ShapeReport;
 use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
-use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report};
+use berth_contract::{
+    Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report,
+};
 use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
@@ -22,14 +24,17 @@ use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
 
 impl Host {
-    /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
+    /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a
+    /// [`Failure`](crate::Failure).
     ///
-    /// In this order, each step only where the one before it held: the name is resolved, the arguments are checked against the tool's
-    /// schema, what the call acts on is decided on, a person is asked where the rules want that, and the tool runs, under its bounds.
-    /// Whatever that comes to, a refusal as well as an output, is shaped and recorded before it leaves.
+    /// In this order, each step only where the one before it held: the name is resolved, the
+    /// arguments are checked against the tool's schema, what the call acts on is decided on, a
+    /// person is asked where the rules want that, and the tool runs, under its bounds. Whatever
+    /// that comes to, a refusal as well as an output, is shaped and recorded before it leaves.
     ///
-    /// Cancelling [`Request::cancel`] ends the call with [`Category::Cancelled`](crate::Category::Cancelled), and so does dropping the
-    /// future, which then nobody hears of.
+    /// Cancelling [`Request::cancel`] ends the call with
+    /// [`Category::Cancelled`](crate::Category::Cancelled), and so does dropping the future, which
+    /// then nobody hears of.
     ///
     /// # Panics
     ///
@@ -38,11 +43,15 @@ impl Host {
         let mut steps = Steps::begin();
         let (context, session, inputs) = self.begin(request);
         let (governance, run) = (Governance::default(), RunReport::default());
-        let mut call = DropRecorder { audit: &self.audit, context, governance, run, recorded: false };
+        let mut call =
+            DropRecorder { audit: &self.audit, context, governance, run, recorded: false };
         let cancel = inputs.cancel.clone();
         let outcome = self.journey(&mut call, &session, inputs, &mut steps).await;
         let catalogue = self.plugins.catalogue();
-        let (outcome, shape) = self.shaping.shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel).await;
+        let (outcome, shape) = self
+            .shaping
+            .shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel)
+            .await;
         steps.done("shape");
         // It is written before anything is waited for.
         call.recorded = true;
@@ -68,7 +77,19 @@ impl Host {
     }
 
     pub(crate) fn begin(&self, request: Request) -> (CallContext, Session, CallInputs) {
-        let Request { tool, arguments, attachments, caller, session, phase, trust, audience, approver, events, cancel } = request;
+        let Request {
+            tool,
+            arguments,
+            attachments,
+            caller,
+            session,
+            phase,
+            trust,
+            audience,
+            approver,
+            events,
+            cancel,
+        } = request;
         let session = session.unwrap_or_else(|| self.session.clone());
         let context = CallContext {
             id: next_id(),
@@ -88,7 +109,13 @@ impl Host {
         (context, session, CallInputs { approver, events, cancel })
     }
 
-    async fn journey(&self, call: &mut DropRecorder<'_>, session: &Session, inputs: CallInputs, steps: &mut Steps) -> Outcome {
+    async fn journey(
+        &self,
+        call: &mut DropRecorder<'_>,
+        session: &Session,
+        inputs: CallInputs,
+        steps: &mut Steps,
+    ) -> Outcome {
         let DropRecorder { context, governance, run, .. } = call;
         let catalogue = self.plugins.catalogue();
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
@@ -102,10 +129,15 @@ impl Host {
         validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
         steps.done("validate");
 
-        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments)) {
+        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments))
+        {
             return Err(refuse(governance, context, blocked));
         }
-        if let Err(failure) = self.lookups.decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel).await {
+        if let Err(failure) = self
+            .lookups
+            .decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel)
+            .await
+        {
             governance.decision = failure.denial.as_ref().map(Decision::from_grants);
             return Err(failure);
         }
@@ -114,10 +146,21 @@ impl Host {
         self.govern(governance, context, session, &catalogue, &inputs, steps).await?;
 
         if context.acts() {
-            self.audit.intent(&call_record(context, governance.decision.as_ref(), governance.approval.as_ref())).await?;
+            self.audit
+                .intent(&call_record(
+                    context,
+                    governance.decision.as_ref(),
+                    governance.approval.as_ref(),
+                ))
+                .await?;
             steps.done("intent");
         }
-        let earlier = self.results.find(context, session.answers(), || governance.reached.as_ref().map(ReachRules::identity)).await;
+        let earlier = self
+            .results
+            .find(context, session.answers(), || {
+                governance.reached.as_ref().map(ReachRules::identity)
+            })
+            .await;
         run.report = Arc::new(earlier.report());
         let key = match earlier {
             CacheResult::Hit(output) => {
@@ -132,15 +175,28 @@ impl Host {
         if let Some(place) = governance.place.take() {
             place.used();
         }
-        let time = asked_time(&tool.definition.input_schema, &context.arguments).map(|time| time.min(self.settings.max_call));
-        let events = self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
+        let time = asked_time(&tool.definition.input_schema, &context.arguments)
+            .map(|time| time.min(self.settings.max_call));
+        let events =
+            self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
         let network = self.governor.reaches_network(context);
         let first_run_at = Instant::now();
         let outcome = loop {
             run.attempts += 1;
-            let provided = provider_call(context, governance, run, &tool, time, network, events.attempt(), &inputs.cancel);
+            let provided = provider_call(
+                context,
+                governance,
+                run,
+                &tool,
+                time,
+                network,
+                events.attempt(),
+                &inputs.cancel,
+            );
             let outcome = tool.provider.call(provided).await;
-            if let ControlFlow::Break(outcome) = self.retry.wait(context, run.attempts, first_run_at, outcome, &inputs.cancel).await {
+            if let ControlFlow::Break(outcome) =
+                self.retry.wait(context, run.attempts, first_run_at, outcome, &inputs.cancel).await
+            {
                 break outcome;
             }
         };
@@ -176,9 +232,12 @@ impl Host {
             // Where nobody waits for the answer any more, the record has this decision.
             governance.decision = Some(decision.clone());
             let step = self.approval_step(context, session, &decision);
-            let approval = step.approve(inputs.approver.as_deref(), &mut governance.waited, &inputs.cancel).await?;
+            let approval = step
+                .approve(inputs.approver.as_deref(), &mut governance.waited, &inputs.cancel)
+                .await?;
             governance.approval = Some(approval);
-            // The rules may have changed while the person thought, and an approval skips the asking and nothing else.
+            // The rules may have changed while the person thought, and an approval skips the asking
+            // and nothing else.
             decision = self.decide(governance, context, session, catalogue, true)?;
             steps.done("approve");
         }
@@ -196,8 +255,8 @@ impl Host {
         Ok(())
     }
 
-    /// What the gates say. Where nobody can tell whether the tool is blocked by its dependencies, what the gates before said is kept for the
-    /// record.
+    /// What the gates say. Where nobody can tell whether the tool is blocked by its dependencies,
+    /// what the gates before said is kept for the record.
     fn decide(
         &self,
         governance: &mut Governance,
@@ -220,7 +279,12 @@ impl Host {
         }
     }
 
-    pub(crate) fn approval_step<'a>(&'a self, context: &'a CallContext, session: &'a Session, decision: &'a Decision) -> ApprovalStep<'a> {
+    pub(crate) fn approval_step<'a>(
+        &'a self,
+        context: &'a CallContext,
+        session: &'a Session,
+        decision: &'a Decision,
+    ) -> ApprovalStep<'a> {
         let Self { asking, audit, governor, lookups, .. } = self;
         ApprovalStep { asking, audit, governor, lookups, context, session, decision }
     }
@@ -230,8 +294,11 @@ impl Host {
 fn left_out(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
-    let entries = if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
-    Some(format!("Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"))
+    let entries =
+        if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
+    Some(format!(
+        "Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"
+    ))
 }
 
 /// The refusal that a decision comes to.

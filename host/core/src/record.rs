@@ -39,7 +39,8 @@ pub(crate) struct RunReport {
     pub(crate) report: Arc<Report>,
 }
 
-/// A call on its way, for its record: where its future is dropped, since nobody waits any more, that is recorded.
+/// A call on its way, for its record: where its future is dropped, since nobody waits any more,
+/// that is recorded.
 pub(crate) struct DropRecorder<'a> {
     pub(crate) audit: &'a Audit,
     pub(crate) context: CallContext,
@@ -51,7 +52,11 @@ pub(crate) struct DropRecorder<'a> {
 
 impl DropRecorder<'_> {
     /// The record of an outcome.
-    pub(crate) fn record<'r>(&'r self, outcome: &'r Outcome, shape: &'r ShapeReport) -> OutcomeRecord<'r> {
+    pub(crate) fn record<'r>(
+        &'r self,
+        outcome: &'r Outcome,
+        shape: &'r ShapeReport,
+    ) -> OutcomeRecord<'r> {
         let Governance { decision, approval, waited, .. } = &self.governance;
         OutcomeRecord {
             call: call_record(&self.context, decision.as_ref(), approval.as_ref()),
@@ -77,14 +82,19 @@ impl DropRecorder<'_> {
 impl Drop for DropRecorder<'_> {
     fn drop(&mut self) {
         if !self.recorded {
-            let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
+            let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer")
+                .with_code("dropped"));
             self.audit.dropped(&self.record(&outcome, &ShapeReport::default()));
         }
     }
 }
 
 /// The record of a call.
-pub(crate) fn call_record<'a>(context: &'a CallContext, decision: Option<&'a Decision>, approval: Option<&'a Approval>) -> CallRecord<'a> {
+pub(crate) fn call_record<'a>(
+    context: &'a CallContext,
+    decision: Option<&'a Decision>,
+    approval: Option<&'a Approval>,
+) -> CallRecord<'a> {
     CallRecord {
         id: &context.id,
         requested_tool: &context.requested_tool,
@@ -103,7 +113,10 @@ pub(crate) fn call_record<'a>(context: &'a CallContext, decision: Option<&'a Dec
 
 fn tool_record(tool: &Tool) -> ToolRecord<'_> {
     let provider = match &tool.plugin {
-        Some(plugin) => ProviderRecord::Plugin { name: &plugin.info().manifest.name, digest: &plugin.info().digest },
+        Some(plugin) => ProviderRecord::Plugin {
+            name: &plugin.info().manifest.name,
+            digest: &plugin.info().digest,
+        },
         None => ProviderRecord::Other(tool.provider.name()),
     };
     ToolRecord { definition: &tool.definition, provider }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use berth_contract::{Body, CancellationToken, Category, Content, Events, Failure, Outcome, Progress};
+use berth_contract::{
+    Body, CancellationToken, Category, Content, Events, Failure, Outcome, Progress,
+};
 use berth_policy::Backoff;
 
 use berth_catalogue::CallContext;
@@ -17,8 +19,8 @@ use berth_catalogue::CallContext;
 pub(crate) struct Retry(pub(crate) Backoff);
 
 impl Retry {
-    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that takes, or until it is cancelled. Breaks with
-    /// what the call came to.
+    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that
+    /// takes, or until it is cancelled. Breaks with what the call came to.
     pub(crate) async fn wait(
         &self,
         context: &CallContext,
@@ -32,7 +34,9 @@ impl Retry {
         if !is_safe(context) || !helps(failure) {
             return ControlFlow::Break(outcome);
         }
-        let Some(wait) = self.0.wait(retried, first_run_at.elapsed(), failure.retry_after, random()) else {
+        let Some(wait) =
+            self.0.wait(retried, first_run_at.elapsed(), failure.retry_after, random())
+        else {
             return ControlFlow::Break(outcome);
         };
         tracing::debug!(call = %context.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), attempts);
@@ -46,13 +50,18 @@ impl Retry {
     }
 
     /// Who hears what the call emits, over all of its attempts.
-    pub(crate) fn dedup_events(&self, context: &CallContext, events: Arc<dyn Events>) -> DedupedEvents {
+    pub(crate) fn dedup_events(
+        &self,
+        context: &CallContext,
+        events: Arc<dyn Events>,
+    ) -> DedupedEvents {
         let shown = (self.0.retries > 0 && is_safe(context)).then(Arc::default);
         DedupedEvents { events, shown }
     }
 }
 
-/// Whether running the call twice does no more than running it once: it only reads, which is enforced, or is believed to come to the same.
+/// Whether running the call twice does no more than running it once: it only reads, which is
+/// enforced, or is believed to come to the same.
 fn is_safe(context: &CallContext) -> bool {
     context.tool.as_ref().is_some_and(|tool| {
         let believed = tool.annotations_with(&context.arguments);
@@ -60,8 +69,8 @@ fn is_safe(context: &CallContext) -> bool {
     })
 }
 
-/// Whether it may come out otherwise. That the host itself has too many calls is none of it: the call has waited for its place already, and
-/// to keep it waiting is for whoever called to decide.
+/// Whether it may come out otherwise. That the host itself has too many calls is none of it: the
+/// call has waited for its place already, and to keep it waiting is for whoever called to decide.
 fn helps(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
@@ -73,7 +82,8 @@ fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Passes on what a call emits, each part once: what an attempt that failed has shown is not shown again by the next.
+/// Passes on what a call emits, each part once: what an attempt that failed has shown is not shown
+/// again by the next.
 pub(crate) struct DedupedEvents {
     events: Arc<dyn Events>,
     /// What was shown, in its order. None where there is only one attempt.
@@ -85,7 +95,11 @@ impl DedupedEvents {
     pub(crate) fn attempt(&self) -> Arc<dyn Events> {
         match &self.shown {
             None => Arc::clone(&self.events),
-            Some(shown) => Arc::new(Attempt { events: Arc::clone(&self.events), shown: Arc::clone(shown), emitted: AtomicUsize::new(0) }),
+            Some(shown) => Arc::new(Attempt {
+                events: Arc::clone(&self.events),
+                shown: Arc::clone(shown),
+                emitted: AtomicUsize::new(0),
+            }),
         }
     }
 }
@@ -139,7 +153,10 @@ mod tests {
         fn progress(&self, _progress: Progress) {}
 
         fn emitted(&self, part: &Content) {
-            self.0.lock().expect("nobody panics").push(part.as_text().unwrap_or("bytes").to_owned());
+            self.0
+                .lock()
+                .expect("nobody panics")
+                .push(part.as_text().unwrap_or("bytes").to_owned());
         }
     }
 

@@ -1,4 +1,5 @@
-//! The body of an answer on its way to a guest: counted, unpacked, without secrets, and over in time.
+//! The body of an answer on its way to a guest: counted, unpacked, without secrets, and over in
+//! time.
 
 use std::io;
 use std::pin::Pin;
@@ -54,7 +55,10 @@ impl Coding {
             "gzip" | "x-gzip" => Ok(Self::Gzip),
             "br" => Ok(Self::Brotli),
             "zstd" => Ok(Self::Zstd),
-            _ => Err(Error::Coding(format!("`{}`", berth_contract::text::neutral_line(berth_contract::text::cut(&name, 64))))),
+            _ => Err(Error::Coding(format!(
+                "`{}`",
+                berth_contract::text::neutral_line(berth_contract::text::cut(&name, 64))
+            ))),
         }
     }
 }
@@ -93,8 +97,15 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Of an answer, whose headers no longer tell of what was undone here.
-    pub(super) fn new(body: Incoming, headers: &mut HeaderMap, bounds: Bounds, record: Record, place: Place) -> Result<Self, Error> {
-        let coding = if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
+    pub(super) fn new(
+        body: Incoming,
+        headers: &mut HeaderMap,
+        bounds: Bounds,
+        record: Record,
+        place: Place,
+    ) -> Result<Self, Error> {
+        let coding =
+            if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
         let coding = coding.inspect_err(|error| record.failed(error))?;
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);
@@ -119,7 +130,10 @@ impl Answer {
                 decoder.multiple_members(true);
                 Box::pin(ReaderStream::with_capacity(decoder, PIECE))
             }
-            Coding::Brotli => Box::pin(ReaderStream::with_capacity(BrotliDecoder::new(StreamReader::new(wire)), PIECE)),
+            Coding::Brotli => Box::pin(ReaderStream::with_capacity(
+                BrotliDecoder::new(StreamReader::new(wire)),
+                PIECE,
+            )),
             Coding::Zstd => {
                 let window = [DParameter::window_log_max(ZSTD_WINDOW)];
                 let mut decoder = ZstdDecoder::with_params(StreamReader::new(wire), &window);
@@ -128,7 +142,16 @@ impl Answer {
             }
         };
         let echoes = bounds.echoes.map(|echoes| (echoes, Pieces::default()));
-        Ok(Self { stage, received, bytes: bounds.bytes, left: bounds.bytes, echoes, over: false, record, _place: place })
+        Ok(Self {
+            stage,
+            received,
+            bytes: bounds.bytes,
+            left: bounds.bytes,
+            echoes,
+            over: false,
+            record,
+            _place: place,
+        })
     }
 
     /// Ends with an error, behind what there was.
@@ -143,7 +166,10 @@ impl http_body::Body for Answer {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
         while !this.over {
             if this.left == 0 {
@@ -164,7 +190,9 @@ impl http_body::Body for Answer {
                         }
                         this.left = this.left.saturating_sub(length);
                         let piece = match &mut this.echoes {
-                            Some((echoes, pieces)) => Bytes::from(pieces.next(echoes, &piece, false)),
+                            Some((echoes, pieces)) => {
+                                Bytes::from(pieces.next(echoes, &piece, false))
+                            }
                             None => piece,
                         };
                         if !piece.is_empty() {
@@ -225,17 +253,26 @@ struct Wire {
 impl Stream for Wire {
     type Item = io::Result<Bytes>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             let this = &mut *self;
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
                 ready!(this.timer.as_mut().poll(context));
-                let bound = if Instant::now() >= this.end { Some(this.late.end.clone()) } else { this.late.idle.clone() };
+                let bound = if Instant::now() >= this.end {
+                    Some(this.late.end.clone())
+                } else {
+                    this.late.idle.clone()
+                };
                 return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(bound)))));
             };
             let data = match frame {
                 None => return Poll::Ready(None),
-                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(Error::from_body(&error))))),
+                Some(Err(error)) => {
+                    return Poll::Ready(Some(Err(io::Error::other(Error::from_body(&error)))));
+                }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => data,
                     // Trailers: nobody asked for them.
@@ -244,13 +281,17 @@ impl Stream for Wire {
             };
             let now = Instant::now();
             if now >= this.end {
-                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(Some(this.late.end.clone()))))));
+                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(Some(
+                    this.late.end.clone(),
+                ))))));
             }
             let next = this.end.min(now + this.idle);
             this.timer.as_mut().reset(next);
             let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
-            let received = this.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
-            // Packed, it may have as many bytes as unpacked and a little more; one byte beyond is for the end to find out that there is more.
+            let received =
+                this.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
+            // Packed, it may have as many bytes as unpacked and a little more; one byte beyond is
+            // for the end to find out that there is more.
             if received > this.bytes.saturating_mul(2).saturating_add(1 << 16) {
                 return Poll::Ready(Some(Err(io::Error::other(Error::Body(this.bytes)))));
             }

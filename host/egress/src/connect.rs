@@ -1,5 +1,5 @@
-//! Connections: the one place that makes any. A name is looked up once, each of its addresses is decided on, and the connection goes to one of
-//! these very addresses.
+//! Connections: the one place that makes any. A name is looked up once, each of its addresses is
+//! decided on, and the connection goes to one of these very addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,8 @@ const CONNECTIONS: usize = 128;
 /// Addresses of one name that are looked at.
 const MAX_ADDRESSES: usize = 32;
 
-/// Look-ups at a time, of all plugins: each may take a thread of those that block until the system's resolver gives up.
+/// Look-ups at a time, of all plugins: each may take a thread of those that block until the
+/// system's resolver gives up.
 static LOOKUPS: Semaphore = Semaphore::const_new(16);
 
 /// Makes the connections of one plugin.
@@ -48,15 +49,21 @@ struct Inner {
 impl Connector {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         let proxy = settings.network.proxy.as_ref();
-        let proxy = proxy.map(|proxy| Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build());
+        let proxy = proxy.map(|proxy| {
+            Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build()
+        });
         Self(Arc::new(Inner { settings, proxy, places: Arc::new(Semaphore::new(CONNECTIONS)) }))
     }
 
     async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
         let target = Target::parse(&uri.to_string()).map_err(Error::Url)?;
         let until = Instant::now() + CONNECT;
-        let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await else { return Err(Error::Busy) };
-        // What is here is not where the proxy is, and what goes there in the open is not for it to read.
+        let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await
+        else {
+            return Err(Error::Busy);
+        };
+        // What is here is not where the proxy is, and what goes there in the open is not for it to
+        // read.
         let proxy = self.0.proxy.as_ref().filter(|_| !is_here(&target.host));
         let tcp = match proxy.and_then(|proxy| proxy.intercept(&uri)) {
             Some(proxy) => self.through(&proxy, &target, until).await?,
@@ -73,20 +80,35 @@ impl Connector {
             TargetHost::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
-            // Where it listens at all addresses of the machine, at this one too, if that is one of them.
-            let all = |own: &&SocketAddr| own.ip().is_unspecified() && own.port() == target.port && is_own(*address);
-            let here = network.listening.iter().find(all).map(|own| SocketAddr::new(*address, own.port()));
-            let listening: Vec<SocketAddr> = network.listening.iter().copied().chain(here).collect();
-            reach.address(target, *address, &listening).map_err(|denial| Error::Address(Box::new(denial)))?;
+            // Where it listens at all addresses of the machine, at this one too, if that is one of
+            // them.
+            let all = |own: &&SocketAddr| {
+                own.ip().is_unspecified() && own.port() == target.port && is_own(*address)
+            };
+            let here =
+                network.listening.iter().find(all).map(|own| SocketAddr::new(*address, own.port()));
+            let listening: Vec<SocketAddr> =
+                network.listening.iter().copied().chain(here).collect();
+            reach
+                .address(target, *address, &listening)
+                .map_err(|denial| Error::Address(Box::new(denial)))?;
         }
         Ok(addresses)
     }
 
-    /// A tunnel through the proxy. It is told the address that was looked at, so that it can't find another one behind the name, unless the
-    /// operator leaves names to it.
-    async fn through(&self, proxy: &Intercept, target: &Target, until: Instant) -> Result<TcpStream, Error> {
+    /// A tunnel through the proxy. It is told the address that was looked at, so that it can't find
+    /// another one behind the name, unless the operator leaves names to it.
+    async fn through(
+        &self,
+        proxy: &Intercept,
+        target: &Target,
+        until: Instant,
+    ) -> Result<TcpStream, Error> {
         if proxy.uri().scheme_str() != Some("http") {
-            return Err(Error::Setup("the proxy is none at `http://host:port`, which is the only kind that is spoken to".to_owned()));
+            return Err(Error::Setup(
+                "the proxy is none at `http://host:port`, which is the only kind that is spoken to"
+                    .to_owned(),
+            ));
         }
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
@@ -97,14 +119,19 @@ impl Connector {
                 None => return Err(Error::Name("it has no address".to_owned())),
             },
         };
-        let to = format!("https://{host}:{}", target.port).parse::<Uri>().map_err(|error| Error::Url(error.to_string()))?;
+        let to = format!("https://{host}:{}", target.port)
+            .parse::<Uri>()
+            .map_err(|error| Error::Url(error.to_string()))?;
         let mut tunnel = Tunnel::new(proxy.uri().clone(), ToProxy { until });
         if let Some(auth) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(auth.clone());
         }
         match timeout_at(until, tunnel.call(to)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
-            Ok(Err(error)) => Err(Error::Proxy(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))),
+            Ok(Err(error)) => Err(Error::Proxy(
+                std::error::Error::source(&error)
+                    .map_or_else(|| error.to_string(), ToString::to_string),
+            )),
             Err(_) => Err(Error::Proxy("it took too long".to_owned())),
         }
     }
@@ -173,11 +200,16 @@ async fn system_look_up(name: &str, until: Instant) -> Result<Vec<IpAddr>, Error
     in_time(SystemResolver.resolve(name), until).await
 }
 
-async fn in_time(looking: impl Future<Output = io::Result<Vec<IpAddr>>>, until: Instant) -> Result<Vec<IpAddr>, Error> {
+async fn in_time(
+    looking: impl Future<Output = io::Result<Vec<IpAddr>>>,
+    until: Instant,
+) -> Result<Vec<IpAddr>, Error> {
     match timeout_at(until, looking).await {
         Err(_) => Err(Error::NameTimeout),
         Ok(Err(error)) => Err(Error::Name(error.to_string())),
-        Ok(Ok(addresses)) if addresses.is_empty() => Err(Error::Name("it has no address".to_owned())),
+        Ok(Ok(addresses)) if addresses.is_empty() => {
+            Err(Error::Name("it has no address".to_owned()))
+        }
         Ok(Ok(mut addresses)) => {
             addresses.truncate(MAX_ADDRESSES);
             Ok(addresses)
@@ -190,9 +222,13 @@ async fn in_time(looking: impl Future<Output = io::Result<Vec<IpAddr>>>, until: 
 struct SystemResolver;
 
 impl Resolve for SystemResolver {
-    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+    fn resolve<'r>(
+        &'r self,
+        name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let name = name.to_owned();
-        // It can't be ended, so it keeps its place until it is over, also when nobody waits any more.
+        // It can't be ended, so it keeps its place until it is over, also when nobody waits any
+        // more.
         let looking = tokio::spawn(async move {
             let _place = LOOKUPS.acquire().await;
             let mut addresses: Vec<IpAddr> = Vec::new();

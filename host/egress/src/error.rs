@@ -64,7 +64,8 @@ pub enum Error {
     /// What it speaks is no TLS that is spoken here.
     #[error("no secure connection could be made: {0}")]
     Tls(String),
-    /// The answer took too long, or its next piece did: by this bound of the host's; None by the guest's own.
+    /// The answer took too long, or its next piece did: by this bound of the host's; None by the
+    /// guest's own.
     #[error("the answer took too long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
     Timeout(Option<String>),
     /// The answer's headers have more bytes than they may have.
@@ -84,7 +85,8 @@ pub enum Error {
     Protocol(String),
 }
 
-/// Why a request of a call failed, where the operator can do something about that and a guest can't know it.
+/// Why a request of a call failed, where the operator can do something about that and a guest can't
+/// know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// It took longer than it may, and by which bound.
@@ -119,7 +121,9 @@ impl Error {
             }
             if let Some(tls) = error.downcast_ref::<rustls::Error>() {
                 return Some(match tls {
-                    rustls::Error::InvalidCertificate(reason) => Self::Certificate(reason.to_string()),
+                    rustls::Error::InvalidCertificate(reason) => {
+                        Self::Certificate(reason.to_string())
+                    }
                     other => Self::Tls(other.to_string()),
                 });
             }

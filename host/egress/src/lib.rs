@@ -1,7 +1,8 @@
 //! The way out to the network: every request of every plugin goes through here.
 //!
-//! What a request names is decided on by `berth-policy`; what the name resolves to is decided on by the connector, which connects to the very
-//! address that was looked at. There is no other code that connects.
+//! What a request names is decided on by `berth-policy`; what the name resolves to is decided on by
+//! the connector, which connects to the very address that was looked at. There is no other code
+//! that connects.
 
 mod answer;
 mod connect;
@@ -44,8 +45,9 @@ const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 /// Headers of an answer.
 const MAX_HEADERS: usize = 256;
 
-/// The requests of one plugin: where they may go, and the connections that wait for more of them. They are the plugin's own, so that none
-/// serves a request by other rules than those that it was opened by.
+/// The requests of one plugin: where they may go, and the connections that wait for more of them.
+/// They are the plugin's own, so that none serves a request by other rules than those that it was
+/// opened by.
 pub struct Egress {
     settings: Arc<Settings>,
     client: OnceCell<HttpClient>,
@@ -73,7 +75,13 @@ impl Egress {
     pub fn new(settings: Settings) -> Self {
         let values = settings.secrets.iter().map(|_| OnceCell::new()).collect();
         let places = Arc::new(Semaphore::new(settings.limits.concurrent));
-        Self { settings: Arc::new(settings), client: OnceCell::new(), values, echoes: RwLock::new(None), places }
+        Self {
+            settings: Arc::new(settings),
+            client: OnceCell::new(),
+            values,
+            echoes: RwLock::new(None),
+            places,
+        }
     }
 
     /// What it was made of.
@@ -86,16 +94,21 @@ impl Egress {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
 
-    /// The client, made when it is first needed: reading certificate authorities takes a while, and most processes make no request.
+    /// The client, made when it is first needed: reading certificate authorities takes a while, and
+    /// most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
         let make = || async {
             let settings = Arc::clone(&self.settings);
             let network = &self.settings.network;
             let (trust, own) = (Arc::clone(&network.trust), network.authorities.clone());
             let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
-            let tls = tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)?;
+            let tls =
+                tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)?;
             let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
-            let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+            let builder = hyper_rustls::HttpsConnectorBuilder::new()
+                .with_tls_config(tls)
+                .https_or_http()
+                .enable_all_versions();
             let mut client = Client::builder(TokioExecutor::new());
             client
                 .timer(TokioTimer::new())
@@ -127,7 +140,8 @@ impl Egress {
 
     /// Has what was read by now found in answers.
     fn look_for_secrets(&self) {
-        // Held meanwhile, so that of two requests at a time none puts back what was known before the other.
+        // Held meanwhile, so that of two requests at a time none puts back what was known before
+        // the other.
         let mut echoes = self.echoes.write().unwrap_or_else(PoisonError::into_inner);
         // None goes, so as many are the same ones.
         let count = self.values.iter().filter(|value| value.get().is_some()).count();
@@ -135,12 +149,13 @@ impl Egress {
             return;
         }
         let known = self.settings.secrets.iter().zip(&self.values);
-        let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
+        let known = known
+            .filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
         *echoes = Echoes::from_secrets(known).map(Arc::new);
     }
 
-    /// A text without the secrets that were put into requests so far, where it holds one: what a guest made of an answer may show what the
-    /// answer itself did not.
+    /// A text without the secrets that were put into requests so far, where it holds one: what a
+    /// guest made of an answer may show what the answer itself did not.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let without = self.without_secrets_in(text.as_bytes())?;
         Some(String::from_utf8_lossy(&without).into_owned())

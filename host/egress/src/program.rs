@@ -1,6 +1,7 @@
 //! Runs a program of the operator's that prints a secret.
 //!
-//! It is none of a tool's: the configuration names it, and its rights are the operator's. So it isn't confined; it is bounded.
+//! It is none of a tool's: the configuration names it, and its rights are the operator's. So it
+//! isn't confined; it is bounded.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
@@ -14,14 +15,17 @@ use rustix::fs::{Access, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use zeroize::Zeroizing;
 
-/// The program of a name: a path, or one in the absolute folders of `path`, as `PATH` lists them. What lies in the working directory by
-/// chance is none.
+/// The program of a name: a path, or one in the absolute folders of `path`, as `PATH` lists them.
+/// What lies in the working directory by chance is none.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
     let runs = |path: &Path| rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir();
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_absolute() && runs(path));
     }
-    std::env::split_paths(path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(|path| runs(path))
+    std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|path| runs(path))
 }
 
 /// What a program prints, which has no input and the operator's environment. Blocks.
@@ -29,10 +33,22 @@ pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
 /// # Errors
 ///
 /// In words what went wrong, without anything of what it printed.
-pub(super) fn output(program: &Path, arguments: &[String], time: Duration, most: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+pub(super) fn output(
+    program: &Path,
+    arguments: &[String],
+    time: Duration,
+    most: usize,
+) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut command = Command::new(program);
-    // A group of its own, so that what it starts ends with it. What it complains of might be the secret.
-    command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    // A group of its own, so that what it starts ends with it. What it complains of might be the
+    // secret.
+    command
+        .args(arguments)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
     let child = command.spawn().map_err(|error| format!("can't be started: {}", error.kind()))?;
     let mut child = Group(child);
     let output = child.read(Instant::now() + time, most).map_err(|error| match error.kind() {
@@ -98,7 +114,10 @@ impl Group {
     }
 
     fn pid(&self) -> std::io::Result<Pid> {
-        i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).ok_or_else(|| ErrorKind::InvalidData.into())
+        i32::try_from(self.0.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| ErrorKind::InvalidData.into())
     }
 }
 

@@ -43,7 +43,8 @@ impl Record {
             failed: None,
             refused: false,
         };
-        let (index, report, met) = (report.requested(requested), Arc::clone(report), Arc::clone(met));
+        let (index, report, met) =
+            (report.requested(requested), Arc::clone(report), Arc::clone(met));
         Self { report, met, index, began: Instant::now(), received: 0 }
     }
 
@@ -83,7 +84,8 @@ impl Record {
         if let Some(obstacle) = error.obstacle() {
             *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
         }
-        let (reason, refused) = (neutral_line(cut(&error.recorded(), 1024)), error.denial().is_some());
+        let (reason, refused) =
+            (neutral_line(cut(&error.recorded(), 1024)), error.denial().is_some());
         self.update(|requested| {
             requested.failed = Some(reason);
             requested.refused = refused;
@@ -101,16 +103,20 @@ impl Drop for Record {
     }
 }
 
-/// A URL without what secrets may stand in: values of its query by their names, and whatever has the form of one.
+/// A URL without what secrets may stand in: values of its query by their names, and whatever has
+/// the form of one.
 pub(super) fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_fragment(None);
     if url.query().is_some() {
         let pairs: Vec<(String, String)> = url
             .query_pairs()
-            .map(|(name, value)| (name.to_string(), redaction::field(&name, &value, Keys::Settings).into_owned()))
+            .map(|(name, value)| {
+                (name.to_string(), redaction::field(&name, &value, Keys::Settings).into_owned())
+            })
             .collect();
-        let changed = url.query_pairs().zip(&pairs).any(|((_, before), (_, after))| before != *after);
+        let changed =
+            url.query_pairs().zip(&pairs).any(|((_, before), (_, after))| before != *after);
         if changed {
             shown.query_pairs_mut().clear().extend_pairs(pairs);
         }
@@ -126,7 +132,11 @@ mod tests {
     fn what_is_shown_of_a_url_has_no_secret() {
         let shown = |url: &str| shown(&Url::parse(url).expect("it is one"));
         assert_eq!(shown("https://example.com/a?b=c#d"), "https://example.com/a?b=c");
-        let url = shown("https://example.com/a?page=2&api_key=0123456789abcdef&token=hunter2hunter2");
-        assert!(url.contains("page=2") && !url.contains("0123456789abcdef") && !url.contains("hunter2"), "{url}");
+        let url =
+            shown("https://example.com/a?page=2&api_key=0123456789abcdef&token=hunter2hunter2");
+        assert!(
+            url.contains("page=2") && !url.contains("0123456789abcdef") && !url.contains("hunter2"),
+            "{url}"
+        );
     }
 }

@@ -18,7 +18,8 @@ use super::program::{find, output};
 /// Bytes of a secret.
 const MAX: usize = 4096;
 
-/// Bytes that a secret has at least. What a server echoes of it is looked for in its answers, and anything shorter stands there by chance.
+/// Bytes that a secret has at least. What a server echoes of it is looked for in its answers, and
+/// anything shorter stands there by chance.
 const MIN: usize = 6;
 
 /// Until when a program has to have printed it: a person may have to unlock what it is kept in.
@@ -89,7 +90,8 @@ pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, String> {
     read_with(source, &path(), TIME)
 }
 
-/// What can be told of a source without reading or running anything: `Ok` with what should be mended, though it works.
+/// What can be told of a source without reading or running anything: `Ok` with what should be
+/// mended, though it works.
 ///
 /// # Errors
 ///
@@ -103,7 +105,9 @@ pub fn examine(source: &SecretSource) -> Result<Option<String>, String> {
             let program = words.first().map_or("", String::as_str);
             find(program, &self::path()).map(|_| None).ok_or_else(|| missing(program))
         }
-        SecretSource::Keyring { .. } => find(SECRET_TOOL, &self::path()).map(|_| None).ok_or_else(no_keyring),
+        SecretSource::Keyring { .. } => {
+            find(SECRET_TOOL, &self::path()).map(|_| None).ok_or_else(no_keyring)
+        }
     }
 }
 
@@ -111,12 +115,17 @@ fn path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }
 
-fn read_with(source: &SecretSource, path: &OsStr, time: Duration) -> Result<Arc<SecretValue>, String> {
+fn read_with(
+    source: &SecretSource,
+    path: &OsStr,
+    time: Duration,
+) -> Result<Arc<SecretValue>, String> {
     let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX);
     match source {
         SecretSource::Variable { name, value } => {
             let value = value.as_ref().ok_or_else(|| unset(name))?;
-            checked(value.expose().as_bytes()).map_err(|why| format!("the variable `{name}` {why}"))?;
+            checked(value.expose().as_bytes())
+                .map_err(|why| format!("the variable `{name}` {why}"))?;
             Ok(Arc::clone(value))
         }
         SecretSource::File(path) => {
@@ -126,11 +135,15 @@ fn read_with(source: &SecretSource, path: &OsStr, time: Duration) -> Result<Arc<
             }
             // Never moved, so that no copy is left.
             let mut bytes = Zeroizing::new(Vec::with_capacity(MAX + 2));
-            file.take(MAX as u64 + 2).read_to_end(&mut bytes).map_err(|error| format!("{} can't be read: {error}", path.display()))?;
+            file.take(MAX as u64 + 2)
+                .read_to_end(&mut bytes)
+                .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
             value(&bytes).map_err(|why| format!("the file {} {why}", path.display()))
         }
         SecretSource::Command(words) => {
-            let Some((name, arguments)) = words.split_first() else { return Err("no program is named".to_owned()) };
+            let Some((name, arguments)) = words.split_first() else {
+                return Err("no program is named".to_owned());
+            };
             let program = find(name, path).ok_or_else(|| missing(name))?;
             let bytes = run(&program, arguments).map_err(|why| format!("`{name}` {why}"))?;
             value(&bytes).map_err(|why| format!("what `{name}` prints {why}"))
@@ -155,15 +168,20 @@ fn unset(name: &str) -> String {
 }
 
 fn missing(program: &str) -> String {
-    format!("there is no program `{program}`; name one by its path, or one in the absolute folders of PATH")
+    format!(
+        "there is no program `{program}`; name one by its path, or one in the absolute folders of PATH"
+    )
 }
 
 fn no_keyring() -> String {
-    format!("there is no `{SECRET_TOOL}`, which asks the keyring; install it (Debian: libsecret-tools, Fedora: libsecret)")
+    format!(
+        "there is no `{SECRET_TOOL}`, which asks the keyring; install it (Debian: libsecret-tools, Fedora: libsecret)"
+    )
 }
 
 fn value(bytes: &[u8]) -> Result<Arc<SecretValue>, &'static str> {
-    let bytes = bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
+    let bytes =
+        bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
     checked(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
 }
 
@@ -175,7 +193,9 @@ fn checked(bytes: &[u8]) -> Result<&str, &'static str> {
         MIN..=MAX => {}
         _ => return Err("is too long for a secret: it has more than 4096 bytes"),
     }
-    let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte)) && bytes.first() != Some(&b' ') && bytes.last() != Some(&b' ');
+    let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
+        && bytes.first() != Some(&b' ')
+        && bytes.last() != Some(&b' ');
     let text = std::str::from_utf8(bytes).ok().filter(|_| fits);
     text.ok_or("has more than one line, a space at an end, or a character that no header takes; a secret is one line of plain ASCII")
 }
@@ -184,7 +204,10 @@ fn checked(bytes: &[u8]) -> Result<&str, &'static str> {
 fn opened(path: &Path) -> Result<(File, u32), String> {
     let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
     // Not blocking: opening a FIFO would wait for somebody to write into it.
-    let file = OpenOptions::new().read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed()).open(path);
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+        .open(path);
     let file = file.map_err(failed)?;
     let status = file.metadata().map_err(failed)?;
     if !status.is_file() {
@@ -195,7 +218,9 @@ fn opened(path: &Path) -> Result<(File, u32), String> {
 
 fn exposed(path: &Path, mode: u32) -> Option<String> {
     let shown = path.display();
-    (mode & 0o077 != 0).then(|| format!("others on this machine can get at the secret in {shown}: chmod 600 '{shown}'"))
+    (mode & 0o077 != 0).then(|| {
+        format!("others on this machine can get at the secret in {shown}: chmod 600 '{shown}'")
+    })
 }
 
 #[cfg(test)]
@@ -270,7 +295,8 @@ mod tests {
         refused(&SecretSource::File(folder.path().to_owned()), "is not a regular file");
         refused(&SecretSource::File("/dev/zero".into()), "is not a regular file");
         let pipe = folder.path().join("pipe");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe is made");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU)
+            .expect("a pipe is made");
         refused(&SecretSource::File(pipe), "is not a regular file");
     }
 
@@ -279,7 +305,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         fs::write(&path, SECRET).expect("it is written");
-        for (mode, is_told) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)] {
+        for (mode, is_told) in
+            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)]
+        {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
             let said = examine(&SecretSource::File(path.clone())).expect("it is there");
             assert_eq!(said.is_some(), is_told, "{mode:o}: {said:?}");
@@ -294,20 +322,29 @@ mod tests {
         };
         assert_eq!(read_here(&of(Some(SECRET))).as_deref(), Ok(SECRET));
         refused(&of(None), "`TOKEN` is not set");
-        refused(&of(Some(&format!("{SECRET}\r\nX: 1"))), "the variable `TOKEN` has more than one line");
+        refused(
+            &of(Some(&format!("{SECRET}\r\nX: 1"))),
+            "the variable `TOKEN` has more than one line",
+        );
     }
 
     #[test]
     fn a_program_prints_it() {
         assert_eq!(read_here(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(), Ok(SECRET));
         // It has no input, and Berth's environment.
-        assert_eq!(read_here(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(), Ok("has a path"));
+        assert_eq!(
+            read_here(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
+            Ok("has a path")
+        );
         refused(&shell(&format!("echo '{SECRET}' >&2; exit 3")), "`sh` failed (exit status: 3)");
         refused(&shell(&format!("echo '{SECRET}'; exit 1")), "failed");
         refused(&shell("kill -9 $$"), "failed (signal: 9");
         refused(&shell("yes"), "more than 4096 bytes");
         refused(&shell("true"), "is empty");
-        refused(&SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]), "there is no program");
+        refused(
+            &SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]),
+            "there is no program",
+        );
         refused(&SecretSource::Command(vec!["/bin".to_owned()]), "there is no program");
         refused(&SecretSource::Command(Vec::new()), "no program");
         // No shell is in between.
@@ -318,21 +355,30 @@ mod tests {
     #[test]
     fn a_program_that_leaves_another_one_behind_is_not_waited_for() {
         // Who waits for the one that is left takes too long, and gets nothing.
-        assert_eq!(read_here(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(), Ok(SECRET));
+        assert_eq!(
+            read_here(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(),
+            Ok(SECRET)
+        );
     }
 
     #[test]
     fn a_program_that_never_ends_is_ended_with_what_it_started() {
         let folder = tempfile::tempdir().expect("a folder");
         let pids = folder.path().join("pids");
-        let script = format!("echo $$ > '{0}'; sleep 1000 & echo $! >> '{0}'; exec sleep 1000", pids.display());
-        let why = read_with(&shell(&script), &path(), Duration::from_millis(500)).expect_err("it takes too long");
+        let script = format!(
+            "echo $$ > '{0}'; sleep 1000 & echo $! >> '{0}'; exec sleep 1000",
+            pids.display()
+        );
+        let why = read_with(&shell(&script), &path(), Duration::from_millis(500))
+            .expect_err("it takes too long");
         assert!(why.contains("took longer than 0.5 s"), "{why}");
         for pid in fs::read_to_string(&pids).expect("it began").lines() {
             // One that is dead and not yet waited for has no command line.
             let command_line = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             // The kernel takes a moment to end what it was told to end.
-            let mut lines = (0..500).map(|_| command_line()).inspect(|_| std::thread::park_timeout(Duration::from_millis(10)));
+            let mut lines = (0..500)
+                .map(|_| command_line())
+                .inspect(|_| std::thread::park_timeout(Duration::from_millis(10)));
             let line = lines.find(Vec::is_empty).unwrap_or_else(command_line);
             assert_eq!(String::from_utf8_lossy(&line), "", "{pid} is alive");
         }
@@ -355,7 +401,8 @@ mod tests {
     #[test]
     fn the_keyring_is_asked_by_its_program() {
         let folder = tempfile::tempdir().expect("a folder");
-        let source = SecretSource::Keyring { service: "it's $HOME".to_owned(), account: "me".to_owned() };
+        let source =
+            SecretSource::Keyring { service: "it's $HOME".to_owned(), account: "me".to_owned() };
         let none = read_in(folder.path().as_os_str(), &source).expect_err("there is none");
         assert!(none.contains("libsecret-tools"), "{none}");
         let program = folder.path().join(SECRET_TOOL);
@@ -364,7 +411,8 @@ mod tests {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("its mode is set");
         assert_eq!(read_in(folder.path().as_os_str(), &source).as_deref(), Ok("zq-7731-Wert"));
         let other = SecretSource::Keyring { service: "other".to_owned(), account: "me".to_owned() };
-        let unknown = read_in(folder.path().as_os_str(), &other).expect_err("there is no such entry");
+        let unknown =
+            read_in(folder.path().as_os_str(), &other).expect_err("there is no such entry");
         assert!(unknown.contains("no entry") && unknown.contains("secret-tool store"), "{unknown}");
     }
 

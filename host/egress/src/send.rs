@@ -12,7 +12,10 @@ use berth_policy::egress::{Placement, ReachStatus, Target};
 use berth_policy::spelling;
 use berth_redaction::{self as redaction, Keys};
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, USER_AGENT};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    USER_AGENT,
+};
 use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -41,7 +44,8 @@ const OWN: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE,
 /// Headers by which some servers take a request for one of another method.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
-/// Bytes of a body that are looked through on the reactor's thread, which takes less than handing them over.
+/// Bytes of a body that are looked through on the reactor's thread, which takes less than handing
+/// them over.
 const LOOKED_AT_HERE: usize = 32 * 1024;
 
 /// What is known of the call that makes requests.
@@ -93,7 +97,14 @@ struct CheckedRequest {
 impl Requests {
     /// For a call that begins.
     pub fn new(egress: Arc<Egress>, scope: Scope) -> Self {
-        Self { egress, scope, made: AtomicU32::new(0), redirects: Redirects::default(), refused: Mutex::default(), met: Arc::default() }
+        Self {
+            egress,
+            scope,
+            made: AtomicU32::new(0),
+            redirects: Redirects::default(),
+            refused: Mutex::default(),
+            met: Arc::default(),
+        }
     }
 
     /// The plugin's way out.
@@ -113,23 +124,30 @@ impl Requests {
 
     /// Makes a request, if it may be made, and answers with what its server says.
     ///
-    /// The request's own URL says where it goes, not its `Host` header. Its body is read to its end before anything is sent. What is told of
-    /// it stands in the call's report, as far as it comes.
+    /// The request's own URL says where it goes, not its `Host` header. Its body is read to its end
+    /// before anything is sent. What is told of it stands in the call's report, as far as it comes.
     ///
     /// # Errors
     ///
     /// The rule that refuses it, or what went wrong.
-    pub async fn send<B>(&self, request: Request<B>, timeouts: Timeouts) -> Result<Response<Body>, Error>
+    pub async fn send<B>(
+        &self,
+        request: Request<B>,
+        timeouts: Timeouts,
+    ) -> Result<Response<Body>, Error>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut record = Some(Record::begin(&self.scope.report, &self.met, request.method().as_str()));
+        let mut record =
+            Some(Record::begin(&self.scope.report, &self.met, request.method().as_str()));
         let sent = self.try_send(request, timeouts, &mut record).await;
         if let Err(error) = &sent {
             match error {
                 // What the operator has to mend, no guest can say.
-                Error::Secret(..) | Error::Setup(_) => tracing::warn!(target: "berth::egress", "a request failed: {error}"),
+                Error::Secret(..) | Error::Setup(_) => {
+                    tracing::warn!(target: "berth::egress", "a request failed: {error}");
+                }
                 _ => tracing::debug!(target: "berth::egress", "a request failed: {error}"),
             }
             if let Some(record) = &record {
@@ -144,7 +162,12 @@ impl Requests {
         sent
     }
 
-    async fn try_send<B>(&self, request: Request<B>, timeouts: Timeouts, record: &mut Option<Record>) -> Result<Response<Body>, Error>
+    async fn try_send<B>(
+        &self,
+        request: Request<B>,
+        timeouts: Timeouts,
+        record: &mut Option<Record>,
+    ) -> Result<Response<Body>, Error>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -175,7 +198,11 @@ impl Requests {
         let (hop, wanted) = (checked.hop, checked.method != Method::HEAD);
         let request = self.complete(checked, body, told).await?;
         let client = self.egress.client().await?;
-        let first = timeouts.first_byte.and_then(|time| Instant::now().checked_add(time)).unwrap_or(end).min(end);
+        let first = timeouts
+            .first_byte
+            .and_then(|time| Instant::now().checked_add(time))
+            .unwrap_or(end)
+            .min(end);
         let mut response = match timeout_at(first, client.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Error::from_client(&error)),
@@ -183,13 +210,19 @@ impl Requests {
         };
         let echoes = self.egress.echoes();
         if let Some(echoes) = &echoes {
-            let named: Vec<HeaderName> = response.headers().keys().filter(|name| echoes.is_in(name.as_str().as_bytes())).cloned().collect();
+            let named: Vec<HeaderName> = response
+                .headers()
+                .keys()
+                .filter(|name| echoes.is_in(name.as_str().as_bytes()))
+                .cloned()
+                .collect();
             for name in named {
                 response.headers_mut().remove(name);
             }
             for value in response.headers_mut().values_mut() {
                 if let Some(without) = echoes.without(value.as_bytes()) {
-                    *value = HeaderValue::from_bytes(&without).unwrap_or(HeaderValue::from_static("[REDACTED]"));
+                    *value = HeaderValue::from_bytes(&without)
+                        .unwrap_or(HeaderValue::from_static("[REDACTED]"));
                 }
             }
         }
@@ -197,7 +230,10 @@ impl Requests {
         self.redirects.answered(&checked_url, hop, response.status(), response.headers());
         let bounds = Bounds { bytes: limits.body, idle, end, late, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
-        told.answered(response.status().as_u16(), peer.filter(|_| self.egress.settings.network.proxy.is_none()));
+        told.answered(
+            response.status().as_u16(),
+            peer.filter(|_| self.egress.settings.network.proxy.is_none()),
+        );
         let record = record.take().ok_or(Error::Busy)?;
         answered(response, wanted, bounds, record, place)
     }
@@ -218,15 +254,30 @@ impl Requests {
         record.url(&url, self.redirects.hop(&url));
         let method = parts.method;
         if method == Method::CONNECT || method == Method::TRACE {
-            return Err(refused(&method, &target, "the rule that a request is no tunnel and no trace", "No key changes that."));
+            return Err(refused(
+                &method,
+                &target,
+                "the rule that a request is no tunnel and no trace",
+                "No key changes that.",
+            ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
             let remedy = "The tool's author has to drop `read-only`, or name the calls that only read by `berth:reads-when`.";
-            return Err(refused(&method, &target, "the call's own claim that it only reads", remedy));
+            return Err(refused(
+                &method,
+                &target,
+                "the call's own claim that it only reads",
+                remedy,
+            ));
         }
         if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
             let remedy = "Make the request by the method that is meant.";
-            return Err(refused(&method, &target, "the rule that a call that only reads names no other method in a header", remedy));
+            return Err(refused(
+                &method,
+                &target,
+                "the rule that a call that only reads names no other method in a header",
+                remedy,
+            ));
         }
         let from = self.redirects.led_from(&url);
         let refuse = |mut denial: Denial| {
@@ -235,10 +286,15 @@ impl Requests {
             }
             Error::Refused(Box::new(denial))
         };
-        if let ReachStatus::Unlisted(missing) = reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)? {
+        if let ReachStatus::Unlisted(missing) =
+            reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
+        {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
-                denial.remedy.push_str(&format!(" Or ask for {} by a call of its own: a person is asked about that.", shown(&url)));
+                denial.remedy.push_str(&format!(
+                    " Or ask for {} by a call of its own: a person is asked about that.",
+                    shown(&url)
+                ));
             }
             return Err(refuse(denial));
         }
@@ -246,7 +302,8 @@ impl Requests {
         for name in OWN {
             headers.remove(name);
         }
-        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        let size: usize =
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         if size > limits.headers {
             return Err(Error::RequestHeaders(limits.headers));
         }
@@ -254,21 +311,36 @@ impl Requests {
         Ok(CheckedRequest { url, target, method, headers, hop })
     }
 
-    /// The request, if it carries no secret away. A long one is looked through on a thread that may take its time.
-    async fn without_leaks(&self, checked: CheckedRequest, body: Bytes) -> Result<(CheckedRequest, Bytes), Error> {
+    /// The request, if it carries no secret away. A long one is looked through on a thread that may
+    /// take its time.
+    async fn without_leaks(
+        &self,
+        checked: CheckedRequest,
+        body: Bytes,
+    ) -> Result<(CheckedRequest, Bytes), Error> {
         if body.len() <= LOOKED_AT_HERE {
             return look_for_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
         }
         let egress = Arc::clone(&self.egress);
-        let looking = tokio::task::spawn_blocking(move || look_for_leaks(&egress, &checked, &body).map(|()| (checked, body)));
-        looking.await.unwrap_or_else(|_| Err(Error::RequestBodyBroken("it could not be looked through".to_owned())))
+        let looking = tokio::task::spawn_blocking(move || {
+            look_for_leaks(&egress, &checked, &body).map(|()| (checked, body))
+        });
+        looking.await.unwrap_or_else(|_| {
+            Err(Error::RequestBodyBroken("it could not be looked through".to_owned()))
+        })
     }
 
     /// The request as it is sent: with the secrets that belong into it.
-    async fn complete(&self, checked: CheckedRequest, body: Bytes, record: &Record) -> Result<Request<Full<Bytes>>, Error> {
+    async fn complete(
+        &self,
+        checked: CheckedRequest,
+        body: Bytes,
+        record: &Record,
+    ) -> Result<Request<Full<Bytes>>, Error> {
         let CheckedRequest { mut url, target, method, mut headers, .. } = checked;
         let settings = &self.egress.settings;
-        let private: Vec<_> = settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
+        let private: Vec<_> =
+            settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
         let path = url.path().to_owned();
         let mut known = false;
         for (index, secret) in settings.secrets.iter().enumerate() {
@@ -280,14 +352,16 @@ impl Requests {
             match &secret.rule.placement {
                 Placement::Header { name, prefix } => {
                     let fail = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
-                    let name = HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
-                    let mut value =
-                        HeaderValue::try_from(format!("{prefix}{value}")).map_err(|_| fail("it fits in no header".to_owned()))?;
+                    let name =
+                        HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
+                    let mut value = HeaderValue::try_from(format!("{prefix}{value}"))
+                        .map_err(|_| fail("it fits in no header".to_owned()))?;
                     value.set_sensitive(true);
                     headers.insert(name, value);
                 }
                 Placement::Query { name } => {
-                    let others: Vec<(String, String)> = url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
+                    let others: Vec<(String, String)> =
+                        url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
                     url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
                 }
             }
@@ -300,18 +374,26 @@ impl Requests {
         headers.entry(USER_AGENT).or_insert(AGENT);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = url.as_str().parse().map_err(|error: http::uri::InvalidUri| Error::Url(error.to_string()))?;
+        *request.uri_mut() = url
+            .as_str()
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| Error::Url(error.to_string()))?;
         *request.headers_mut() = headers;
         Ok(request)
     }
 }
 
-/// Refuses what would carry a secret away: one of the operator's, which a guest can't know by right, or what has the form of one.
+/// Refuses what would carry a secret away: one of the operator's, which a guest can't know by
+/// right, or what has the form of one.
 fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes() {
-        let in_headers = || headers.iter().any(|(name, value)| echoes.is_in(value.as_bytes()) || echoes.is_in(name.as_str().as_bytes()));
+        let in_headers = || {
+            headers.iter().any(|(name, value)| {
+                echoes.is_in(value.as_bytes()) || echoes.is_in(name.as_str().as_bytes())
+            })
+        };
         if echoes.is_in(url.as_str().as_bytes()) || in_headers() || echoes.is_in(body) {
             return Err(refused(
                 method,
@@ -324,13 +406,24 @@ fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Re
     if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
-    let query: Vec<String> = url.query_pairs().flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect();
-    let headers = headers.iter().flat_map(|(name, value)| [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]);
+    let query: Vec<String> = url
+        .query_pairs()
+        .flat_map(|(name, value)| [name.into_owned(), value.into_owned()])
+        .collect();
+    let headers = headers.iter().flat_map(|(name, value)| {
+        [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]
+    });
     let body = String::from_utf8_lossy(body);
-    let texts = [url.as_str().into(), body].into_iter().chain(query.iter().map(|text| text.as_str().into())).chain(headers);
+    let texts = [url.as_str().into(), body]
+        .into_iter()
+        .chain(query.iter().map(|text| text.as_str().into()))
+        .chain(headers);
     for text in texts {
         if let Some(kind) = shape(text) {
-            let rule = format!("the rule that no request carries what looks like a secret: {}", neutral_line(cut(&kind, 100)));
+            let rule = format!(
+                "the rule that no request carries what looks like a secret: {}",
+                neutral_line(cut(&kind, 100))
+            );
             let remedy = format!(
                 "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret \
                  itself in [{0}.secrets.NAME], so that no tool has to know it.",
@@ -355,7 +448,12 @@ fn shape(text: Cow<'_, str>) -> Option<String> {
     None
 }
 
-fn refused(method: &Method, target: &Target, rule: impl Into<String>, remedy: impl Into<String>) -> Error {
+fn refused(
+    method: &Method,
+    target: &Target,
+    rule: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Error {
     Error::Refused(Box::new(Denial {
         capability: "http".to_owned(),
         action: format!("{method} {}", target.origin()),
@@ -384,10 +482,20 @@ where
 }
 
 /// The answer as a guest gets it. `wanted`: whether its body is more than a size.
-fn answered(response: Response<Incoming>, wanted: bool, bounds: Bounds, record: Record, place: Place) -> Result<Response<Body>, Error> {
+fn answered(
+    response: Response<Incoming>,
+    wanted: bool,
+    bounds: Bounds,
+    record: Record,
+    place: Place,
+) -> Result<Response<Body>, Error> {
     let (parts, body) = response.into_parts();
     let mut headers = parts.headers;
-    let body = if wanted { Answer::new(body, &mut headers, bounds, record, place)?.boxed_unsync() } else { Body::default() };
+    let body = if wanted {
+        Answer::new(body, &mut headers, bounds, record, place)?.boxed_unsync()
+    } else {
+        Body::default()
+    };
     // Without the client's own extensions.
     let mut response = Response::new(body);
     *response.status_mut() = parts.status;

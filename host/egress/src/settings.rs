@@ -53,14 +53,18 @@ pub struct Proxy {
     pub url: String,
     /// Hosts that are reached without it, in the form of `NO_PROXY`.
     pub except: String,
-    /// Whether the proxy looks names up, rather than this machine. What they resolve to isn't checked then.
+    /// Whether the proxy looks names up, rather than this machine. What they resolve to isn't
+    /// checked then.
     pub resolves: bool,
 }
 
 /// Looks names up.
 pub trait Resolve: Send + Sync + fmt::Debug {
     /// All addresses of a name.
-    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>>;
+    fn resolve<'r>(
+        &'r self,
+        name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>>;
 }
 
 /// The bounds of requests.

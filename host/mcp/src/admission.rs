@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_core::CancellationToken;
 use rmcp::model::{
-    ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerConfig, ServerResult,
+    ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId,
+    ServerConfig, ServerResult,
 };
 use rmcp::service::{NotificationContext, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -17,11 +18,12 @@ use tokio::sync::Notify;
 /// Requests of one client that are under way at a time.
 const MOST: usize = 256;
 
-/// Requests that were read beyond those, and wait here, so that a ping behind them and what takes one of them back is seen. More wait where
-/// they are, in the client's pipe, and cost nothing here.
+/// Requests that were read beyond those, and wait here, so that a ping behind them and what takes
+/// one of them back is seen. More wait where they are, in the client's pipe, and cost nothing here.
 const LATER: usize = 32;
 
-/// A transport that reads no further while too much is under way, so that a client can't make this process hold more than that.
+/// A transport that reads no further while too much is under way, so that a client can't make this
+/// process hold more than that.
 pub(crate) struct Bounded<T> {
     inner: T,
     under_way: Arc<UnderWay>,
@@ -34,15 +36,19 @@ pub(crate) struct Bounded<T> {
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What answers the requests of that connection, and tells when it has done with one: who takes a request back gets no answer to it, but what
-/// it began takes its place until it has ended.
+/// What answers the requests of that connection, and tells when it has done with one: who takes a
+/// request back gets no answer to it, but what it began takes its place until it has ended.
 pub(crate) struct Counted<S> {
     inner: S,
     under_way: Arc<UnderWay>,
 }
 
 /// Bounds a connection.
-pub(crate) fn bounded<S, T>(service: S, transport: T, gone: CancellationToken) -> (Counted<S>, Bounded<T>) {
+pub(crate) fn bounded<S, T>(
+    service: S,
+    transport: T,
+    gone: CancellationToken,
+) -> (Counted<S>, Bounded<T>) {
     let under_way = Arc::<UnderWay>::default();
     (
         Counted { inner: service, under_way: Arc::clone(&under_way) },
@@ -76,11 +82,15 @@ impl UnderWay {
         self.fewer.notify_one();
     }
 
-    /// The request comes to a stage. With two of them it is done: nothing is sent that the client took back.
+    /// The request comes to a stage. With two of them it is done: nothing is sent that the client
+    /// took back.
     fn comes_to(&self, id: &RequestId, stage: Stage) {
         let mut requests = self.requests();
         let Some(there) = requests.get_mut(id) else { return };
-        if matches!((*there, stage), (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)) {
+        if matches!(
+            (*there, stage),
+            (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)
+        ) {
             drop(requests);
             self.done(id);
         } else {
@@ -102,7 +112,11 @@ impl Drop for Answering<'_> {
 }
 
 impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
-    async fn handle_request(&self, request: ClientRequest, context: RequestContext<RoleServer>) -> Result<ServerResult, ErrorData> {
+    async fn handle_request(
+        &self,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
         let _answering = Answering { under_way: &self.under_way, id: context.id.clone() };
         self.inner.handle_request(request, context).await
     }
@@ -127,7 +141,8 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
 impl<T> Bounded<T> {
     /// Whether a request with that id is under way, or waits.
     fn knows(&self, id: &RequestId) -> bool {
-        self.under_way.requests().contains_key(id) || self.later.iter().any(|request| request.id == *id)
+        self.under_way.requests().contains_key(id)
+            || self.later.iter().any(|request| request.id == *id)
     }
 
     fn begun(&self, request: JsonRpcRequest<ClientRequest>) -> RxJsonRpcMessage<RoleServer> {
@@ -139,7 +154,10 @@ impl<T> Bounded<T> {
 impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
     type Error = T::Error;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
         let answered = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
@@ -156,7 +174,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // It may be dropped at any point and called anew: what was read is returned, or lies in `later`.
+        // It may be dropped at any point and called anew: what was read is returned, or lies in
+        // `later`.
         loop {
             if let Some(refusing) = &mut self.refusing {
                 refusing.await;
@@ -182,9 +201,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                     self.gone.cancel();
                     return None;
                 }
-                // One with the id of another that is under way could not be told from it, and would not be counted.
+                // One with the id of another that is under way could not be told from it, and would
+                // not be counted.
                 Some(JsonRpcMessage::Request(request)) if self.knows(&request.id) => {
-                    let error = ErrorData::invalid_request("another request with this id is under way", None);
+                    let error = ErrorData::invalid_request(
+                        "another request with this id is under way",
+                        None,
+                    );
                     let sent = self.inner.send(JsonRpcMessage::error(error, Some(request.id)));
                     self.refusing = Some(Box::pin(async move { drop(sent.await) }));
                 }
@@ -196,7 +219,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                     self.later.push_back(request);
                 }
                 Some(JsonRpcMessage::Notification(notification)) => {
-                    if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    if let ClientNotification::CancelledNotification(cancelled) =
+                        &notification.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
                         if let Some(at) = self.later.iter().position(|request| request.id == *id) {

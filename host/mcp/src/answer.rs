@@ -14,7 +14,8 @@ use crate::tools;
 const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
     too long or the tool gave none; what there is follows. Don't make the call again for it.\n";
 
-/// What a model sees of a success that says nothing. Providers of models refuse texts that are empty or blank.
+/// What a model sees of a success that says nothing. Providers of models refuse texts that are
+/// empty or blank.
 const NOTHING: &str = "(no output)";
 
 /// What it sees of one that is nothing but spaces and line ends.
@@ -23,28 +24,34 @@ const BLANK: &str = "(nothing but white space)";
 /// Where the protocol's `_meta` says what Berth has to tell beside the answer.
 const META: &str = "berth";
 
-/// What the client gets for a call of `tool`. A failure is a tool's result too, so that the model learns of it; only a name that no tool has
-/// is the protocol's error. A client that was promised a structured answer would refuse the whole without one: so it gets an error, which may
-/// be without.
+/// What the client gets for a call of `tool`. A failure is a tool's result too, so that the model
+/// learns of it; only a name that no tool has is the protocol's error. A client that was promised a
+/// structured answer would refuse the whole without one: so it gets an error, which may be without.
 ///
 /// # Errors
 ///
 /// There is no such tool.
-pub(crate) fn result(answer: Answer, tool: Option<&Definition>, structured: Structured) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn result(
+    answer: Answer,
+    tool: Option<&Definition>,
+    structured: Structured,
+) -> Result<CallToolResult, ErrorData> {
     let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
     let mut value = sends.and_then(|tool| answer.structured_for_model(tool));
     let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
     // A tool that answers with a value alone says it in its text, too.
     let said = |value: Option<&Value>| match tool {
-        Some(tool) if tool.output_schema.is_none() || !tool.answers_in_text() => {
-            value.cloned().or_else(|| answer.structured_for_model(tool)).map(|value| value.to_string())
-        }
+        Some(tool) if tool.output_schema.is_none() || !tool.answers_in_text() => value
+            .cloned()
+            .or_else(|| answer.structured_for_model(tool))
+            .map(|value| value.to_string()),
         _ => None,
     };
     let instead = match &answer.outcome {
         Ok(output) if is_blank(&output.content) => {
             let is_empty = output.content.iter().all(Content::is_empty);
-            said(value.as_ref()).unwrap_or_else(|| if is_empty { NOTHING } else { BLANK }.to_owned())
+            said(value.as_ref())
+                .unwrap_or_else(|| if is_empty { NOTHING } else { BLANK }.to_owned())
         }
         _ => String::new(),
     };
@@ -61,14 +68,20 @@ pub(crate) fn result(answer: Answer, tool: Option<&Definition>, structured: Stru
         Ok(output) => {
             add(&mut told, output.meta);
             match value.is_none() && is_promised {
-                true => CallToolResult::error(in_one_text(NOT_STRUCTURED.to_owned(), output.content)),
+                true => {
+                    CallToolResult::error(in_one_text(NOT_STRUCTURED.to_owned(), output.content))
+                }
                 false if instead.is_empty() => CallToolResult::success(blocks(output.content)),
                 false => CallToolResult::success(vec![ContentBlock::text(instead)]),
             }
         }
         Err(failure) if failure.category == Category::ToolNotFound => {
-            let suggestion = failure.suggestion.map_or_else(String::new, |suggestion| format!(". {suggestion}"));
-            return Err(ErrorData::invalid_params(format!("{}{suggestion}", failure.message), None));
+            let suggestion =
+                failure.suggestion.map_or_else(String::new, |suggestion| format!(". {suggestion}"));
+            return Err(ErrorData::invalid_params(
+                format!("{}{suggestion}", failure.message),
+                None,
+            ));
         }
         Err(failure) => {
             let feedback = failure.feedback();
@@ -76,7 +89,9 @@ pub(crate) fn result(answer: Answer, tool: Option<&Definition>, structured: Stru
             add(&mut told, meta);
             told.insert("category".to_owned(), json!(category.as_str()));
             told.extend(code.map(|code| ("code".to_owned(), json!(code))));
-            told.extend(retry_after.map(|wait| ("retry_after_ms".to_owned(), json!(wait.as_millis()))));
+            told.extend(
+                retry_after.map(|wait| ("retry_after_ms".to_owned(), json!(wait.as_millis()))),
+            );
             told.extend(denial.map(|denial| ("denial".to_owned(), denied(denial))));
             CallToolResult::error(in_one_text(feedback, content))
         }
@@ -93,9 +108,11 @@ fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
 }
 
-/// The parts of an answer that failed, all texts in the first one: some clients show their model nothing but that.
+/// The parts of an answer that failed, all texts in the first one: some clients show their model
+/// nothing but that.
 fn in_one_text(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
-    let (texts, others): (Vec<Content>, Vec<Content>) = parts.into_iter().partition(|part| part.as_text().is_some());
+    let (texts, others): (Vec<Content>, Vec<Content>) =
+        parts.into_iter().partition(|part| part.as_text().is_some());
     for part in texts.iter().filter_map(Content::as_text).filter(|part| !part.trim().is_empty()) {
         text.push('\n');
         text.push_str(part);
@@ -133,7 +150,10 @@ fn block(at: usize, part: Content) -> ContentBlock {
             ContentBlock::resource_link(link)
         }
         Body::Bytes(bytes) => {
-            let (data, media_type) = (STANDARD.encode(bytes), media_type.unwrap_or_else(|| "application/octet-stream".to_owned()));
+            let (data, media_type) = (
+                STANDARD.encode(bytes),
+                media_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
+            );
             if media_type.starts_with("image/") {
                 ContentBlock::image(data, media_type)
             } else if media_type.starts_with("audio/") {
@@ -152,7 +172,10 @@ mod tests {
     use berth_core::{CallId, Outcome, Output, Remainder};
 
     fn tool(schema: Option<Value>) -> Definition {
-        Definition { output_schema: schema, ..Definition::new("look", "looks", json!({ "type": "object" })) }
+        Definition {
+            output_schema: schema,
+            ..Definition::new("look", "looks", json!({ "type": "object" }))
+        }
     }
 
     fn result_of(outcome: Outcome, tool: &Definition, structured: Structured) -> CallToolResult {
@@ -175,21 +198,30 @@ mod tests {
     }
 
     fn texts(result: &CallToolResult) -> Vec<String> {
-        result.content.iter().filter_map(|block| block.as_text().map(|text| text.text.clone())).collect()
+        result
+            .content
+            .iter()
+            .filter_map(|block| block.as_text().map(|text| text.text.clone()))
+            .collect()
     }
 
     #[test]
     fn a_client_that_was_promised_a_structured_answer_gets_one_or_an_error() {
         let told = |structured: Option<Value>, tool: &Definition, key: Structured| {
-            let result = result_of(Ok(Output { structured, ..Output::text("what there is") }), tool, key);
+            let result =
+                result_of(Ok(Output { structured, ..Output::text("what there is") }), tool, key);
             let texts = texts(&result);
             assert!(texts.len() == 1 && texts[0].ends_with("what there is"), "{texts:?}");
             (result.is_error, result.structured_content, texts[0].starts_with("The call was made."))
         };
-        let host = json!({ "a": 1, "notices": ["mind this"], "rest": { "id": "h00", "offset": 7 } });
+        let host =
+            json!({ "a": 1, "notices": ["mind this"], "rest": { "id": "h00", "offset": 7 } });
         let object = || Some(json!({ "a": 1 }));
         let promises = tool(Some(json!({ "type": "object" })));
-        assert_eq!(told(object(), &promises, Structured::Auto), (Some(false), Some(host.clone()), false));
+        assert_eq!(
+            told(object(), &promises, Structured::Auto),
+            (Some(false), Some(host.clone()), false)
+        );
         assert_eq!(told(None, &promises, Structured::Auto), (Some(true), None, true));
         assert_eq!(told(Some(json!([1])), &promises, Structured::Auto), (Some(true), None, true));
         assert_eq!(told(object(), &promises, Structured::Never), (Some(false), None, false));
@@ -197,16 +229,23 @@ mod tests {
         assert_eq!(told(object(), &tool(None), Structured::Auto), (Some(false), None, false));
         let mut text = host;
         text["text"] = json!("what there is");
-        assert_eq!(told(object(), &tool(None), Structured::Always), (Some(false), Some(text), false));
+        assert_eq!(
+            told(object(), &tool(None), Structured::Always),
+            (Some(false), Some(text), false)
+        );
     }
 
     #[test]
     fn a_success_has_content_that_providers_take() {
-        let content = |content: Vec<Content>, structured: Option<Value>, tool: &Definition, key: Structured| {
+        let content = |content: Vec<Content>,
+                       structured: Option<Value>,
+                       tool: &Definition,
+                       key: Structured| {
             texts(&result_of(Ok(Output { content, structured, meta: None }), tool, key))
         };
         let (plain, promises) = (tool(None), tool(Some(json!({ "type": "object" }))));
-        let text = Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..promises.clone() };
+        let text =
+            Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..promises.clone() };
         let blank = || vec![Content::text(""), Content::text("\n \n")];
         let value = || Some(json!({ "a": 1 }));
         let said = r#"{"a":1,"notices":["mind this"],"rest":{"id":"h00","offset":7}}"#;
@@ -218,18 +257,34 @@ mod tests {
             for tool in [&plain, &promises] {
                 assert_eq!(content(blank(), value(), tool, key), [said]);
             }
-            assert_eq!(content([blank(), vec![Content::text("x")]].concat(), value(), &plain, key), ["x"]);
+            assert_eq!(
+                content([blank(), vec![Content::text("x")]].concat(), value(), &plain, key),
+                ["x"]
+            );
         }
-        let image = || Content { body: Body::Bytes(vec![1]), media_type: Some("image/png".to_owned()), meta: None };
-        let result = result_of(Ok(Output { content: vec![image(), Content::text("")], ..Output::default() }), &plain, Structured::Auto);
+        let image = || Content {
+            body: Body::Bytes(vec![1]),
+            media_type: Some("image/png".to_owned()),
+            meta: None,
+        };
+        let result = result_of(
+            Ok(Output { content: vec![image(), Content::text("")], ..Output::default() }),
+            &plain,
+            Structured::Auto,
+        );
         assert!(result.content.len() == 1 && result.content[0].as_image().is_some(), "{result:?}");
     }
 
     #[test]
     fn a_failure_says_everything_in_its_first_text() {
-        let image = Content { body: Body::Bytes(vec![1]), media_type: Some("image/png".to_owned()), meta: None };
+        let image = Content {
+            body: Body::Bytes(vec![1]),
+            media_type: Some("image/png".to_owned()),
+            meta: None,
+        };
         let mut failure = Failure::new(Category::PermanentFailure, "it broke");
-        failure.content = vec![Content::text("first\n"), image, Content::text(""), Content::text("second")];
+        failure.content =
+            vec![Content::text("first\n"), image, Content::text(""), Content::text("second")];
         let feedback = failure.feedback();
         let result = result_of(Err(failure), &tool(None), Structured::Auto);
         assert_eq!(texts(&result), [format!("{feedback}\nfirst\n\nsecond")]);

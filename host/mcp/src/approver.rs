@@ -1,7 +1,8 @@
 //! Asking the client's user.
 //!
-//! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server asks nothing by itself: the call ends with
-//! what is to be asked, and the client makes it again with the answer and a sealed ticket, which says what was asked, and counts once.
+//! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server
+//! asks nothing by itself: the call ends with what is to be asked, and the client makes it again
+//! with the answer and a sealed ticket, which says what was asked, and counts once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,12 +11,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use berth_core::config::{Folders, McpApprovals};
 use berth_core::text::{cut, neutral_line};
-use berth_core::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
+use berth_core::{
+    Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state,
+};
 use rmcp::model::{
-    CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema,
-    PrimitiveSchemaDefinition, ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerRequest, SingleSelectEnumSchema,
-    TitledSingleSelectEnumSchema,
+    CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema, PrimitiveSchemaDefinition,
+    ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerRequest,
+    SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServiceError};
@@ -51,7 +55,8 @@ pub(crate) struct QuestionMeans {
     pub(crate) posting: PostingApprover,
 }
 
-/// Seals tickets, and knows which were used: for all servers of one user, so that a client may bring its ticket to any of them.
+/// Seals tickets, and knows which were used: for all servers of one user, so that a client may
+/// bring its ticket to any of them.
 pub(crate) struct Tickets {
     codec: RequestStateCodec,
     folder: PathBuf,
@@ -67,7 +72,8 @@ impl Tickets {
     pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
         let folder = folders.data.join(FOLDER);
         let key = state::secret(&folder, KEY)?;
-        let codec = RequestStateCodec::try_new(key.into_bytes()).map_err(|error| HostError::io(KEY)(std::io::Error::other(error)))?;
+        let codec = RequestStateCodec::try_new(key.into_bytes())
+            .map_err(|error| HostError::io(KEY)(std::io::Error::other(error)))?;
         Ok(Self { codec, folder, lasting })
     }
 
@@ -78,18 +84,24 @@ impl Tickets {
         self.codec.seal_json_with(&ticket, &options).map_err(|error| error.to_string())
     }
 
-    /// What was asked, where the ticket is one of this server for that session, has not expired, and counts for the first time.
+    /// What was asked, where the ticket is one of this server for that session, has not expired,
+    /// and counts for the first time.
     fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, String> {
-        let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes()).map_err(|error| error.to_string())?;
-        let fingerprint = serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
+        let ticket: Value = self
+            .codec
+            .open_json_with(sealed, session.as_bytes())
+            .map_err(|error| error.to_string())?;
+        let fingerprint =
+            serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
-        let first = state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
-            used.retain(|_, until| *until > now);
-            let room = used.len() < MOST_USED;
-            // It has expired by itself before it is forgotten.
-            Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
-        });
+        let first =
+            state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
+                used.retain(|_, until| *until > now);
+                let room = used.len() < MOST_USED;
+                // It has expired by itself before it is forgotten.
+                Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
+            });
         match first.map_err(|error| error.to_string())? {
             true => Ok(fingerprint),
             false => Err("it was used before, or too many were used lately".to_owned()),
@@ -138,7 +150,10 @@ impl Drop for Open {
         // Where the runtime has ended, nobody is told any more.
         if let (Some((peer, id)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
-                let taken_back = CancelledNotificationParam::new(Some(id), Some("the call has ended".to_owned()));
+                let taken_back = CancelledNotificationParam::new(
+                    Some(id),
+                    Some("the call has ended".to_owned()),
+                );
                 // A client that is gone shows nothing.
                 let _ = peer.notify_cancelled(taken_back).await;
             });
@@ -171,19 +186,30 @@ impl ForCall {
     ) -> Result<Self, ErrorData> {
         let by = context.client_info().map_or_else(
             || "MCP client".to_owned(),
-            |client| format!("MCP client {}", neutral_line(cut(&format!("{} {}", client.name, client.version), NAME))),
+            |client| {
+                format!(
+                    "MCP client {}",
+                    neutral_line(cut(&format!("{} {}", client.name, client.version), NAME))
+                )
+            },
         );
         let can_ask = context.client_capabilities().is_some_and(|client| asks(&client));
         let version = context.protocol_version();
         let ends = version.as_ref().is_some_and(|version| !version.has_initialize());
-        let has_titles = version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
+        let has_titles = version
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
         let way = match (asking.mcp, can_ask) {
             (McpApprovals::Deny, _) => Way::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => Way::Elsewhere,
             (McpApprovals::Client, true) if ends => {
                 let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
                 let answered = answered(&tickets, &session, brought).await?;
-                Way::Return(Box::new(TicketAnswer { tickets, session, answered, required: Mutex::default() }))
+                Way::Return(Box::new(TicketAnswer {
+                    tickets,
+                    session,
+                    answered,
+                    required: Mutex::default(),
+                }))
             }
             (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
         };
@@ -201,21 +227,32 @@ impl ForCall {
             return Reply::Unasked(reason);
         }
         match &self.way {
-            Way::Nobody => Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned()),
+            Way::Nobody => {
+                Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned())
+            }
             Way::Elsewhere => self.elsewhere(question).await,
             Way::Elicit(peer) => match self.elicited(peer, &question).await {
                 Ok(result) => self.said(&result),
-                Err(error) => Reply::Unasked(format!("the client could not ask: {}", neutral_line(cut(&error.to_string(), 200)))),
+                Err(error) => Reply::Unasked(format!(
+                    "the client could not ask: {}",
+                    neutral_line(cut(&error.to_string(), 200))
+                )),
             },
             Way::Return(returned) => match &returned.answered {
-                Some((fingerprint, result)) if *fingerprint == question.fingerprint => self.said(result),
-                _ if let Some(task) = self.begun.as_ref().and_then(|begun| begun.asks()) => self.in_task(&task, &question).await,
+                Some((fingerprint, result)) if *fingerprint == question.fingerprint => {
+                    self.said(result)
+                }
+                _ if let Some(task) = self.begun.as_ref().and_then(|begun| begun.asks()) => {
+                    self.in_task(&task, &question).await
+                }
                 _ => match returned.tickets.sealed(&returned.session, question.fingerprint) {
                     Ok(ticket) => {
-                        let request = InputRequest::Elicitation(ElicitRequest::new(self.form(&question)));
+                        let request =
+                            InputRequest::Elicitation(ElicitRequest::new(self.form(&question)));
                         let requests = [(FIELD.to_owned(), request)].into();
                         let required = InputRequiredResult::new(Some(requests), Some(ticket));
-                        *returned.required.lock().unwrap_or_else(PoisonError::into_inner) = Some(required);
+                        *returned.required.lock().unwrap_or_else(PoisonError::into_inner) =
+                            Some(required);
                         Reply::Unasked("the client was told what to ask".to_owned())
                     }
                     Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
@@ -224,10 +261,16 @@ impl ForCall {
         }
     }
 
-    /// Asks while the call waits. Where it doesn't any more, the client is told, so that it shows the question no longer.
-    async fn elicited(&self, peer: &Peer<RoleServer>, question: &Question) -> Result<ElicitResult, ServiceError> {
+    /// Asks while the call waits. Where it doesn't any more, the client is told, so that it shows
+    /// the question no longer.
+    async fn elicited(
+        &self,
+        peer: &Peer<RoleServer>,
+        question: &Question,
+    ) -> Result<ElicitResult, ServiceError> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form(question)));
-        let asked = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+        let asked =
+            peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
         let mut open = Open(Some((peer.clone(), asked.id.clone())));
         let answer = asked.await_response().await;
         open.0 = None;
@@ -248,11 +291,15 @@ impl ForCall {
 
     /// Asks when the call's request has been answered already.
     async fn in_task(&self, task: &Task, question: &Question) -> Reply {
-        let answer = tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
+        let answer =
+            tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
         task.ask_no_more();
         match answer.map(|answer| answer.map(serde_json::from_value)) {
             Ok(Ok(Ok(result))) => self.said(&result),
-            Ok(Ok(Err(error))) => Reply::Unasked(format!("the client's answer is none: {}", neutral_line(cut(&error.to_string(), 200)))),
+            Ok(Ok(Err(error))) => Reply::Unasked(format!(
+                "the client's answer is none: {}",
+                neutral_line(cut(&error.to_string(), 200))
+            )),
             Ok(Err(_)) => Reply::Unasked("the task has ended".to_owned()),
             Err(_) => Reply::Unasked("the client did not answer in time".to_owned()),
         }
@@ -260,15 +307,21 @@ impl ForCall {
 
     /// What the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
-        let choices =
-            [(ONCE, "Allow this call"), (SESSION, "Allow calls that are the same, as long as this session lasts"), (NO, "Don't allow it")];
+        let choices = [
+            (ONCE, "Allow this call"),
+            (SESSION, "Allow calls that are the same, as long as this session lasts"),
+            (NO, "Don't allow it"),
+        ];
         let title = Some("Allow it?".into());
         let choice = if self.has_titles {
-            let mut choice = TitledSingleSelectEnumSchema::new(choices.map(|(value, title)| ConstTitle::new(value, title)).into());
+            let mut choice = TitledSingleSelectEnumSchema::new(
+                choices.map(|(value, title)| ConstTitle::new(value, title)).into(),
+            );
             choice.title = title;
             EnumSchema::Single(SingleSelectEnumSchema::Titled(choice))
         } else {
-            let mut choice = LegacyEnumSchema::new(choices.map(|(value, _)| value.to_owned()).into());
+            let mut choice =
+                LegacyEnumSchema::new(choices.map(|(value, _)| value.to_owned()).into());
             choice.enum_names = Some(choices.map(|(_, title)| title.to_owned()).into());
             choice.title = title;
             EnumSchema::Legacy(choice)
@@ -276,19 +329,30 @@ impl ForCall {
         let properties = [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
         let mut requested_schema = ElicitationSchema::new(properties);
         requested_schema.required = Some(vec![FIELD.to_owned()]);
-        ElicitRequestParams::FormElicitationParams { meta: None, message: question.words(), requested_schema }
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: question.words(),
+            requested_schema,
+        }
     }
 
     /// What the person said.
     fn said(&self, result: &ElicitResult) -> Reply {
         let by = self.by.clone();
-        let choice = result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
+        let choice =
+            result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
         match (&result.action, choice) {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
-            (ElicitationAction::Accept, Some(NO)) | (ElicitationAction::Decline, _) => Reply::No { by },
-            (ElicitationAction::Cancel, _) => Reply::Unasked("the question was closed without an answer".to_owned()),
-            _ => Reply::Unasked(format!("the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \"{NO}\"")),
+            (ElicitationAction::Accept, Some(NO)) | (ElicitationAction::Decline, _) => {
+                Reply::No { by }
+            }
+            (ElicitationAction::Cancel, _) => {
+                Reply::Unasked("the question was closed without an answer".to_owned())
+            }
+            _ => Reply::Unasked(format!(
+                "the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \"{NO}\""
+            )),
         }
     }
 }
@@ -310,7 +374,10 @@ impl Approver for ForCall {
 
 /// Whether a client has forms. One that names no mode means them.
 fn asks(client: &ClientCapabilities) -> bool {
-    client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+    client
+        .elicitation
+        .as_ref()
+        .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
 async fn answered(
@@ -319,9 +386,16 @@ async fn answered(
     (ticket, responses): (Option<String>, Option<InputResponses>),
 ) -> Result<Option<(Fingerprint, ElicitResult)>, ErrorData> {
     let Some(ticket) = ticket else { return Ok(None) };
-    let wrong = |why: String| ErrorData::invalid_params(format!("`requestState` does not count: {why}; make the call without it"), None);
+    let wrong = |why: String| {
+        ErrorData::invalid_params(
+            format!("`requestState` does not count: {why}; make the call without it"),
+            None,
+        )
+    };
     let response = responses.and_then(|mut responses| responses.remove(FIELD));
-    let response = response.ok_or_else(|| ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None))?;
+    let response = response.ok_or_else(|| {
+        ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
+    })?;
     let response = serde_json::from_value(response).map_err(|error| wrong(error.to_string()))?;
     let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
     let opened = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket)).await;
@@ -350,12 +424,19 @@ mod tests {
             assert!(here.opened("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
         }
         let there = tickets(root.path(), Duration::from_secs(60));
-        assert_eq!(there.opened("a", &ticket).ok(), Some(fingerprint), "another process of the user");
+        assert_eq!(
+            there.opened("a", &ticket).ok(),
+            Some(fingerprint),
+            "another process of the user"
+        );
         assert!(here.opened("a", &ticket).is_err(), "a second time, where it was sealed");
         assert!(there.opened("a", &ticket).is_err(), "a second time");
         let other = tempfile::tempdir().expect("a folder is made");
         let other = tickets(other.path(), Duration::from_secs(60));
-        assert!(other.opened("a", &here.sealed("a", fingerprint).expect("is sealed")).is_err(), "another user's");
+        assert!(
+            other.opened("a", &here.sealed("a", fingerprint).expect("is sealed")).is_err(),
+            "another user's"
+        );
     }
 
     #[test]
@@ -364,8 +445,14 @@ mod tests {
             ("mcp stdio 00ff", "mcp stdio"),
             ("mcp token", "mcp token"),
             ("mcp token a-b", "mcp token"),
-            ("mcp [\"https://login.example.com\",\"a ] b\"]", "mcp [\"https://login.example.com\",\"a ] b\"]"),
-            ("mcp [\"https://login.example.com\",\"a ] b\"] handle", "mcp [\"https://login.example.com\",\"a ] b\"]"),
+            (
+                "mcp [\"https://login.example.com\",\"a ] b\"]",
+                "mcp [\"https://login.example.com\",\"a ] b\"]",
+            ),
+            (
+                "mcp [\"https://login.example.com\",\"a ] b\"] handle",
+                "mcp [\"https://login.example.com\",\"a ] b\"]",
+            ),
         ] {
             assert_eq!(owner(session), whose);
         }

@@ -13,7 +13,8 @@ use crate::answer;
 use crate::metrics::Metrics;
 use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
-/// Calls of one process at a time, which is more than a host runs: the others wait for a place there.
+/// Calls of one process at a time, which is more than a host runs: the others wait for a place
+/// there.
 const CALLS: u32 = 4096;
 
 /// How long what still runs may take to end, when the client is gone.
@@ -65,8 +66,10 @@ impl Calls {
         // They are never closed.
         let _place = self.places.acquire().await;
         let cancel = request.cancel.clone();
-        let counted = self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
-        // In a place of its own: a request's task is moved about before it runs, and would take all of the call with it each time.
+        let counted =
+            self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
+        // In a place of its own: a request's task is moved about before it runs, and would take all
+        // of the call with it each time.
         let mut call = Box::pin(self.host.call(request));
         let answer = tokio::select! {
             // Most calls are over before anything is waited for.
@@ -79,7 +82,10 @@ impl Calls {
         };
         // Only a name that there is, or clients would make up what is counted.
         if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
-            let outcome = answer.outcome.as_ref().map_or_else(|failure| failure.category.as_str(), |_| "success");
+            let outcome = answer
+                .outcome
+                .as_ref()
+                .map_or_else(|failure| failure.category.as_str(), |_| "success");
             metrics.called(tool, outcome, since.elapsed());
             answer.filtered.iter().for_each(|filtered| metrics.filtered(filtered));
         }
@@ -91,12 +97,17 @@ impl Calls {
     /// # Errors
     ///
     /// There is no such tool.
-    pub(crate) fn result(&self, answer: Answer, structured: Structured) -> Result<CallToolResult, ErrorData> {
+    pub(crate) fn result(
+        &self,
+        answer: Answer,
+        structured: Structured,
+    ) -> Result<CallToolResult, ErrorData> {
         let tool = answer.tool.as_ref().and_then(|name| self.host.tool(name));
         answer::result(answer, tool.as_deref(), structured)
     }
 
-    /// Makes a call, which becomes a task of its session where it takes long. `gone`: the client takes its request back.
+    /// Makes a call, which becomes a task of its session where it takes long. `gone`: the client
+    /// takes its request back.
     pub(crate) async fn run_or_begin(
         &self,
         request: Request,
@@ -125,8 +136,16 @@ impl Calls {
         let (calls, kept) = (self.clone(), Arc::clone(&task));
         tokio::spawn(async move {
             let answer = call.await;
-            let is_cancelled = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::Cancelled);
-            let end = if is_cancelled { End::Cancelled } else { End::from_result(calls.result(answer, structured)) };
+            let is_cancelled = answer
+                .outcome
+                .as_ref()
+                .err()
+                .is_some_and(|failure| failure.category == Category::Cancelled);
+            let end = if is_cancelled {
+                End::Cancelled
+            } else {
+                End::from_result(calls.result(answer, structured))
+            };
             calls.tasks.end(&kept, end);
             tokio::select! {
                 () = tokio::time::sleep(KEPT) => {}

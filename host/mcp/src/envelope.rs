@@ -47,7 +47,8 @@ impl Envelope {
         self.begun
     }
 
-    /// The id, where it stands in what was read. An answer's id is one of this side's and names no request.
+    /// The id, where it stands in what was read. An answer's id is one of this side's and names no
+    /// request.
     pub(crate) fn id(self) -> Option<RequestId> {
         self.id.filter(|_| self.is_request)
     }
@@ -121,8 +122,14 @@ mod tests {
     fn id_is_found_wherever_it_stands_and_whatever_else_is_broken() {
         let cases: [(&[u8], Option<NumberOrString>); 17] = [
             (br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(NumberOrString::Number(7))),
-            (b" \xef\xbb\xbf{ \"method\" : \"x\" , \"id\" : \"a\\\"b\" }", Some(NumberOrString::String("a\"b".into()))),
-            (br#"{"method":"x","params":{"id":1,"a":["}",{"id":2}]},"id":3}"#, Some(NumberOrString::Number(3))),
+            (
+                b" \xef\xbb\xbf{ \"method\" : \"x\" , \"id\" : \"a\\\"b\" }",
+                Some(NumberOrString::String("a\"b".into())),
+            ),
+            (
+                br#"{"method":"x","params":{"id":1,"a":["}",{"id":2}]},"id":3}"#,
+                Some(NumberOrString::Number(3)),
+            ),
             (br#"{"id":7,"method":"x","params":{"a":"\ud800"}}"#, Some(NumberOrString::Number(7))),
             (b"{\"id\":7,\"method\":\"x\",\"params\":\"\xff\"}", Some(NumberOrString::Number(7))),
             (br#"{"id":7,"method":"x","params":{"a":"#, Some(NumberOrString::Number(7))),

@@ -3,14 +3,16 @@
 use berth_core::{BoxFuture, Session};
 use rmcp::ErrorData;
 use rmcp::model::{
-    CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate,
+    CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt,
+    ReadResourceResult, Resource, ResourceTemplate,
 };
 
-/// Prompts and resources of the embedding program, which clients get beside those of Berth. Its tools come from a
-/// [`Provider`](berth_core::Provider).
+/// Prompts and resources of the embedding program, which clients get beside those of Berth. Its
+/// tools come from a [`Provider`](berth_core::Provider).
 ///
-/// What is offered here is the program's own matter: no rule of the configuration decides on it, and nothing is recorded. The session says
-/// who asks. Names that Berth has itself (`tools`, `berth://…`) never get here.
+/// What is offered here is the program's own matter: no rule of the configuration decides on it,
+/// and nothing is recorded. The session says who asks. Names that Berth has itself (`tools`,
+/// `berth://…`) never get here.
 pub trait Extras: Send + Sync + 'static {
     /// The prompts, in the order in which clients see them.
     fn prompts(&self) -> Vec<Prompt> {
@@ -18,7 +20,11 @@ pub trait Extras: Send + Sync + 'static {
     }
 
     /// What a prompt comes to. `None`: there is none of that name.
-    fn prompt<'a>(&'a self, _: &'a Session, _: &'a GetPromptRequestParams) -> BoxFuture<'a, Option<Result<GetPromptResult, ErrorData>>> {
+    fn prompt<'a>(
+        &'a self,
+        _: &'a Session,
+        _: &'a GetPromptRequestParams,
+    ) -> BoxFuture<'a, Option<Result<GetPromptResult, ErrorData>>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -33,12 +39,21 @@ pub trait Extras: Send + Sync + 'static {
     }
 
     /// What a resource holds. `None`: there is none at that address.
-    fn resource<'a>(&'a self, _: &'a Session, _: &'a str) -> BoxFuture<'a, Option<Result<ReadResourceResult, ErrorData>>> {
+    fn resource<'a>(
+        &'a self,
+        _: &'a Session,
+        _: &'a str,
+    ) -> BoxFuture<'a, Option<Result<ReadResourceResult, ErrorData>>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// What an argument of a prompt, or a part of an address, may go on with. `None`: it can't be completed.
-    fn completed<'a>(&'a self, _: &'a Session, _: &'a CompleteRequestParams) -> BoxFuture<'a, Option<CompletionInfo>> {
+    /// What an argument of a prompt, or a part of an address, may go on with. `None`: it can't be
+    /// completed.
+    fn completed<'a>(
+        &'a self,
+        _: &'a Session,
+        _: &'a CompleteRequestParams,
+    ) -> BoxFuture<'a, Option<CompletionInfo>> {
         Box::pin(std::future::ready(None))
     }
 }

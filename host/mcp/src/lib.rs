@@ -1,9 +1,11 @@
 //! The tools of a [`Host`](berth_core::Host) for clients of the Model Context Protocol.
 //!
-//! A [`Server`] answers one client, or many, in the protocol's revisions from 2025-03-26 to 2026-07-28. It adds nothing to what a call is and
-//! may do: it puts the host's tools, answers, progress and questions into the protocol's words, and that is all.
+//! A [`Server`] answers one client, or many, in the protocol's revisions from 2025-03-26 to
+//! 2026-07-28. It adds nothing to what a call is and may do: it puts the host's tools, answers,
+//! progress and questions into the protocol's words, and that is all.
 //!
-//! [`serve_stdio`] serves the client that started this process, [`serve_http`] those that come over a port or a Unix socket.
+//! [`serve_stdio`] serves the client that started this process, [`serve_http`] those that come over
+//! a port or a Unix socket.
 
 mod admission;
 mod answer;

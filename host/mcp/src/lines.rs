@@ -1,7 +1,8 @@
 //! Messages as lines of JSON.
 //!
-//! The protocol's crate has a transport for them, which this one takes the place of: what most messages are, a call, is read at once and not
-//! by trying one method after the other, and answers that are ready together leave together. What a line means stays with that crate.
+//! The protocol's crate has a transport for them, which this one takes the place of: what most
+//! messages are, a call, is read at once and not by trying one method after the other, and answers
+//! that are ready together leave together. What a line means stays with that crate.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, ErrorData, JsonRpcMessage, JsonRpcVersion2_0, RequestId,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, ErrorData,
+    JsonRpcMessage, JsonRpcVersion2_0, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -31,10 +33,12 @@ const BUFFER: usize = 64 << 10;
 /// Reads and writes lines.
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
-    /// What was read of a line so far. Here and not in the future that reads: that one is dropped and made anew at any point.
+    /// What was read of a line so far. Here and not in the future that reads: that one is dropped
+    /// and made anew at any point.
     line: Vec<u8>,
     longest: usize,
-    /// What is known of the line that is being read, where it is too long and its end is still to come.
+    /// What is known of the line that is being read, where it is too long and its end is still to
+    /// come.
     too_long: Option<Envelope>,
     /// Whether there is an answer that `receive` has to see off.
     owes: bool,
@@ -63,7 +67,8 @@ enum Line {
     TooLong(Envelope),
 }
 
-/// An answer to what is no request. It always has an id, which is `null` where there is none that can be read.
+/// An answer to what is no request. It always has an id, which is `null` where there is none that
+/// can be read.
 #[derive(Serialize)]
 struct Refusal {
     jsonrpc: JsonRpcVersion2_0,
@@ -83,7 +88,8 @@ struct Call {
     params: Object<CallToolRequestParams>,
 }
 
-/// What is written as an object. What is derived takes lists as well, in which the order says what is what.
+/// What is written as an object. What is derived takes lists as well, in which the order says what
+/// is what.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -110,12 +116,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     /// Passes over lines that are longer than so many bytes.
     pub(crate) fn new(reader: R, writer: W, longest: usize) -> Self {
         let writing = Writing { writer, bytes: Vec::new(), written: 0 };
-        let out = Arc::new(Out { ready: Mutex::default(), writing: tokio::sync::Mutex::new(Some(writing)) });
+        let out = Arc::new(Out {
+            ready: Mutex::default(),
+            writing: tokio::sync::Mutex::new(Some(writing)),
+        });
         let reader = BufReader::with_capacity(BUFFER, reader);
         Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
     }
 
-    /// Reads a line, with its end. None: there is none any more. It may be dropped at any point and called anew.
+    /// Reads a line, with its end. None: there is none any more. It may be dropped at any point and
+    /// called anew.
     async fn read(&mut self) -> Option<Line> {
         loop {
             let there = match self.reader.fill_buf().await {
@@ -152,10 +162,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer>
+    for Lines<R, W>
+{
     type Error = io::Error;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         // Now, and not when it is its turn: what is ready by then is written with it.
         let put = self.out.put(&message);
         let out = Arc::clone(&self.out);
@@ -172,20 +187,25 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await;
                 self.owes = false;
             }
-            // Of what lies in the buffer, nothing is waited for: those who work on what was read would never have their turn.
+            // Of what lies in the buffer, nothing is waited for: those who work on what was read
+            // would never have their turn.
             tokio::task::coop::consume_budget().await;
             match self.read().await? {
                 Line::Whole => {}
                 Line::TooLong(envelope) => {
                     if envelope.is_object() {
                         let reason = format!("the message has more than {} bytes", self.longest);
-                        self.refuse(envelope.id(), ErrorData::invalid_request(reason, None)).ok()?;
+                        self.refuse(envelope.id(), ErrorData::invalid_request(reason, None))
+                            .ok()?;
                     }
                     continue;
                 }
             }
             let start = self.line.trim_ascii_start();
-            let is_object = start.strip_prefix(b"\xef\xbb\xbf").map_or(start, <[u8]>::trim_ascii_start).starts_with(b"{");
+            let is_object = start
+                .strip_prefix(b"\xef\xbb\xbf")
+                .map_or(start, <[u8]>::trim_ascii_start)
+                .starts_with(b"{");
             let message = parsed(&self.line);
             let id = message.as_ref().err().and_then(|_| Envelope::parse_id(&self.line));
             self.line.clear();
@@ -232,8 +252,9 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         Ok(put?)
     }
 
-    /// Returns when everything that was put before has been written, by this or by another that was under way. It may be dropped at any
-    /// point: the next one goes on there. Where the client doesn't read any more, that is told once, and what is written goes nowhere.
+    /// Returns when everything that was put before has been written, by this or by another that was
+    /// under way. It may be dropped at any point: the next one goes on there. Where the client
+    /// doesn't read any more, that is told once, and what is written goes nowhere.
     async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
@@ -242,8 +263,14 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         };
         if let Err(error) = writing.write_all(|| self.ready()).await {
             match error.kind() {
-                io::ErrorKind::BrokenPipe => tracing::info!("the client has closed its end: no answers are written any more"),
-                _ => tracing::error!("no answers are written any more: writing to the client: {error}"),
+                io::ErrorKind::BrokenPipe => {
+                    tracing::info!(
+                        "the client has closed its end: no answers are written any more"
+                    );
+                }
+                _ => tracing::error!(
+                    "no answers are written any more: writing to the client: {error}"
+                ),
             }
             // A line was cut: nothing that follows would be one.
             *turn = None;
@@ -252,8 +279,12 @@ impl<W: AsyncWrite + Unpin> Out<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes what is left, then what was ready when that was done. What comes later has its own: nobody writes for others without end.
-    async fn write_all<'a>(&mut self, ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>) -> io::Result<()> {
+    /// Writes what is left, then what was ready when that was done. What comes later has its own:
+    /// nobody writes for others without end.
+    async fn write_all<'a>(
+        &mut self,
+        ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,
+    ) -> io::Result<()> {
         self.write_left().await?;
         self.bytes.clear();
         self.bytes.shrink_to(BUFFER);
@@ -302,7 +333,10 @@ mod tests {
     const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"é\n"}}}"#;
 
     fn run<T>(test: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().expect("there are threads").block_on(test)
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("there are threads")
+            .block_on(test)
     }
 
     fn lines(longest: usize) -> (Lines<DuplexStream, DuplexStream>, DuplexStream, DuplexStream) {
@@ -332,9 +366,10 @@ mod tests {
             json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [null, "a", {}, null, null] }),
             json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [] }),
         ];
-        let shown = |parsed: Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError>| {
-            parsed.map(|message| format!("{message:?}")).map_err(|error| error.to_string())
-        };
+        let shown =
+            |parsed: Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError>| {
+                parsed.map(|message| format!("{message:?}")).map_err(|error| error.to_string())
+            };
         let mut calls = 0;
         for case in cases {
             let line = format!("{case}\n");
@@ -356,7 +391,8 @@ mod tests {
                 let mut receiving = pin!(lines.receive());
                 let polled = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
                 if let Poll::Ready(message) = polled {
-                    let message = serde_json::to_value(message.expect("it is not closed")).expect("it is JSON");
+                    let message = serde_json::to_value(message.expect("it is not closed"))
+                        .expect("it is JSON");
                     assert_eq!(message, serde_json::from_str::<Value>(CALL).expect("it is JSON"));
                     read += 1;
                 }
@@ -374,7 +410,10 @@ mod tests {
             let first = CALL.replace("echo", "echoo");
             let last = format!(r#"{{"method":"x","params":"{}","id":"8"}}"#, "x".repeat(100_000));
             let none = "x".repeat(100_000);
-            client.write_all(format!("{first}\n{last}\n{none}\n{CALL}\n{CALL}").as_bytes()).await.expect("there is room");
+            client
+                .write_all(format!("{first}\n{last}\n{none}\n{CALL}\n{CALL}").as_bytes())
+                .await
+                .expect("there is room");
             drop(client);
             let reading = tokio::spawn(async move {
                 let mut text = String::new();
@@ -386,8 +425,15 @@ mod tests {
             assert!(lines.receive().await.is_none(), "without its end, it is no line");
             drop(lines);
             let said = reading.await.expect("it ends");
-            let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-            assert_eq!(said.iter().map(|said| &said["id"]).collect::<Vec<_>>(), [&json!(7), &json!("8")], "{said:?}");
+            let said: Vec<Value> = said
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+                .collect();
+            assert_eq!(
+                said.iter().map(|said| &said["id"]).collect::<Vec<_>>(),
+                [&json!(7), &json!("8")],
+                "{said:?}"
+            );
         });
     }
 
@@ -395,11 +441,20 @@ mod tests {
     fn lines_leave_whole_and_in_order_whoever_is_given_up_while_writing() {
         run(async {
             let (mut lines, _client, mut heard) = lines(1000);
-            let refusal = |number: usize| JsonRpcMessage::error(ErrorData::invalid_request(format!("number {number}"), None), None);
+            let refusal = |number: usize| {
+                JsonRpcMessage::error(
+                    ErrorData::invalid_request(format!("number {number}"), None),
+                    None,
+                )
+            };
             for number in 0..100 {
                 let mut sending = pin!(lines.send(refusal(number)));
                 // Seven bytes get away.
-                assert!(poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await.is_pending());
+                assert!(
+                    poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)))
+                        .await
+                        .is_pending()
+                );
             }
             let last = lines.send(refusal(100));
             let writing = tokio::spawn(async move {
@@ -409,9 +464,18 @@ mod tests {
             let mut text = String::new();
             heard.read_to_string(&mut text).await.expect("it is UTF-8");
             writing.await.expect("it ends").expect("it is closed");
-            let numbers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+            let numbers: Vec<Value> = text
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+                .collect();
             assert_eq!(numbers.len(), 101);
-            assert!(numbers.iter().enumerate().all(|(at, said)| said["error"]["message"] == format!("number {at}")), "{text}");
+            assert!(
+                numbers
+                    .iter()
+                    .enumerate()
+                    .all(|(at, said)| said["error"]["message"] == format!("number {at}")),
+                "{text}"
+            );
         });
     }
 
@@ -425,7 +489,10 @@ mod tests {
                 assert!(lines.send(refusal()).await.is_ok(), "nobody has to hear of it each time");
             }
             assert!(lines.out.ready().is_empty());
-            assert!(lines.out.writing.lock().await.is_none(), "nothing follows a line that was cut");
+            assert!(
+                lines.out.writing.lock().await.is_none(),
+                "nothing follows a line that was cut"
+            );
         });
     }
 
@@ -445,13 +512,21 @@ mod tests {
                 (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Value::Null, -32600),
             ];
             let broken: String = cases.iter().map(|(line, ..)| format!("{line}\n")).collect();
-            client.write_all(format!("nonsense\n{broken}{CALL}\n").as_bytes()).await.expect("there is room");
+            client
+                .write_all(format!("nonsense\n{broken}{CALL}\n").as_bytes())
+                .await
+                .expect("there is room");
             let mut heard = BufReader::new(&mut heard).lines();
             let said = async {
                 for (line, id, code) in &cases {
-                    let said = heard.next_line().await.expect("it is UTF-8").expect("there is an answer");
+                    let said =
+                        heard.next_line().await.expect("it is UTF-8").expect("there is an answer");
                     let said: Value = serde_json::from_str(&said).expect("a line is JSON");
-                    assert_eq!((said.get("id"), &said["error"]["code"]), (Some(id), &json!(code)), "{line}");
+                    assert_eq!(
+                        (said.get("id"), &said["error"]["code"]),
+                        (Some(id), &json!(code)),
+                        "{line}"
+                    );
                 }
             };
             let (message, ()) = tokio::join!(lines.receive(), said);

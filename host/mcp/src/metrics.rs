@@ -16,7 +16,8 @@ use prometheus_client::registry::Registry;
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds: from what a built-in takes to the longest call.
-const SECONDS: [f64; 12] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
+const SECONDS: [f64; 12] =
+    [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
 type Labels<const COUNT: usize> = [(&'static str, String); COUNT];
 
@@ -34,15 +35,37 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("berth");
-        let (calls, running, requests, connections) = (Family::default(), Gauge::default(), Family::default(), Gauge::default());
+        let (calls, running, requests, connections) =
+            (Family::default(), Gauge::default(), Family::default(), Gauge::default());
         let filtered = Family::default();
-        let seconds: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(SECONDS));
-        registry.register("calls", "Calls that ended, by tool and by what came of them", Family::clone(&calls));
-        registry.register("call_seconds", "How long calls took, waiting for persons included", Family::clone(&seconds));
-        registry.register("filtered_bytes", "Bytes of answers that filters made shorter, before and after", Family::clone(&filtered));
+        let seconds: Family<_, _, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(SECONDS));
+        registry.register(
+            "calls",
+            "Calls that ended, by tool and by what came of them",
+            Family::clone(&calls),
+        );
+        registry.register(
+            "call_seconds",
+            "How long calls took, waiting for persons included",
+            Family::clone(&seconds),
+        );
+        registry.register(
+            "filtered_bytes",
+            "Bytes of answers that filters made shorter, before and after",
+            Family::clone(&filtered),
+        );
         registry.register("calls_running", "Calls that run or wait", Gauge::clone(&running));
-        registry.register("http_requests", "Requests that were answered, by status", Family::clone(&requests));
-        registry.register("http_connections", "Connections that are open", Gauge::clone(&connections));
+        registry.register(
+            "http_requests",
+            "Requests that were answered, by status",
+            Family::clone(&requests),
+        );
+        registry.register(
+            "http_connections",
+            "Connections that are open",
+            Gauge::clone(&connections),
+        );
         Arc::new(Self { calls, seconds, filtered, running, requests, connections, registry })
     }
 
@@ -51,16 +74,24 @@ impl Metrics {
         Counted::new(&self.running)
     }
 
-    /// A call has ended. `tool` is one that there is: names that clients make up would be more and more.
+    /// A call has ended. `tool` is one that there is: names that clients make up would be more and
+    /// more.
     pub(crate) fn called(&self, tool: &str, outcome: &str, took: Duration) {
-        self.calls.get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())]).inc();
+        self.calls
+            .get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())])
+            .inc();
         self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
     }
 
     /// Filters made an answer shorter.
     pub(crate) fn filtered(&self, filtered: &FilterSummary) {
         for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
-            self.filtered.get_or_create(&[("filters", filtered.filters.join(",")), ("state", state.to_owned())]).inc_by(bytes);
+            self.filtered
+                .get_or_create(&[
+                    ("filters", filtered.filters.join(",")),
+                    ("state", state.to_owned()),
+                ])
+                .inc_by(bytes);
         }
     }
 

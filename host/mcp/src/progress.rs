@@ -1,4 +1,5 @@
-//! What a call tells while it runs: as the protocol's progress notifications, and to whoever asks for its task's state.
+//! What a call tells while it runs: as the protocol's progress notifications, and to whoever asks
+//! for its task's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,8 @@ use tokio::task::JoinHandle;
 
 use crate::tasks::StartedTask;
 
-/// Notifications that wait for a client which reads slowly. What comes beyond is not told: the answer has it.
+/// Notifications that wait for a client which reads slowly. What comes beyond is not told: the
+/// answer has it.
 const WAITING: usize = 64;
 
 /// Bytes of one message.
@@ -23,14 +25,16 @@ const MESSAGE: usize = 4096;
 pub(crate) struct ProgressSender {
     /// None once the call has ended.
     sender: Mutex<Option<Sender<(f64, String)>>>,
-    /// How often something was told. The protocol wants each progress to be more than the one before.
+    /// How often something was told. The protocol wants each progress to be more than the one
+    /// before.
     told: AtomicU64,
     /// The call, where its client takes tasks.
     begun: Option<Arc<StartedTask>>,
 }
 
 impl ProgressSender {
-    /// Begins to tell a client that gave a token. The handle ends when everything has been told, after [`end`](Self::end).
+    /// Begins to tell a client that gave a token. The handle ends when everything has been told,
+    /// after [`end`](Self::end).
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
@@ -77,7 +81,8 @@ impl Events for ProgressSender {
 
 async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut receiver: Receiver<(f64, String)>) {
     while let Some((progress, message)) = receiver.recv().await {
-        let notification = ProgressNotificationParam::new(token.clone(), progress).with_message(message);
+        let notification =
+            ProgressNotificationParam::new(token.clone(), progress).with_message(message);
         if peer.notify_progress(notification).await.is_err() {
             return;
         }

@@ -1,4 +1,5 @@
-//! A prompt that tells a model what the tools are and what it may do with them, and completions for its argument.
+//! A prompt that tells a model what the tools are and what it may do with them, and completions for
+//! its argument.
 
 use std::fmt::Write;
 use std::path::{Component, Path};
@@ -6,14 +7,17 @@ use std::sync::Arc;
 
 use berth_core::{Audience, Definition, Host, Request, Session, Verdict};
 use rmcp::ErrorData;
-use rmcp::model::{CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
+use rmcp::model::{
+    CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role,
+};
 use serde_json::json;
 
 /// Its name, and that of its argument.
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
-/// Bytes of a path, which is said again for each tool and each name below it. The system takes none that is longer.
+/// Bytes of a path, which is said again for each tool and each name below it. The system takes none
+/// that is longer.
 const MAX_PATH: usize = 4096;
 
 /// The tool that names what is in a directory.
@@ -21,10 +25,15 @@ const LIST: &str = "list_directory";
 
 /// The prompt as it is listed.
 pub(crate) fn listed() -> Prompt {
-    let path =
-        PromptArgument::new(PATH).with_description("A file or directory: what may be done with it is told as well").with_required(false);
-    Prompt::new(TOOLS, Some("What the tools of this server are, where they reach, and what needs approval"), Some(vec![path]))
-        .with_title("What can the tools do here?")
+    let path = PromptArgument::new(PATH)
+        .with_description("A file or directory: what may be done with it is told as well")
+        .with_required(false);
+    Prompt::new(
+        TOOLS,
+        Some("What the tools of this server are, where they reach, and what needs approval"),
+        Some(vec![path]),
+    )
+    .with_title("What can the tools do here?")
 }
 
 /// The prompt with what holds now.
@@ -32,19 +41,28 @@ pub(crate) fn listed() -> Prompt {
 /// # Errors
 ///
 /// It has no such argument.
-pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: Option<&JsonObject>) -> Result<GetPromptResult, ErrorData> {
+pub(crate) fn answer_prompt(
+    host: &Host,
+    tools: &[Arc<Definition>],
+    arguments: Option<&JsonObject>,
+) -> Result<GetPromptResult, ErrorData> {
     let mut text = "These tools run in a sandbox, under rules of the user's:\n".to_owned();
     for tool in tools {
         // A vector of bytes takes everything.
         let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
     }
-    let mut reached: Vec<_> = tools.iter().flat_map(|tool| host.directories_of(&tool.name)).collect();
+    let mut reached: Vec<_> =
+        tools.iter().flat_map(|tool| host.directories_of(&tool.name)).collect();
     reached.sort();
     reached.dedup();
     text.push_str("\nThey reach these directories:\n");
     for (directory, access) in reached {
-        let _ =
-            writeln!(text, "* {}: {}", directory.display(), if access == berth_core::Access::Write { "read and write" } else { "read" });
+        let _ = writeln!(
+            text,
+            "* {}: {}",
+            directory.display(),
+            if access == berth_core::Access::Write { "read and write" } else { "read" }
+        );
     }
     text.push_str("\nA call that is refused says by which rule. Don't look for a way around it: tell the user, who can change it.\n");
     for (name, value) in arguments.into_iter().flatten() {
@@ -60,7 +78,9 @@ pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: O
             }
             _ => {
                 return Err(ErrorData::invalid_params(
-                    format!("the prompt `{TOOLS}` takes `{PATH}`, a text of at most {MAX_PATH} bytes, and nothing else"),
+                    format!(
+                        "the prompt `{TOOLS}` takes `{PATH}`, a text of at most {MAX_PATH} bytes, and nothing else"
+                    ),
                     None,
                 ));
             }
@@ -70,14 +90,20 @@ pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: O
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// What would become of a call of a tool that takes a path, where what else it takes can be left out.
+/// What would become of a call of a tool that takes a path, where what else it takes can be left
+/// out.
 fn said(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     let schema = &tool.input_schema;
     schema.pointer("/properties/path")?;
     let needs = schema.get("required").and_then(|required| required.as_array());
     let mut arguments = json!({ "path": path });
-    for name in needs.into_iter().flatten().filter_map(|name| name.as_str()).filter(|name| *name != PATH) {
-        arguments[name] = match schema.pointer(&format!("/properties/{name}/type")).and_then(|kind| kind.as_str()) {
+    for name in
+        needs.into_iter().flatten().filter_map(|name| name.as_str()).filter(|name| *name != PATH)
+    {
+        arguments[name] = match schema
+            .pointer(&format!("/properties/{name}/type"))
+            .and_then(|kind| kind.as_str())
+        {
             Some("string") => json!("x"),
             _ => return None,
         };
@@ -94,22 +120,37 @@ fn sentence(description: &str) -> &str {
     description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
 }
 
-/// Paths that begin so, as far as `list_directory` names them: under the same rules as any call, and recorded as one.
+/// Paths that begin so, as far as `list_directory` names them: under the same rules as any call,
+/// and recorded as one.
 pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> CompletionInfo {
-    let (directory, name) = begun.rsplit_once('/').map_or(("", begun), |(directory, name)| (directory, name));
+    let (directory, name) =
+        begun.rsplit_once('/').map_or(("", begun), |(directory, name)| (directory, name));
     let above = if directory.is_empty() && begun.starts_with('/') { "/" } else { directory };
     let listed = Path::new(if above.is_empty() { "." } else { above });
     let mut names = Vec::new();
     if begun.len() <= MAX_PATH && !listed.components().any(|part| part == Component::ParentDir) {
         let arguments = json!({ "path": listed.to_string_lossy() });
-        let request = Request { session: Some(session.clone()), audience: Audience::Person, ..Request::new(LIST, arguments) };
+        let request = Request {
+            session: Some(session.clone()),
+            audience: Audience::Person,
+            ..Request::new(LIST, arguments)
+        };
         if let Ok(output) = host.call(request).await.outcome {
-            names = output.joined_text().lines().filter_map(entry).filter(|entry| entry.starts_with(name)).map(str::to_owned).collect();
+            names = output
+                .joined_text()
+                .lines()
+                .filter_map(entry)
+                .filter(|entry| entry.starts_with(name))
+                .map(str::to_owned)
+                .collect();
         }
     }
     let total = names.len();
     names.truncate(CompletionInfo::MAX_VALUES);
-    let values = names.into_iter().map(|name| if begun.contains('/') { format!("{directory}/{name}") } else { name }).collect();
+    let values = names
+        .into_iter()
+        .map(|name| if begun.contains('/') { format!("{directory}/{name}") } else { name })
+        .collect();
     let mut info = CompletionInfo::default();
     info.values = values;
     info.total = u32::try_from(total).ok();

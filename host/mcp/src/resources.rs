@@ -1,4 +1,5 @@
-//! What a client can read beside calling tools: answers that were cut, and the record of its own calls.
+//! What a client can read beside calling tools: answers that were cut, and the record of its own
+//! calls.
 
 use berth_core::config::Folders;
 use berth_core::{Audience, Category, Host, Request, Session, Trail};
@@ -30,7 +31,8 @@ pub(crate) fn listed() -> Vec<Resource> {
 
 /// What there is by an id.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
-    let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept").with_title("An answer that was cut");
+    let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept")
+        .with_title("An answer that was cut");
     let told = "The id stands in the answer, where it says what is left out; offset and limit count characters";
     vec![kept.with_description(told).with_mime_type("text/plain")]
 }
@@ -40,7 +42,12 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 /// # Errors
 ///
 /// There is no such thing, or it can't be read.
-pub(crate) async fn read(host: &Host, session: &Session, folders: &Folders, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(crate) async fn read(
+    host: &Host,
+    session: &Session,
+    folders: &Folders,
+    uri: &str,
+) -> Result<ReadResourceResult, ErrorData> {
     let (text, media_type) = match uri.strip_prefix(KEPT) {
         Some(id) => (read_kept(host, session, id).await?, "text/plain"),
         None if uri == RECORD => (record(session, folders.clone()).await?, "application/jsonl"),
@@ -53,31 +60,51 @@ pub(crate) fn missing(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 
-/// A part of a kept answer: a call of the tool that reads on in it, under the rules of any, and recorded as one.
+/// A part of a kept answer: a call of the tool that reads on in it, under the rules of any, and
+/// recorded as one.
 async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
     let unknown = || missing(&format!("{KEPT}{asked}"));
     let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
     let mut arguments = json!({ "id": id });
-    for (name, number) in query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
+    for (name, number) in query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    {
         if !matches!(name, "offset" | "limit") {
             return Err(unknown());
         }
         arguments[name] = json!(number.parse::<u64>().map_err(|_| unknown())?);
     }
-    let request = Request { session: Some(session.clone()), audience: Audience::Person, ..Request::new(READ_ON, arguments) };
+    let request = Request {
+        session: Some(session.clone()),
+        audience: Audience::Person,
+        ..Request::new(READ_ON, arguments)
+    };
     match host.call(request).await.outcome {
         Ok(output) => Ok(output.joined_text()),
-        Err(failure) if failure.code.as_deref() == Some("not-found") || failure.category == Category::InvalidParameters => Err(unknown()),
+        Err(failure)
+            if failure.code.as_deref() == Some("not-found")
+                || failure.category == Category::InvalidParameters =>
+        {
+            Err(unknown())
+        }
         Err(failure) => Err(ErrorData::internal_error(failure.message, None)),
     }
 }
 
 /// What the log has of this session among its last records.
 async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
-    let failed = |why: String| ErrorData::internal_error(format!("the record can't be read: {why}"), None);
-    let last =
-        tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS)).await.map_err(|error| failed(error.to_string()))?;
+    let failed =
+        |why: String| ErrorData::internal_error(format!("the record can't be read: {why}"), None);
+    let last = tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS))
+        .await
+        .map_err(|error| failed(error.to_string()))?;
     let records = last.map_err(|error| failed(error.to_string()))?;
     let name = Value::String(session.name().to_string());
-    Ok(records.iter().filter(|record| record["session"] == name).map(|record| format!("{record}\n")).collect())
+    Ok(records
+        .iter()
+        .filter(|record| record["session"] == name)
+        .map(|record| format!("{record}\n"))
+        .collect())
 }

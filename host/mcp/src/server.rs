@@ -6,12 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_core::config::{Approvals, Folders, Structured};
 use berth_core::text::cut;
-use berth_core::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
+use berth_core::{
+    Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover,
+    Request, Session,
+};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest,
-    CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CreateTaskResult, CustomRequest, CustomResult, ErrorCode, Extensions,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -78,7 +83,8 @@ pub struct Server {
 /// What one client's connection has of its own.
 #[derive(Default)]
 struct Connection {
-    /// Whether the client is told of changes already. It may say any number of times that it has begun.
+    /// Whether the client is told of changes already. It may say any number of times that it has
+    /// begun.
     tells: AtomicBool,
     gone: CancellationToken,
 }
@@ -90,19 +96,37 @@ impl Drop for Connection {
 }
 
 impl Server {
-    /// What serves the tools of a host, and has its clients asked as `approvals` says. `folders`: those of the host.
+    /// What serves the tools of a host, and has its clients asked as `approvals` says. `folders`:
+    /// those of the host.
     ///
     /// # Errors
     ///
     /// The key that seals what clients bring back can't be read or made.
-    pub fn new(host: Arc<Host>, folders: Folders, approvals: &Approvals) -> Result<Self, ServeError> {
-        let asking = QuestionMeans { mcp: approvals.mcp, posting: PostingApprover::new(&folders, approvals) };
+    pub fn new(
+        host: Arc<Host>,
+        folders: Folders,
+        approvals: &Approvals,
+    ) -> Result<Self, ServeError> {
+        let asking = QuestionMeans {
+            mcp: approvals.mcp,
+            posting: PostingApprover::new(&folders, approvals),
+        };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
         let extras = Arc::new(NoExtras);
         let structured = Structured::default();
-        Ok(Self { host, session: None, folders, asking, tickets, extras, calls, structured, connection: Arc::default() })
+        Ok(Self {
+            host,
+            session: None,
+            folders,
+            asking,
+            tickets,
+            extras,
+            calls,
+            structured,
+            connection: Arc::default(),
+        })
     }
 
     /// The same with prompts and resources of the embedding program's own.
@@ -117,9 +141,16 @@ impl Server {
         Self { structured, ..self }
     }
 
-    /// Which structured answers the client of a request gets: as is configured, unless it asks for all.
+    /// Which structured answers the client of a request gets: as is configured, unless it asks for
+    /// all.
     fn structured(&self, context: &RequestContext<RoleServer>) -> Structured {
-        let asks = || context.client_capabilities()?.extensions?.contains_key(STRUCTURED).then_some(Structured::Always);
+        let asks = || {
+            context
+                .client_capabilities()?
+                .extensions?
+                .contains_key(STRUCTURED)
+                .then_some(Structured::Always)
+        };
         match self.structured {
             Structured::Auto => asks().unwrap_or_default(),
             said => said,
@@ -138,8 +169,12 @@ impl Server {
 
     /// The session of a request: the connection's, or that of the caller who was let in.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
-        let told = || extensions.get::<http::request::Parts>()?.extensions.get::<Session>().cloned();
-        self.session.clone().or_else(told).ok_or_else(|| ErrorData::internal_error("the request has no session", None))
+        let told =
+            || extensions.get::<http::request::Parts>()?.extensions.get::<Session>().cloned();
+        self.session
+            .clone()
+            .or_else(told)
+            .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
     /// Cancelled when the connection ends: nobody is told anything any more.
@@ -159,7 +194,14 @@ impl Server {
     fn watch(&self, session: Session) -> Watch {
         let before = tools::list(&self.host, &session).unwrap_or_default();
         let (host, changes) = (Arc::clone(&self.host), self.host.changes());
-        Watch { host, session, changes, before, gone: self.connection.gone.clone(), end: self.calls.end.clone() }
+        Watch {
+            host,
+            session,
+            changes,
+            before,
+            gone: self.connection.gone.clone(),
+            end: self.calls.end.clone(),
+        }
     }
 }
 
@@ -211,12 +253,18 @@ impl ServerHandler for Server {
             .build();
         let mut implementation = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("Berth".to_owned());
-        capabilities.extensions.get_or_insert_default().insert(STRUCTURED.to_owned(), JsonObject::new());
-        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+        capabilities
+            .extensions
+            .get_or_insert_default()
+            .insert(STRUCTURED.to_owned(), JsonObject::new());
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(INSTRUCTIONS)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        let old = |version: &&ProtocolVersion| version.as_str() >= ProtocolVersion::V_2025_03_26.as_str();
+        let old =
+            |version: &&ProtocolVersion| version.as_str() >= ProtocolVersion::V_2025_03_26.as_str();
         ProtocolVersion::KNOWN_VERSIONS.iter().filter(old).cloned().collect()
     }
 
@@ -227,12 +275,17 @@ impl ServerHandler for Server {
     ) -> Result<InitializeResult, ErrorData> {
         let supported = self.supported_protocol_versions();
         let requested = &request.protocol_version;
-        // A newer revision than is known here may be given up by its client. One that asks for an older one knows none of these.
+        // A newer revision than is known here may be given up by its client. One that asks for an
+        // older one knows none of these.
         if ProtocolVersion::KNOWN_VERSIONS.contains(requested) && !supported.contains(requested) {
             let names: Vec<&str> = supported.iter().map(ProtocolVersion::as_str).collect();
             let mut error = ErrorData::unsupported_protocol_version(requested.clone(), &supported);
-            error.message =
-                format!("protocol revision {} is not supported; this server speaks {}", requested.as_str(), names.join(", ")).into();
+            error.message = format!(
+                "protocol revision {} is not supported; this server speaks {}",
+                requested.as_str(),
+                names.join(", ")
+            )
+            .into();
             return Err(error);
         }
         context.peer.set_peer_info(request.clone());
@@ -245,20 +298,38 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        tools::page(&tools::list(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), self.structured(&context))
+        tools::page(
+            &tools::list(&self.host, &self.session(&context.extensions)?)?,
+            cursor.as_deref(),
+            self.structured(&context),
+        )
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.host.tool(name).map(|definition| tools::tool(&definition, self.structured))
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let session = self.session(&context.extensions)?;
         let begun = takes_tasks(&context).then(Arc::<StartedTask>::default);
         let structured = self.structured(&context);
         let brought = (request_state, input_responses);
-        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought, begun.clone()).await?);
+        let approver = Arc::new(
+            ForCall::new(
+                &self.asking,
+                &self.tickets,
+                session.name(),
+                &context,
+                brought,
+                begun.clone(),
+            )
+            .await?,
+        );
         let token = context.meta.get_progress_token();
         let (telling, told) = (token.is_some() || begun.is_some())
             .then(|| ProgressSender::begin(&context.peer, token, begun.clone()))
@@ -266,14 +337,21 @@ impl ServerHandler for Server {
         let request = Request {
             session: Some(session.clone()),
             approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
-            events: telling.as_ref().map_or_else(|| Arc::new(NoEvents) as Arc<dyn Events>, |telling| Arc::clone(telling) as _),
+            events: telling.as_ref().map_or_else(
+                || Arc::new(NoEvents) as Arc<dyn Events>,
+                |telling| Arc::clone(telling) as _,
+            ),
             // A task outlives its request.
             cancel: if begun.is_some() { CancellationToken::new() } else { context.ct.clone() },
             ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
         };
         let came_to = match begun {
             None => CallResponse::Answer(Box::new(self.calls.run(request).await)),
-            Some(begun) => self.calls.run_or_begin(request, session.name(), &begun, &context.ct, structured).await,
+            Some(begun) => {
+                self.calls
+                    .run_or_begin(request, session.name(), &begun, &context.ct, structured)
+                    .await
+            }
         };
         // What was told comes before the answer.
         if let Some(telling) = telling {
@@ -288,7 +366,11 @@ impl ServerHandler for Server {
         match came_to {
             CallResponse::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
             CallResponse::Answer(answer) => {
-                let asked = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::ConfirmationRequired);
+                let asked = answer
+                    .outcome
+                    .as_ref()
+                    .err()
+                    .is_some_and(|failure| failure.category == Category::ConfirmationRequired);
                 if let Some(required) = approver.required().filter(|_| asked) {
                     return Ok(required.into());
                 }
@@ -297,24 +379,45 @@ impl ServerHandler for Server {
         }
     }
 
-    async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
         self.task(&request.task_id, &context).map(|task| GetTaskResult::new(task.describe()))
     }
 
-    async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.task(&request.task_id, &context).map(|task| task.answered(request.input_responses))
     }
 
-    async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.task(&request.task_id, &context).map(|task| task.cancel())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        let gone = BEFORE.contains(&method) && context.protocol_version().is_some_and(|version| !version.has_initialize());
+        let gone = BEFORE.contains(&method)
+            && context.protocol_version().is_some_and(|version| !version.has_initialize());
         Err(match METHODS.contains(&method) && !gone {
-            true => ErrorData::invalid_params(format!("the parameters are none of `{method}`"), None),
-            false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None),
+            true => {
+                ErrorData::invalid_params(format!("the parameters are none of `{method}`"), None)
+            }
+            false => {
+                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
+            }
         })
     }
 
@@ -323,7 +426,9 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items([prompts::listed()].into_iter().chain(self.extras.prompts()).collect()))
+        Ok(ListPromptsResult::with_all_items(
+            [prompts::listed()].into_iter().chain(self.extras.prompts()).collect(),
+        ))
     }
 
     async fn get_prompt(
@@ -333,17 +438,35 @@ impl ServerHandler for Server {
     ) -> Result<GetPromptResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
         if request.name != prompts::TOOLS {
-            let unknown = || Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
-            return self.extras.prompt(&session, &request).await.unwrap_or_else(unknown).map(GetPromptResponse::from);
+            let unknown = || {
+                Err(ErrorData::invalid_params(
+                    format!("there is no such prompt; there is `{}`", prompts::TOOLS),
+                    None,
+                ))
+            };
+            return self
+                .extras
+                .prompt(&session, &request)
+                .await
+                .unwrap_or_else(unknown)
+                .map(GetPromptResponse::from);
         }
         let tools = tools::list(&self.host, &session)?;
         let host = Arc::clone(&self.host);
         // What is said of a path is looked for on the disk.
-        let told = tokio::task::spawn_blocking(move || prompts::answer_prompt(&host, &tools, request.arguments.as_ref())).await;
-        told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None))).map(GetPromptResponse::from)
+        let told = tokio::task::spawn_blocking(move || {
+            prompts::answer_prompt(&host, &tools, request.arguments.as_ref())
+        })
+        .await;
+        told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None)))
+            .map(GetPromptResponse::from)
     }
 
-    async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
         let session = self.session(&context.extensions)?;
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
@@ -351,7 +474,12 @@ impl ServerHandler for Server {
             }
             _ => self.extras.completed(&session, &request).await,
         };
-        let unknown = || ErrorData::invalid_params("nothing of that name has arguments that can be completed", None);
+        let unknown = || {
+            ErrorData::invalid_params(
+                "nothing of that name has arguments that can be completed",
+                None,
+            )
+        };
         completion.map(CompleteResult::new).ok_or_else(unknown)
     }
 
@@ -360,7 +488,9 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items([resources::listed(), self.extras.resources()].concat()))
+        Ok(ListResourcesResult::with_all_items(
+            [resources::listed(), self.extras.resources()].concat(),
+        ))
     }
 
     async fn list_resource_templates(
@@ -368,7 +498,9 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items([resources::templates(), self.extras.resource_templates()].concat()))
+        Ok(ListResourceTemplatesResult::with_all_items(
+            [resources::templates(), self.extras.resource_templates()].concat(),
+        ))
     }
 
     async fn read_resource(
@@ -393,16 +525,24 @@ impl ServerHandler for Server {
             return;
         }
         let mut watch = self.watch(session);
-        tokio::spawn(async move { while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {} });
+        tokio::spawn(async move {
+            while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {}
+        });
     }
 
-    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        _requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         Some(SubscriptionFilter::builder().tools_list_changed().build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut watch = self.watch(self.session(&context.request_context().extensions)?);
-        let tell = async { while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {} };
+        let tell = async {
+            while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {
+            }
+        };
         tokio::select! {
             () = tell => {}
             () = context.cancelled() => {}

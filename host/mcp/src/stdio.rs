@@ -17,23 +17,31 @@ use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;
 
-/// Bytes of one message. A call's arguments are at most 1 MiB by default; JSON may write them at greater length.
+/// Bytes of one message. A call's arguments are at most 1 MiB by default; JSON may write them at
+/// greater length.
 const MESSAGE: usize = 4 << 20;
 
-/// Answers the client behind stdin and stdout until it closes stdin, or `end` is cancelled. Calls that still run then are ended, and their
-/// records written. The session is the client's own: what was approved, counted and kept for it is no other's.
+/// Answers the client behind stdin and stdout until it closes stdin, or `end` is cancelled. Calls
+/// that still run then are ended, and their records written. The session is the client's own: what
+/// was approved, counted and kept for it is no other's.
 ///
-/// Nothing but the protocol gets to the client: what this process prints to stdout from here on lands on stderr.
+/// Nothing but the protocol gets to the client: what this process prints to stdout from here on
+/// lands on stderr.
 ///
 /// # Errors
 ///
 /// See [`ServeError`].
-pub async fn serve_stdio(server: Server, session: Session, end: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve_stdio(
+    server: Server,
+    session: Session,
+    end: CancellationToken,
+) -> Result<(), ServeError> {
     let failed = |what| move |error: io::Error| ServeError::Io { what, error };
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
     if is_waited_for(&output).map_err(failed("looking at stdout"))? {
-        dup2_stdout(stderr()).map_err(|error| failed("keeping stdout for the protocol")(error.into()))?;
+        dup2_stdout(stderr())
+            .map_err(|error| failed("keeping stdout for the protocol")(error.into()))?;
     }
     let reading = reader(input).map_err(failed("reading stdin"))?;
     let writing = writer(output).map_err(failed("writing to stdout"))?;
@@ -43,19 +51,24 @@ pub async fn serve_stdio(server: Server, session: Session, end: CancellationToke
     let (server, transport) = bounded(server, Lines::new(reading, writing, MESSAGE), gone);
     let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
-            Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),
+            Ok(QuitReason::JoinError(error)) | Err(error) => {
+                Err(ServeError::Protocol(error.to_string()))
+            }
             Ok(_) => Ok(()),
         },
         // It went away before it began.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+            Ok(())
+        }
         Err(error) => Err(ServeError::Protocol(error.to_string())),
     };
     calls.end().await;
     served
 }
 
-/// A pipe or a socket is waited for by the reactor, on the thread that then answers; a hop to another thread for each message would cost
-/// more than the call. Anything else (a terminal, a file) is read by a thread that may block.
+/// A pipe or a socket is waited for by the reactor, on the thread that then answers; a hop to
+/// another thread for each message would cost more than the call. Anything else (a terminal, a
+/// file) is read by a thread that may block.
 fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
     Ok(match kind(&input)? {
         FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),

@@ -1,7 +1,9 @@
-//! Calls that take long, as tasks: the request is answered at once, and the client comes back for what the call comes to.
+//! Calls that take long, as tasks: the request is answered at once, and the client comes back for
+//! what the call comes to.
 //!
-//! Only a client that says so with its request gets one, and only where the call is not quick. What a call asks while its request is open
-//! ends the request, as without tasks; what it asks later is asked in the task.
+//! Only a client that says so with its request gets one, and only where the call is not quick. What
+//! a call asks while its request is open ends the request, as without tasks; what it asks later is
+//! asked in the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +12,8 @@ use std::time::{Duration, Instant};
 use berth_core::CancellationToken;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolResult, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams, InputRequest, InputResponses, JsonObject, TaskPayload,
-    TaskStatus,
+    CallToolResult, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams, InputRequest,
+    InputResponses, JsonObject, TaskPayload, TaskStatus,
 };
 use rmcp::task_manager::current_timestamp;
 use serde_json::Value;
@@ -19,7 +21,8 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use crate::random;
 
-/// Whose a session is: its name without the handle that the caller chose. All connections on stdio are the user's.
+/// Whose a session is: its name without the handle that the caller chose. All connections on stdio
+/// are the user's.
 pub(crate) fn owner(session: &str) -> &str {
     match session.rfind(']') {
         Some(end) => &session[..=end],
@@ -27,14 +30,16 @@ pub(crate) fn owner(session: &str) -> &str {
     }
 }
 
-/// How long a call holds its request open before it becomes a task. A client asks for a task's state again and again, and hears of its end
-/// later than of an answer; below half a second, which nobody takes for waiting and no proxy for a dead connection, that isn't worth it.
+/// How long a call holds its request open before it becomes a task. A client asks for a task's
+/// state again and again, and hears of its end later than of an answer; below half a second, which
+/// nobody takes for waiting and no proxy for a dead connection, that isn't worth it.
 pub(crate) const QUICK: Duration = Duration::from_millis(500);
 
 /// How long the client may take to fetch what a task came to.
 pub(crate) const KEPT: Duration = Duration::from_secs(300);
 
-/// Tasks of one session, and of all, with those that have ended and are kept. A call beyond holds its request open, as it would without tasks.
+/// Tasks of one session, and of all, with those that have ended and are kept. A call beyond holds
+/// its request open, as it would without tasks.
 const MOST_OF_SESSION: usize = 64;
 const MOST: usize = 1024;
 
@@ -42,8 +47,8 @@ const MOST: usize = 1024;
 const BYTES_OF_SESSION: usize = 32 << 20;
 const BYTES: usize = 128 << 20;
 
-/// What a client is asked to wait before it asks for the state again: a quarter of what the call has taken, so that no answer comes later by
-/// more than that, within these bounds.
+/// What a client is asked to wait before it asks for the state again: a quarter of what the call
+/// has taken, so that no answer comes later by more than that, within these bounds.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(5);
 
@@ -71,7 +76,8 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task that it is by now. Where it is none, it becomes none: the question ends its request.
+    /// The task that it is by now. Where it is none, it becomes none: the question ends its
+    /// request.
     pub(crate) fn asks(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
         match &*stage {
@@ -88,7 +94,8 @@ impl StartedTask {
         matches!(*self.stage(), Stage::Task(_))
     }
 
-    /// Tells what happens, for whoever asks for the task's state. An empty text: nothing is to be told any more.
+    /// Tells what happens, for whoever asks for the task's state. An empty text: nothing is to be
+    /// told any more.
     pub(crate) fn say(&self, text: &str) {
         let text = (!text.is_empty()).then(|| text.to_owned());
         match &mut *self.stage() {
@@ -135,7 +142,10 @@ pub(crate) enum End {
 impl End {
     /// Of a result.
     pub(crate) fn from_result(result: Result<CallToolResult, ErrorData>) -> Self {
-        match result.and_then(|result| serde_json::to_string(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))) {
+        match result.and_then(|result| {
+            serde_json::to_string(&result)
+                .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+        }) {
             Ok(text) => Self::Completed(text),
             Err(error) => Self::Failed(error),
         }
@@ -150,7 +160,9 @@ impl End {
 
     fn payload(&self) -> TaskPayload {
         match self {
-            Self::Completed(text) => TaskPayload::Completed { result: serde_json::from_str(text).unwrap_or_default() },
+            Self::Completed(text) => {
+                TaskPayload::Completed { result: serde_json::from_str(text).unwrap_or_default() }
+            }
             Self::Failed(error) => TaskPayload::Failed { error: object(error) },
             Self::Cancelled => TaskPayload::Cancelled,
         }
@@ -175,7 +187,8 @@ impl Task {
         change(&mut state)
     }
 
-    /// Asks its client's user. The answer comes with [`answered`](Self::answered); where it has ended before, it never does.
+    /// Asks its client's user. The answer comes with [`answered`](Self::answered); where it has
+    /// ended before, it never does.
     pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
         let (sender, answer) = channel();
         self.change(|state| {
@@ -219,7 +232,8 @@ impl Task {
     /// What it is at, with what it asks or came to.
     pub(crate) fn describe(&self) -> DetailedTask {
         let state = self.state();
-        let mut task = rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
+        let mut task =
+            rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
         let age = state.end.as_ref().map_or_else(Instant::now, |(_, at)| *at) - self.began;
         // It is kept for that long from now on, or from its end.
@@ -254,20 +268,40 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call a task of its session, where there is a place for one and its request doesn't end with a question.
-    pub(crate) fn begin(&self, begun: &StartedTask, session: &Arc<str>, cancel: CancellationToken) -> Option<Arc<Task>> {
+    /// Makes a call a task of its session, where there is a place for one and its request doesn't
+    /// end with a question.
+    pub(crate) fn begin(
+        &self,
+        begun: &StartedTask,
+        session: &Arc<str>,
+        cancel: CancellationToken,
+    ) -> Option<Arc<Task>> {
         let mut stage = begun.stage();
         let mut held = self.held();
-        let of_session = held.values().filter(|task| owner(&task.session) == owner(session)).count();
+        let of_session =
+            held.values().filter(|task| owner(&task.session) == owner(session)).count();
         let Stage::Open(message) = &mut *stage else { return None };
         if held.len() >= MOST || of_session >= MOST_OF_SESSION {
             return None;
         }
         let id = random::name().ok()?;
         let created = current_timestamp();
-        let state = State { updated: created.clone(), message: message.take(), question: None, asked: 0, end: None };
+        let state = State {
+            updated: created.clone(),
+            message: message.take(),
+            question: None,
+            asked: 0,
+            end: None,
+        };
         let session = Arc::clone(session);
-        let task = Arc::new(Task { id: id.clone(), session, began: Instant::now(), created, cancel, state: Mutex::new(state) });
+        let task = Arc::new(Task {
+            id: id.clone(),
+            session,
+            began: Instant::now(),
+            created,
+            cancel,
+            state: Mutex::new(state),
+        });
         held.insert(id, Arc::clone(&task));
         *stage = Stage::Task(Arc::clone(&task));
         Some(task)
@@ -282,15 +316,21 @@ impl Tasks {
         let task = self.held().get(id).filter(|task| *task.session == *session).map(Arc::clone);
         task.ok_or_else(|| {
             let kept = KEPT.as_secs() / 60;
-            ErrorData::invalid_params(format!("there is no such task: what one came to is kept for {kept} minutes"), None)
+            ErrorData::invalid_params(
+                format!("there is no such task: what one came to is kept for {kept} minutes"),
+                None,
+            )
         })
     }
 
     /// Keeps what a task came to, where there is room for it.
     pub(crate) fn end(&self, task: &Task, end: End) {
         let held = self.held();
-        let of_session: usize =
-            held.values().filter(|other| owner(&other.session) == owner(&task.session)).map(|other| other.bytes()).sum();
+        let of_session: usize = held
+            .values()
+            .filter(|other| owner(&other.session) == owner(&task.session))
+            .map(|other| other.bytes())
+            .sum();
         let of_all: usize = held.values().map(|other| other.bytes()).sum();
         let bytes = end.bytes();
         let end = if of_session + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
@@ -336,7 +376,11 @@ mod tests {
 
     fn form() -> ElicitRequestParams {
         let requested_schema = ElicitationSchema::new(std::collections::BTreeMap::new());
-        ElicitRequestParams::FormElicitationParams { meta: None, message: "May it?".to_owned(), requested_schema }
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: "May it?".to_owned(),
+            requested_schema,
+        }
     }
 
     #[test]
@@ -354,14 +398,18 @@ mod tests {
     #[test]
     fn no_session_takes_the_places_of_the_others_nor_all_more_than_there_are() {
         let tasks = Tasks::default();
-        let kept: Vec<_> = (0..MOST_OF_SESSION).map(|_| begin(&tasks, "a").expect("there is a place")).collect();
+        let kept: Vec<_> =
+            (0..MOST_OF_SESSION).map(|_| begin(&tasks, "a").expect("there is a place")).collect();
         assert!(begin(&tasks, "a").is_none());
         tasks.end(&kept[0], answer(1));
         assert!(begin(&tasks, "a").is_none(), "one that has ended is kept");
         tasks.forget(&kept[0]);
         assert!(begin(&tasks, "a").is_some());
         for other in 1..MOST / MOST_OF_SESSION {
-            assert!((0..MOST_OF_SESSION).all(|_| begin(&tasks, &other.to_string()).is_some()), "{other}");
+            assert!(
+                (0..MOST_OF_SESSION).all(|_| begin(&tasks, &other.to_string()).is_some()),
+                "{other}"
+            );
         }
         assert!(begin(&tasks, "z").is_none());
     }
@@ -372,12 +420,19 @@ mod tests {
         let told = |task: &Task| serde_json::to_value(task.describe()).expect("is JSON");
         for of in 0..BYTES / BYTES_OF_SESSION {
             let of = of.to_string();
-            let (first, second) = (begin(&tasks, &of).expect("there is a place"), begin(&tasks, &of).expect("there is a place"));
+            let (first, second) = (
+                begin(&tasks, &of).expect("there is a place"),
+                begin(&tasks, &of).expect("there is a place"),
+            );
             tasks.end(&first, answer(BYTES_OF_SESSION - 1000));
             tasks.end(&second, answer(1000));
             let (first, second) = (told(&first), told(&second));
             assert_eq!(first["result"]["isError"], false, "{first}");
-            assert_eq!((&second["status"], &second["result"]["isError"]), (&json!("completed"), &json!(true)), "{second}");
+            assert_eq!(
+                (&second["status"], &second["result"]["isError"]),
+                (&json!("completed"), &json!(true)),
+                "{second}"
+            );
         }
         let other = begin(&tasks, "other").expect("there is a place");
         tasks.end(&other, answer(BYTES / 10));
@@ -389,17 +444,27 @@ mod tests {
         let tasks = Tasks::default();
         let open = StartedTask::default();
         assert!(open.asks().is_none());
-        assert!(tasks.begin(&open, &session("a"), CancellationToken::new()).is_none(), "its request has its answer");
+        assert!(
+            tasks.begin(&open, &session("a"), CancellationToken::new()).is_none(),
+            "its request has its answer"
+        );
 
         let begun = StartedTask::default();
-        let task = tasks.begin(&begun, &session("a"), CancellationToken::new()).expect("there is a place");
+        let task =
+            tasks.begin(&begun, &session("a"), CancellationToken::new()).expect("there is a place");
         let asked = begun.asks().expect("it is a task");
         let mut answers = asked.ask(form());
         let told = serde_json::to_value(task.describe()).expect("is JSON");
         assert_eq!(told["status"], "input_required");
         assert_eq!(told["inputRequests"]["question-1"]["params"]["message"], "May it?", "{told}");
-        task.answered([("question-2".to_owned(), json!("no")), (String::new(), json!("yes"))].into());
-        assert_eq!(task.describe().status(), TaskStatus::InputRequired, "what answers nothing counts for nothing");
+        task.answered(
+            [("question-2".to_owned(), json!("no")), (String::new(), json!("yes"))].into(),
+        );
+        assert_eq!(
+            task.describe().status(),
+            TaskStatus::InputRequired,
+            "what answers nothing counts for nothing"
+        );
         assert!(answers.try_recv().is_err());
         task.answered([("question-1".to_owned(), json!("yes"))].into());
         assert_eq!(answers.try_recv().ok(), Some(json!("yes")));
@@ -409,7 +474,11 @@ mod tests {
         tasks.end(&task, End::Cancelled);
         assert!(late.try_recv().is_err());
         assert_eq!(task.describe().status(), TaskStatus::Cancelled);
-        assert!(task.ask(form()).try_recv().is_err() && task.describe().status() == TaskStatus::Cancelled, "it asks nothing any more");
+        assert!(
+            task.ask(form()).try_recv().is_err()
+                && task.describe().status() == TaskStatus::Cancelled,
+            "it asks nothing any more"
+        );
     }
 
     #[test]
@@ -418,7 +487,11 @@ mod tests {
         let task = begin(&tasks, "a").expect("there is a place");
         tasks.end(&task, End::from_result(Err(ErrorData::invalid_params("no such tool", None))));
         let told = serde_json::to_value(task.describe()).expect("is JSON");
-        assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!(-32602)), "{told}");
+        assert_eq!(
+            (&told["status"], &told["error"]["code"]),
+            (&json!("failed"), &json!(-32602)),
+            "{told}"
+        );
         assert!(told.get("result").is_none());
     }
 }

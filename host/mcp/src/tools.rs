@@ -12,7 +12,8 @@ use serde_json::Value;
 /// Tools on one page.
 const PAGE: usize = 100;
 
-/// For how long a client may take a list for what there is, in milliseconds. One that listens hears of a change at once.
+/// For how long a client may take a list for what there is, in milliseconds. One that listens hears
+/// of a change at once.
 const FRESH: u64 = 60_000;
 
 /// The tools that a session is offered.
@@ -21,7 +22,9 @@ const FRESH: u64 = 60_000;
 ///
 /// What is remembered of the session can't be read.
 pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
-    let offered = host.tools_for(session).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    let offered = host
+        .tools_for(session)
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(offered.into_iter().map(|offered| offered.definition).collect())
 }
 
@@ -30,18 +33,29 @@ pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>
 /// # Errors
 ///
 /// The cursor is none that was given out, or its tool is gone.
-pub(crate) fn page(tools: &[Arc<Definition>], cursor: Option<&str>, structured: Structured) -> Result<ListToolsResult, ErrorData> {
+pub(crate) fn page(
+    tools: &[Arc<Definition>],
+    cursor: Option<&str>,
+    structured: Structured,
+) -> Result<ListToolsResult, ErrorData> {
     let from = match cursor {
         None => 0,
-        Some(name) => tools
-            .iter()
-            .position(|tool| tool.name == name)
-            .map(|at| at + 1)
-            .ok_or_else(|| ErrorData::invalid_params("no such cursor: the list has changed; begin again without one", None))?,
+        Some(name) => {
+            tools.iter().position(|tool| tool.name == name).map(|at| at + 1).ok_or_else(|| {
+                ErrorData::invalid_params(
+                    "no such cursor: the list has changed; begin again without one",
+                    None,
+                )
+            })?
+        }
     };
     let page = &tools[from..tools.len().min(from + PAGE)];
-    let next = (from + page.len() < tools.len()).then(|| page.last().map(|tool| tool.name.clone())).flatten();
-    let mut result = ListToolsResult::with_all_items(page.iter().map(|tool| self::tool(tool, structured)).collect());
+    let next = (from + page.len() < tools.len())
+        .then(|| page.last().map(|tool| tool.name.clone()))
+        .flatten();
+    let mut result = ListToolsResult::with_all_items(
+        page.iter().map(|tool| self::tool(tool, structured)).collect(),
+    );
     result.next_cursor = next;
     result.ttl_ms = Some(FRESH);
     Ok(result)
@@ -56,7 +70,8 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
     }
 }
 
-/// A tool as the protocol has it. A schema of structured answers is a promise: clients refuse an answer without.
+/// A tool as the protocol has it. A schema of structured answers is a promise: clients refuse an
+/// answer without.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let annotations = definition.annotations;
     let hints = ToolAnnotations::from_raw(
@@ -67,7 +82,11 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
         Some(annotations.open_world),
     );
     let description = Cow::Owned(definition.description.clone());
-    let mut tool = Tool::new_with_raw(definition.name.clone(), Some(description), object(&definition.input_schema));
+    let mut tool = Tool::new_with_raw(
+        definition.name.clone(),
+        Some(description),
+        object(&definition.input_schema),
+    );
     tool.title.clone_from(&definition.title);
     if sends_structured(definition, structured) {
         tool.output_schema = structured_schema(definition).as_ref().map(object);
@@ -86,7 +105,15 @@ mod tests {
     use serde_json::json;
 
     fn tools(count: usize) -> Vec<Arc<Definition>> {
-        (0..count).map(|at| Arc::new(Definition::new(format!("tool-{at:03}"), "does it", json!({ "type": "object" })))).collect()
+        (0..count)
+            .map(|at| {
+                Arc::new(Definition::new(
+                    format!("tool-{at:03}"),
+                    "does it",
+                    json!({ "type": "object" }),
+                ))
+            })
+            .collect()
     }
 
     #[test]
@@ -95,7 +122,8 @@ mod tests {
             let tools = tools(count);
             let (mut seen, mut cursor) = (Vec::new(), None::<String>);
             loop {
-                let page = page(&tools, cursor.as_deref(), Structured::Auto).expect("the cursor is right");
+                let page =
+                    page(&tools, cursor.as_deref(), Structured::Auto).expect("the cursor is right");
                 assert!(page.tools.len() <= PAGE);
                 seen.extend(page.tools.into_iter().map(|tool| tool.name.into_owned()));
                 cursor = page.next_cursor;
@@ -113,14 +141,18 @@ mod tests {
         let mut definition = Definition::new("look", "looks", json!({ "type": "object" }));
         definition.annotations.read_only = true;
         let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
-        assert_eq!((hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint), (Some(true), Some(false), Some(true)));
+        assert_eq!(
+            (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint),
+            (Some(true), Some(false), Some(true))
+        );
     }
 
     #[test]
     fn a_schema_is_promised_where_structured_answers_are_sent() {
         let plain = Definition::new("count", "counts", json!({ "type": "object" }));
         let value = Definition { output_schema: Some(json!({ "type": "array" })), ..plain.clone() };
-        let text = Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..value.clone() };
+        let text =
+            Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..value.clone() };
         use Structured::{Always, Auto, Never};
         for (definition, structured, sends, promises) in [
             (&plain, Auto, false, false),
@@ -133,7 +165,11 @@ mod tests {
             (&text, Always, true, true),
             (&text, Never, false, false),
         ] {
-            assert_eq!(sends_structured(definition, structured), sends, "{definition:?} {structured:?}");
+            assert_eq!(
+                sends_structured(definition, structured),
+                sends,
+                "{definition:?} {structured:?}"
+            );
             let schema = tool(definition, structured).output_schema;
             assert_eq!(schema.is_some(), promises, "{definition:?} {structured:?}");
             // Revisions before 2026-07-28 know no other.

@@ -15,11 +15,13 @@ pub struct Action<'a> {
     pub provider: &'a str,
     /// Whether the tool is part of the program, and no plugin of a stranger's.
     pub built_in: bool,
-    /// How the tool behaves, as far as that is believed: claims that relax something count only where they are enforced or approved.
+    /// How the tool behaves, as far as that is believed: claims that relax something count only
+    /// where they are enforced or approved.
     pub annotations: Annotations,
     /// What the call acts on, paths in the form that they really have.
     pub subjects: &'a [ResolvedSubject],
-    /// Whether the tool is believed in what it acts on. Otherwise rules look at the whole call as well.
+    /// Whether the tool is believed in what it acts on. Otherwise rules look at the whole call as
+    /// well.
     pub subjects_believed: bool,
     /// The arguments, an object; its paths are absolute.
     pub arguments: &'a Value,

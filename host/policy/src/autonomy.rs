@@ -39,14 +39,28 @@ impl Autonomy {
 }
 
 impl Placed<Autonomy> {
-    /// What this gate says. `permissions`: for what would allow it. `permitted`: a permission of the tool has decided already.
-    pub(crate) fn say(&self, action: &Action<'_>, permissions: &Permissions, permitted: bool) -> Option<Decision> {
+    /// What this gate says. `permissions`: for what would allow it. `permitted`: a permission of
+    /// the tool has decided already.
+    pub(crate) fn say(
+        &self,
+        action: &Action<'_>,
+        permissions: &Permissions,
+        permitted: bool,
+    ) -> Option<Decision> {
         let (autonomy, place) = (self.value, &self.place);
         let say = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
-            Some(Decision { verdict, gate: Gate::Autonomy, rule: rule.into(), place: place.text.clone(), remedy })
+            Some(Decision {
+                verdict,
+                gate: Gate::Autonomy,
+                rule: rule.into(),
+                place: place.text.clone(),
+                remedy,
+            })
         };
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            let remedy = place.remedy(|| "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".to_owned());
+            let remedy = place.remedy(|| {
+                "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".to_owned()
+            });
             return say(Verdict::Deny, autonomy.rule(), remedy);
         }
         if permitted {
@@ -59,11 +73,17 @@ impl Placed<Autonomy> {
                 gate: Gate::Autonomy,
                 rule: Cow::Borrowed("the default that what only reads is allowed"),
                 place: Cow::Borrowed("built in"),
-                remedy: Cow::Borrowed("To have it ask, give its tool a permission with `action = \"ask\"`."),
+                remedy: Cow::Borrowed(
+                    "To have it ask, give its tool a permission with `action = \"ask\"`.",
+                ),
             });
         }
         match autonomy {
-            Autonomy::Full => say(Verdict::Allow, autonomy.rule(), "To have it ask, set `autonomy = \"supervised\"` in [tools].".into()),
+            Autonomy::Full => say(
+                Verdict::Allow,
+                autonomy.rule(),
+                "To have it ask, set `autonomy = \"supervised\"` in [tools].".into(),
+            ),
             _ => say(Verdict::Ask, autonomy.rule(), permissions.to_allow(action).into()),
         }
     }

@@ -21,15 +21,23 @@ pub struct Backoff {
 impl Backoff {
     /// How long to wait before the call is tried again. `None`: it is not.
     ///
-    /// `retried` is how often it was already, `spent` the time since it began, and `asked` the least wait that the other side asks for.
-    /// `random` is any number, all of them equally likely: the wait is anything up to its bound, so that those who were refused together
-    /// don't come back together.
-    pub fn wait(&self, retried: u32, spent: Duration, asked: Option<Duration>, random: u64) -> Option<Duration> {
+    /// `retried` is how often it was already, `spent` the time since it began, and `asked` the
+    /// least wait that the other side asks for. `random` is any number, all of them equally likely:
+    /// the wait is anything up to its bound, so that those who were refused together don't come
+    /// back together.
+    pub fn wait(
+        &self,
+        retried: u32,
+        spent: Duration,
+        asked: Option<Duration>,
+        random: u64,
+    ) -> Option<Duration> {
         if retried >= self.retries {
             return None;
         }
         let bound = self.base.saturating_mul(1 << retried.min(MAX_DOUBLINGS)).min(self.max);
-        // Of the bound's nanoseconds the share that `random` is of all numbers; below the bound, so it fits.
+        // Of the bound's nanoseconds the share that `random` is of all numbers; below the bound, so
+        // it fits.
         let nanos = (bound.as_nanos().min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
         let wait = Duration::from_nanos(nanos as u64).max(asked.unwrap_or_default());
         let begins = spent.checked_add(wait)?;
@@ -43,18 +51,25 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
-    const BACKOFF: Backoff =
-        Backoff { retries: 20, base: Duration::from_millis(500), max: Duration::from_secs(5), budget: Duration::from_secs(30) };
+    const BACKOFF: Backoff = Backoff {
+        retries: 20,
+        base: Duration::from_millis(500),
+        max: Duration::from_secs(5),
+        budget: Duration::from_secs(30),
+    };
 
     #[track_caller]
     fn longest(retried: u32, expected: Duration) {
-        let wait = BACKOFF.wait(retried, Duration::ZERO, None, u64::MAX).expect("it is tried again");
+        let wait =
+            BACKOFF.wait(retried, Duration::ZERO, None, u64::MAX).expect("it is tried again");
         assert!(wait <= expected && expected - wait < MS, "{wait:?} instead of {expected:?}");
     }
 
     #[test]
     fn the_bound_of_the_wait_doubles_up_to_its_own_bound() {
-        for (retried, expected) in [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 5000), (5, 5000), (19, 5000)] {
+        for (retried, expected) in
+            [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 5000), (5, 5000), (19, 5000)]
+        {
             longest(retried, Duration::from_millis(expected));
         }
     }
@@ -91,8 +106,14 @@ mod tests {
 
     #[test]
     fn no_number_is_too_large() {
-        let huge = Backoff { retries: u32::MAX, base: Duration::MAX, max: Duration::MAX, budget: Duration::MAX };
-        let wait = huge.wait(u32::MAX - 1, Duration::ZERO, None, u64::MAX).expect("it is tried again");
+        let huge = Backoff {
+            retries: u32::MAX,
+            base: Duration::MAX,
+            max: Duration::MAX,
+            budget: Duration::MAX,
+        };
+        let wait =
+            huge.wait(u32::MAX - 1, Duration::ZERO, None, u64::MAX).expect("it is tried again");
         assert!(wait > Duration::from_secs(500 * 365 * 24 * 3600), "{wait:?}");
         assert_eq!(huge.wait(0, Duration::MAX, Some(MS), 0), None);
     }

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// `value` as JSON text without spaces, the keys of every object in the order of their bytes: the same for values that are equal, whatever
-/// order their keys stand in, and different for all others. A whole number and a fraction differ.
+/// `value` as JSON text without spaces, the keys of every object in the order of their bytes: the
+/// same for values that are equal, whatever order their keys stand in, and different for all
+/// others. A whole number and a fraction differ.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -54,7 +55,10 @@ mod tests {
 
     #[test]
     fn the_order_of_keys_does_not_matter() {
-        assert_eq!(canonical_text(r#"{"a":1,"b":{"x":[1,2],"y":null}}"#), canonical_text(r#"{ "b": {"y":null, "x":[1,2]}, "a":1 }"#));
+        assert_eq!(
+            canonical_text(r#"{"a":1,"b":{"x":[1,2],"y":null}}"#),
+            canonical_text(r#"{ "b": {"y":null, "x":[1,2]}, "a":1 }"#)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How much one session may do: calls altogether, and acting calls in any one hour.
 //!
-//! The clock and the counters are the caller's, who changes them at a stroke: two calls can't both get the last place.
+//! The clock and the counters are the caller's, who changes them at a stroke: two calls can't both
+//! get the last place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -51,12 +52,18 @@ impl QuotaBounds {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
     }
 
-    /// Takes a place for a call at `now`, by the clock of `counts`. Where one bound leaves none, nothing is counted against the other.
+    /// Takes a place for a call at `now`, by the clock of `counts`. Where one bound leaves none,
+    /// nothing is counted against the other.
     ///
     /// # Errors
     ///
     /// The bound that is reached; the quota first, since waiting doesn't help there.
-    pub fn take(&self, counts: &mut QuotaCounts<'_>, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
+    pub fn take(
+        &self,
+        counts: &mut QuotaCounts<'_>,
+        acts: bool,
+        now: u64,
+    ) -> Result<QuotaPlace, QuotaLimit> {
         if self.calls > 0 && *counts.calls >= self.calls {
             return Err(QuotaLimit::Quota);
         }
@@ -66,7 +73,8 @@ impl QuotaBounds {
             let most = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
             // The bound may have been lowered since: then more than one has to end first.
             if let Some(above) = counts.acted.len().checked_sub(most) {
-                let ends = counts.acted.get(above).map_or(HOUR, |at| (at + HOUR).saturating_sub(now));
+                let ends =
+                    counts.acted.get(above).map_or(HOUR, |at| (at + HOUR).saturating_sub(now));
                 return Err(QuotaLimit::Rate { again_after: Duration::from_millis(ends) });
             }
             counts.acted.push_back(now);
@@ -85,14 +93,16 @@ impl QuotaPlace {
         if self.counted {
             *counts.calls = counts.calls.saturating_sub(1);
         }
-        if let Some(index) = self.acted.and_then(|at| counts.acted.iter().rposition(|known| *known == at)) {
+        if let Some(index) =
+            self.acted.and_then(|at| counts.acted.iter().rposition(|known| *known == at))
+        {
             counts.acted.remove(index);
         }
     }
 }
 
-/// Drops what is over. What lies in the future was written under a wrong clock; it counts from now on, so that nobody waits for longer than
-/// an hour.
+/// Drops what is over. What lies in the future was written under a wrong clock; it counts from now
+/// on, so that nobody waits for longer than an hour.
 fn forget(acted: &mut VecDeque<u64>, now: u64) {
     acted.iter_mut().for_each(|at| *at = (*at).min(now));
     acted.retain(|at| now - *at < HOUR);
@@ -111,8 +121,17 @@ mod tests {
     }
 
     impl Session {
-        fn take(&mut self, bounds: QuotaBounds, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
-            bounds.take(&mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted }, acts, now)
+        fn take(
+            &mut self,
+            bounds: QuotaBounds,
+            acts: bool,
+            now: u64,
+        ) -> Result<QuotaPlace, QuotaLimit> {
+            bounds.take(
+                &mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted },
+                acts,
+                now,
+            )
         }
 
         fn give_back(&mut self, place: QuotaPlace) {
@@ -135,7 +154,12 @@ mod tests {
             session.take(bounds(0, 0), true, now).expect("there is no bound");
         }
         assert_eq!((session.calls, session.acted.len()), (0, 0));
-        assert!(!bounds(0, 0).concern(true) && !bounds(0, 5).concern(false) && bounds(0, 5).concern(true) && bounds(5, 0).concern(false));
+        assert!(
+            !bounds(0, 0).concern(true)
+                && !bounds(0, 5).concern(false)
+                && bounds(0, 5).concern(true)
+                && bounds(5, 0).concern(false)
+        );
     }
 
     #[test]

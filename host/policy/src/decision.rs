@@ -96,7 +96,8 @@ pub struct Decision {
     pub gate: Gate,
     /// The rule, as it is written: `pattern = "src/**", action = "allow"`.
     pub rule: Cow<'static, str>,
-    /// Where it stands: `[tools.permissions.write] in /home/u/.config/berth/berth.toml, line 7`, or `built in`.
+    /// Where it stands: `[tools.permissions.write] in /home/u/.config/berth/berth.toml, line 7`, or
+    /// `built in`.
     pub place: Cow<'static, str>,
     /// The line that would change it, or why nothing can.
     pub remedy: Cow<'static, str>,

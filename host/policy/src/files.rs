@@ -1,7 +1,8 @@
 //! Which paths a call may read and write.
 //!
-//! Paths given here are real: absolute, links resolved, as the kernel names the object that was opened. The rules never look at a file
-//! system. Order (FILE-12…15): Berth's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
+//! Paths given here are real: absolute, links resolved, as the kernel names the object that was
+//! opened. The rules never look at a file system. Order (FILE-12…15): Berth's own folders; the
+//! longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -42,7 +43,8 @@ pub struct OwnFolder {
 /// What kind of thing a path names, as far as the rules care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory: `allow_read` does not apply to it, since it has to be entered to reach what is allowed.
+    /// A directory: `allow_read` does not apply to it, since it has to be entered to reach what is
+    /// allowed.
     Directory,
     /// Anything else.
     Other,
@@ -75,12 +77,14 @@ pub enum Refusal {
     NotInAllowRead,
     /// A `deny_write` glob.
     DenyWrite(usize),
-    /// The name of a granted directory, or of a folder that holds one. Whoever could put something else in its place would decide
-    /// what the grant means from the next start on.
+    /// The name of a granted directory, or of a folder that holds one. Whoever could put something
+    /// else in its place would decide what the grant means from the next start on.
     GrantRoot(usize),
-    /// It lies in a file system in which the kernel shows itself: procfs, sysfs and their like, wherever they are mounted.
+    /// It lies in a file system in which the kernel shows itself: procfs, sysfs and their like,
+    /// wherever they are mounted.
     Kernel,
-    /// A folder that can't be moved or removed as a whole, since more lies below it than is checked.
+    /// A folder that can't be moved or removed as a whole, since more lies below it than is
+    /// checked.
     TooMuchBelow,
     /// A rule about calls, which knows its own words.
     OfCall(PathRefusal),
@@ -90,7 +94,8 @@ impl FileRules {
     /// Rules for `grants`, with Berth's `own` folders taken out.
     pub fn new(grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
         let mut grants = grants;
-        // Longest first, so that the first match is the longest. Where one path is granted twice, the narrower grant counts.
+        // Longest first, so that the first match is the longest. Where one path is granted twice,
+        // the narrower grant counts.
         grants.sort_by(|a, b| {
             let length = |grant: &Grant| grant.path.components().count();
             length(b).cmp(&length(a)).then_with(|| a.access.cmp(&b.access))
@@ -100,7 +105,12 @@ impl FileRules {
 
     /// The same with globs.
     #[must_use]
-    pub fn with_globs(mut self, deny_read: PathGlobs, allow_read: PathGlobs, deny_write: PathGlobs) -> Self {
+    pub fn with_globs(
+        mut self,
+        deny_read: PathGlobs,
+        allow_read: PathGlobs,
+        deny_write: PathGlobs,
+    ) -> Self {
         self.deny_read = deny_read;
         self.allow_read = allow_read;
         self.deny_write = deny_write;
@@ -112,7 +122,8 @@ impl FileRules {
         &self.own
     }
 
-    /// Whether a glob may refuse something below a grant. Otherwise only Berth's own files are refused there.
+    /// Whether a glob may refuse something below a grant. Otherwise only Berth's own files are
+    /// refused there.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
@@ -124,7 +135,8 @@ impl FileRules {
 
     /// Whether `access` to `path` is allowed.
     ///
-    /// Writing means every change, of the name as well as of what it names; who may not read a path may not write it either.
+    /// Writing means every change, of the name as well as of what it names; who may not read a path
+    /// may not write it either.
     ///
     /// # Errors
     ///
@@ -133,7 +145,12 @@ impl FileRules {
         if self.is_own(path, access) {
             return Err(Refusal::Own);
         }
-        let (index, grant) = self.grants.iter().enumerate().find(|(_, grant)| path.starts_with(&grant.path)).ok_or(Refusal::Outside)?;
+        let (index, grant) = self
+            .grants
+            .iter()
+            .enumerate()
+            .find(|(_, grant)| path.starts_with(&grant.path))
+            .ok_or(Refusal::Outside)?;
         if access == Access::Write && grant.access == Access::Read {
             return Err(Refusal::ReadOnlyGrant(index));
         }
@@ -142,32 +159,52 @@ impl FileRules {
         }
         match access {
             Access::Read if kind == Kind::Directory || self.allow_read.is_empty() => Ok(()),
-            Access::Read => self.allow_read.first_match(path).map(|_| ()).ok_or(Refusal::NotInAllowRead),
-            Access::Write => self.deny_write.first_match(path).map_or(Ok(()), |glob| Err(Refusal::DenyWrite(glob))),
+            Access::Read => {
+                self.allow_read.first_match(path).map(|_| ()).ok_or(Refusal::NotInAllowRead)
+            }
+            Access::Write => self
+                .deny_write
+                .first_match(path)
+                .map_or(Ok(()), |glob| Err(Refusal::DenyWrite(glob))),
         }
     }
 
-    /// Whether something below the folder `path` is certainly refused for writing, as far as the rules alone can tell.
+    /// Whether something below the folder `path` is certainly refused for writing, as far as the
+    /// rules alone can tell.
     pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
         if self.own.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
         let below = |anchor: &Path| anchor.starts_with(path);
-        let read = self.deny_read.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyRead(i));
-        let write = || self.deny_write.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyWrite(i));
+        let read = self
+            .deny_read
+            .anchors()
+            .find(|(_, anchor)| below(anchor))
+            .map(|(i, _)| Refusal::DenyRead(i));
+        let write = || {
+            self.deny_write
+                .anchors()
+                .find(|(_, anchor)| below(anchor))
+                .map(|(i, _)| Refusal::DenyWrite(i))
+        };
         let grant = || {
-            let inside = |access| self.grants.iter().position(|grant| grant.access == access && below(&grant.path));
-            inside(Access::Read).map(Refusal::ReadOnlyGrant).or_else(|| inside(Access::Write).map(Refusal::GrantRoot))
+            let inside = |access| {
+                self.grants.iter().position(|grant| grant.access == access && below(&grant.path))
+            };
+            inside(Access::Read)
+                .map(Refusal::ReadOnlyGrant)
+                .or_else(|| inside(Access::Write).map(Refusal::GrantRoot))
         };
         read.or_else(write).or_else(grant)
     }
 
-    /// Whether `path` may become or stop being the name of something, beyond what [`decide`](Self::decide) says.
+    /// Whether `path` may become or stop being the name of something, beyond what
+    /// [`decide`](Self::decide) says.
     ///
     /// # Errors
     ///
-    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself: its name lies in a directory that need
-    /// not be granted, and stands in the configuration.
+    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself: its
+    /// name lies in a directory that need not be granted, and stands in the configuration.
     pub fn decide_name(&self, path: &Path) -> Result<(), Refusal> {
         let root = self.grants.iter().enumerate().find(|(_, grant)| grant.path == path);
         root.map_or(Ok(()), |(index, grant)| match grant.access {
@@ -176,7 +213,8 @@ impl FileRules {
         })
     }
 
-    /// Puts a refusal into words: the action, the rule, its place, and the line that would change it.
+    /// Puts a refusal into words: the action, the rule, its place, and the line that would change
+    /// it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
         let shown = path.display().to_string();
         let shown = cut(&shown, MAX_SHOWN);
@@ -192,9 +230,14 @@ impl FileRules {
                 let place = self.place_of_grants().unwrap_or(&none);
                 ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
             }
-            Refusal::Own => ("the rule that Berth's own files are out of reach".to_owned(), &built_in, "No key changes that.".into()),
+            Refusal::Own => (
+                "the rule that Berth's own files are out of reach".to_owned(),
+                &built_in,
+                "No key changes that.".into(),
+            ),
             Refusal::Kernel => (
-                "the rule that the kernel's own file systems (procfs, sysfs, …) are out of reach".to_owned(),
+                "the rule that the kernel's own file systems (procfs, sysfs, …) are out of reach"
+                    .to_owned(),
                 &built_in,
                 "No key changes that.".into(),
             ),
@@ -202,23 +245,32 @@ impl FileRules {
                 let grant = &self.grants[index];
                 let remedy = match &grant.place.kind {
                     OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
-                        "To allow it, name the directory with --allow instead of --allow-read.".into()
+                        "To allow it, name the directory with --allow instead of --allow-read."
+                            .into()
                     }
-                    _ => grant.place.remedy(|| format!("To allow it, grant {:?} for writing.", grant.path)),
+                    _ => grant
+                        .place
+                        .remedy(|| format!("To allow it, grant {:?} for writing.", grant.path)),
                 };
                 (format!("the read-only grant of {}", grant.path.display()), &grant.place, remedy)
             }
-            Refusal::ReadOnlyCall => {
-                ("the tool's own claim that it only reads".to_owned(), &annotations, "The tool's author has to drop `read-only`.".into())
-            }
+            Refusal::ReadOnlyCall => (
+                "the tool's own claim that it only reads".to_owned(),
+                &annotations,
+                "The tool's author has to drop `read-only`.".into(),
+            ),
             Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
             Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),
             Refusal::NotInAllowRead => (
                 "allow_read, which has no match".to_owned(),
                 self.allow_read.places.first().unwrap_or(&built_in),
-                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| match quoted(path, literal) {
-                    Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
-                    None => "To allow it, add a glob to `allow_read` that covers it.".to_owned(),
+                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| {
+                    match quoted(path, literal) {
+                        Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
+                        None => {
+                            "To allow it, add a glob to `allow_read` that covers it.".to_owned()
+                        }
+                    }
                 }),
             ),
             Refusal::GrantRoot(index) => {
@@ -237,26 +289,39 @@ impl FileRules {
                 )
             }
             Refusal::TooMuchBelow => (
-                "the bound on what is checked below a folder (100,000 entries, 128 levels)".to_owned(),
+                "the bound on what is checked below a folder (100,000 entries, 128 levels)"
+                    .to_owned(),
                 &built_in,
                 "Move or remove smaller parts.".into(),
             ),
-            Refusal::OfCall(_) => ("a rule about calls".to_owned(), &built_in, "`berth policy check` says what the rules are.".into()),
+            Refusal::OfCall(_) => (
+                "a rule about calls".to_owned(),
+                &built_in,
+                "`berth policy check` says what the rules are.".into(),
+            ),
         };
         let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
-        Denial { capability: "files".to_owned(), action: format!("{verb} {shown}"), rule, place, remedy }
+        Denial {
+            capability: "files".to_owned(),
+            action: format!("{verb} {shown}"),
+            rule,
+            place,
+            remedy,
+        }
     }
 
-    /// Where it stands what is granted. What takes away from the user's list comes first: as long as it does, adding to that helps nobody.
+    /// Where it stands what is granted. What takes away from the user's list comes first: as long
+    /// as it does, adding to that helps nobody.
     fn place_of_grants(&self) -> Option<&Origin> {
         let places = || self.grants.iter().map(|grant| &grant.place);
         let is_added = |place: &&Origin| matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"));
-        let elsewhere = places().filter(|place| !is_added(place)).find(|place| place.elsewhere().is_some());
+        let elsewhere =
+            places().filter(|place| !is_added(place)).find(|place| place.elsewhere().is_some());
         elsewhere.or_else(|| places().find(|place| !is_added(place))).or_else(|| places().next())
     }
 
-    /// The smallest grant that would help, never the whole machine. Whether a directory is there is not looked at: who is refused here would
-    /// be told of everything that exists.
+    /// The smallest grant that would help, never the whole machine. Whether a directory is there is
+    /// not looked at: who is refused here would be told of everything that exists.
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
@@ -266,8 +331,11 @@ impl FileRules {
             return "No key changes that: it is out of reach whatever is granted.".into();
         }
         place.remedy(|| {
-            let holder = plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
-            let Some(holder) = quoted(holder, str::to_owned) else { return "To allow it, grant the directory that it lies in.".to_owned() };
+            let holder =
+                plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
+            let Some(holder) = quoted(holder, str::to_owned) else {
+                return "To allow it, grant the directory that it lies in.".to_owned();
+            };
             let grant = match access {
                 Access::Read => format!("{{ path = {holder}, access = \"read\" }}"),
                 Access::Write => holder,
@@ -275,22 +343,32 @@ impl FileRules {
             match place.kind {
                 // A list that is written takes the place of the default.
                 OriginKind::Default(_) => {
-                    let lines = place.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
+                    let lines =
+                        place.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
                     format!("To allow it (the directory has to exist), {lines}")
                 }
-                _ => format!("To allow it, add to `allowed_paths` (the directory has to exist): {grant}"),
+                _ => format!(
+                    "To allow it, add to `allowed_paths` (the directory has to exist): {grant}"
+                ),
             }
         })
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
-        let named =
-            access == Access::Write && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
-        named || self.own.iter().any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
+        let named = access == Access::Write
+            && path
+                .file_name()
+                .is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
+        named
+            || self
+                .own
+                .iter()
+                .any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
     }
 }
 
-/// A path as it is `spelt` in TOML. None where it is no text, or too long to be shown: cut off, it were another one.
+/// A path as it is `spelt` in TOML. None where it is no text, or too long to be shown: cut off, it
+/// were another one.
 fn quoted(path: &Path, spelt: impl FnOnce(&str) -> String) -> Option<String> {
     let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN)?;
     Some(toml(&spelt(path)))
@@ -316,7 +394,8 @@ mod tests {
     use super::*;
 
     fn globs(patterns: &[&str]) -> PathGlobs {
-        let patterns = patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
+        let patterns =
+            patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
         PathGlobs::new(patterns.collect()).expect("globs compile")
     }
 
@@ -330,7 +409,11 @@ mod tests {
             OwnFolder { path: "/work/.berth/cache".into(), secret: true },
         ];
         FileRules::new(
-            vec![grant("/work", Access::Write), grant("/work/vendor", Access::Read), grant("/work/vendor/patch", Access::Write)],
+            vec![
+                grant("/work", Access::Write),
+                grant("/work/vendor", Access::Read),
+                grant("/work/vendor/patch", Access::Write),
+            ],
             own,
         )
         .with_globs(
@@ -342,7 +425,11 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, access: Access, expected: Result<(), Refusal>) {
-        assert_eq!(rules().decide(Path::new(path), Kind::Other, access), expected, "{access:?} {path}");
+        assert_eq!(
+            rules().decide(Path::new(path), Kind::Other, access),
+            expected,
+            "{access:?} {path}"
+        );
     }
 
     #[test]
@@ -357,16 +444,30 @@ mod tests {
 
     #[test]
     fn the_narrower_of_two_grants_of_one_path_counts() {
-        let rules = FileRules::new(vec![grant("/a", Access::Write), grant("/a", Access::Read)], Vec::new());
-        assert_eq!(rules.decide(Path::new("/a/x"), Kind::Other, Access::Write), Err(Refusal::ReadOnlyGrant(0)));
+        let rules =
+            FileRules::new(vec![grant("/a", Access::Write), grant("/a", Access::Read)], Vec::new());
+        assert_eq!(
+            rules.decide(Path::new("/a/x"), Kind::Other, Access::Write),
+            Err(Refusal::ReadOnlyGrant(0))
+        );
     }
 
     #[test]
     fn what_may_not_be_read_may_not_be_written_either() {
-        for path in ["/work/.env", "/work/deep/er/.env", "/work/secrets", "/work/x/secrets/y/z", "/work/keys", "/work/keys/id"] {
+        for path in [
+            "/work/.env",
+            "/work/deep/er/.env",
+            "/work/secrets",
+            "/work/x/secrets/y/z",
+            "/work/keys",
+            "/work/keys/id",
+        ] {
             for access in [Access::Read, Access::Write] {
                 let decision = rules().decide(Path::new(path), Kind::Other, access);
-                assert!(matches!(decision, Err(Refusal::DenyRead(_))), "{access:?} {path}: {decision:?}");
+                assert!(
+                    matches!(decision, Err(Refusal::DenyRead(_))),
+                    "{access:?} {path}: {decision:?}"
+                );
             }
         }
         check("/work/.envrc", Access::Read, Ok(()));
@@ -419,11 +520,18 @@ mod tests {
     fn a_granted_directory_stays_where_it_is() {
         let rules = rules();
         let (own, inner) = (Refusal::GrantRoot(2), Refusal::GrantRoot(0));
-        for (path, expected) in [("/work", own), ("/work/vendor", Refusal::ReadOnlyGrant(1)), ("/work/vendor/patch", inner)] {
+        for (path, expected) in [
+            ("/work", own),
+            ("/work/vendor", Refusal::ReadOnlyGrant(1)),
+            ("/work/vendor/patch", inner),
+        ] {
             assert_eq!(rules.decide_name(Path::new(path)), Err(expected), "{path}");
         }
         assert_eq!(rules.decide_name(Path::new("/work/vendor/patch/x")), Ok(()));
-        assert_eq!(rules.refused_below(Path::new("/work/vendor/patch")), Some(Refusal::GrantRoot(0)));
+        assert_eq!(
+            rules.refused_below(Path::new("/work/vendor/patch")),
+            Some(Refusal::GrantRoot(0))
+        );
     }
 
     #[test]
@@ -440,21 +548,32 @@ mod tests {
         for (path, remedy) in [
             ("/etc/passwd", "exist): { path = \"/etc\", access = \"read\" }"),
             ("/etc", "exist): { path = \"/etc\", access = \"read\" }"),
-            ("/work/../srv/a \\\"b\"/x", "exist): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }"),
-            ("/work/../srv/\u{1b}\u{202e}/x", "exist): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }"),
+            (
+                "/work/../srv/a \\\"b\"/x",
+                "exist): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }",
+            ),
+            (
+                "/work/../srv/\u{1b}\u{202e}/x",
+                "exist): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }",
+            ),
             ("/work/link/passwd", "a link that leads out"),
             ("/work/.berth/cache/../../../work/.berth/cache/x/y", "a link that leads out"),
         ] {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
             assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);
         }
-        let long = rules().explain(Refusal::Outside, Path::new(&format!("/{}", "x".repeat(100_000))), Access::Read);
+        let long = rules().explain(
+            Refusal::Outside,
+            Path::new(&format!("/{}", "x".repeat(100_000))),
+            Access::Read,
+        );
         assert!(long.to_string().len() < 4096);
     }
 
     #[test]
     fn bad_globs_are_explained() {
-        let error = PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("not a glob");
+        let error =
+            PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("not a glob");
         assert!(error.contains("a["), "{error}");
     }
 }

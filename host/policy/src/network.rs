@@ -31,9 +31,15 @@ enum Wants {
     },
 }
 
-/// What wants it, of the calls that this is about: those of the built-in shell. Plugins have a grant of their own.
+/// What wants it, of the calls that this is about: those of the built-in shell. Plugins have a
+/// grant of their own.
 fn wants(action: &Action<'_>) -> Option<Wants> {
-    let mut commands = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).filter(|_| action.built_in).peekable();
+    let mut commands = action
+        .subjects
+        .iter()
+        .filter(|subject| subject.kind == SubjectKind::Command)
+        .filter(|_| action.built_in)
+        .peekable();
     commands.peek()?;
     if action.arguments.get("network").and_then(serde_json::Value::as_bool) == Some(true) {
         return Some(Wants::Call);
@@ -41,13 +47,17 @@ fn wants(action: &Action<'_>) -> Option<Wants> {
     commands.find_map(|subject| {
         let looked = analyze(&subject.text);
         let mut programs = looked.commands.iter().filter(|simple| !simple.program.is_empty());
-        let alone = looked.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
-        programs.find(|simple| simple.needs_network).map(|simple| Wants::Command { program: simple.program.clone(), alone })
+        let alone =
+            looked.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
+        programs
+            .find(|simple| simple.needs_network)
+            .map(|simple| Wants::Command { program: simple.program.clone(), alone })
     })
 }
 
 impl Placed<Network> {
-    /// Whether what the call starts reaches the network, if it may run at all: where a person is asked, it runs only after their yes.
+    /// Whether what the call starts reaches the network, if it may run at all: where a person is
+    /// asked, it runs only after their yes.
     pub(crate) fn reaches(&self, action: &Action<'_>) -> bool {
         match self.value {
             Network::Deny => false,
@@ -57,7 +67,12 @@ impl Placed<Network> {
     }
 
     /// `exactly`, `allowed`: whether a permission allows the very command, or one like it.
-    pub(crate) fn say(&self, action: &Action<'_>, exactly: bool, allowed: bool) -> Option<Decision> {
+    pub(crate) fn say(
+        &self,
+        action: &Action<'_>,
+        exactly: bool,
+        allowed: bool,
+    ) -> Option<Decision> {
         let (verdict, rule, remedy) = match (self.value, wants(action)?) {
             (Network::Allow, _) => return None,
             // It runs without, and finds out.
@@ -67,9 +82,12 @@ impl Placed<Network> {
                 "network = \"deny\", while the call asks for it".to_owned(),
                 "To have it ask, set `network = \"ask\"` in [tools.shell]; or call it without `network`.",
             ),
-            // A yes to a command is one to what it needs; but not to what a call asks for beside it, of which the permission says nothing, and
-            // where it is one for many commands, not to what the others in the line would do with it.
-            (Network::Ask, Wants::Command { alone, .. }) if exactly || allowed && alone => return None,
+            // A yes to a command is one to what it needs; but not to what a call asks for beside
+            // it, of which the permission says nothing, and where it is one for many commands, not
+            // to what the others in the line would do with it.
+            (Network::Ask, Wants::Command { alone, .. }) if exactly || allowed && alone => {
+                return None;
+            }
             (Network::Ask, Wants::Command { program, .. }) => (
                 Verdict::Ask,
                 format!("network = \"ask\": `{program}` needs the network"),
@@ -82,6 +100,12 @@ impl Placed<Network> {
             ),
         };
         let remedy = self.place.remedy(|| remedy.to_owned());
-        Some(Decision { verdict, gate: Gate::Network, rule: rule.into(), place: self.place.text.clone(), remedy })
+        Some(Decision {
+            verdict,
+            gate: Gate::Network,
+            rule: rule.into(),
+            place: self.place.text.clone(),
+            remedy,
+        })
     }
 }

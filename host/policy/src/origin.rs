@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Where a rule stands: for people, and as far as it decides on what a remedy can say. A line in the user's own file undoes no rule that
-/// stands anywhere else.
+/// Where a rule stands: for people, and as far as it decides on what a remedy can say. A line in
+/// the user's own file undoes no rule that stands anywhere else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// `[tools] in /home/u/.config/berth/berth.toml, line 3`.
@@ -15,7 +15,8 @@ pub struct Origin {
 /// What kind of place a rule stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// Nowhere: it holds where nobody says anything else. Its table may stand in the user's own file all the same; then, where.
+    /// Nowhere: it holds where nobody says anything else. Its table may stand in the user's own
+    /// file all the same; then, where.
     Default(Option<String>),
     /// In the user's own file.
     Own,
@@ -32,15 +33,19 @@ pub enum OriginKind {
 }
 
 impl Origin {
-    /// What undoes a rule: `own`, which is said of the user's own file, or else what has to be done elsewhere.
+    /// What undoes a rule: `own`, which is said of the user's own file, or else what has to be done
+    /// elsewhere.
     pub fn remedy(&self, own: impl FnOnce() -> String) -> Cow<'static, str> {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
-    /// The lines that set a key of a table where nothing sets it. A table may stand in a file only once.
+    /// The lines that set a key of a table where nothing sets it. A table may stand in a file only
+    /// once.
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         match &self.kind {
-            OriginKind::Default(Some(place)) => format!("write in [{table}], which stands in {place} already:\n{line}"),
+            OriginKind::Default(Some(place)) => {
+                format!("write in [{table}], which stands in {place} already:\n{line}")
+            }
             _ => format!("write in berth.toml:\n[{table}]\n{line}"),
         }
     }
@@ -49,15 +54,15 @@ impl Origin {
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {
             OriginKind::Default(_) | OriginKind::Own => None,
-            OriginKind::Project(path) => {
-                Some(format!("To change that, change it in that file, {path}; nothing in your own configuration undoes it."))
-            }
+            OriginKind::Project(path) => Some(format!(
+                "To change that, change it in that file, {path}; nothing in your own configuration undoes it."
+            )),
             OriginKind::Trusted(path) => Some(format!(
                 "To change that, change it in that file, {path}, and then `berth trust` it again; nothing in your own configuration undoes it."
             )),
-            OriginKind::Ceiling(path) => {
-                Some(format!("No key of yours changes that: whoever administers the ceiling {path} has to take it out there."))
-            }
+            OriginKind::Ceiling(path) => Some(format!(
+                "No key of yours changes that: whoever administers the ceiling {path} has to take it out there."
+            )),
             OriginKind::Flag(text) => Some(format!("To change that, leave out `{text}`.")),
             OriginKind::Variable(name) => Some(format!("To change that, unset {name}.")),
         }

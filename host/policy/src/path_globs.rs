@@ -10,8 +10,8 @@ use crate::origin::{Origin, OriginKind};
 
 /// Globs over paths, all from one key of the configuration.
 ///
-/// A glob with a leading `/` is matched against the whole path, any other at every depth. A glob covers what lies below its match, and
-/// `X/**` covers `X` itself.
+/// A glob with a leading `/` is matched against the whole path, any other at every depth. A glob
+/// covers what lies below its match, and `X/**` covers `X` itself.
 #[derive(Clone, Debug, Default)]
 pub struct PathGlobs {
     set: GlobSet,
@@ -41,8 +41,12 @@ impl PathGlobs {
         Self::compile(patterns, true)
     }
 
-    fn compile(patterns: Vec<(String, impl Into<Origin>)>, ignoring_case: bool) -> Result<Self, String> {
-        let (patterns, places): (Vec<_>, Vec<_>) = patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
+    fn compile(
+        patterns: Vec<(String, impl Into<Origin>)>,
+        ignoring_case: bool,
+    ) -> Result<Self, String> {
+        let (patterns, places): (Vec<_>, Vec<_>) =
+            patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
         let mut set = GlobSetBuilder::new();
         let mut origin = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
@@ -92,28 +96,38 @@ impl PathGlobs {
         let remedy = place.remedy(|| match place.kind {
             OriginKind::Default(_) => {
                 let others = self.patterns.iter().zip(&self.places);
-                let others = others.filter(|(other, of)| *other != pattern && matches!(of.kind, OriginKind::Default(_)));
+                let others = others.filter(|(other, of)| {
+                    *other != pattern && matches!(of.kind, OriginKind::Default(_))
+                });
                 let others: Vec<String> = others.map(|(other, _)| toml(other)).collect();
-                format!("To allow it, {}", place.lines("tools.file", &format!("{key} = [{}]", others.join(", "))))
+                format!(
+                    "To allow it, {}",
+                    place.lines("tools.file", &format!("{key} = [{}]", others.join(", ")))
+                )
             }
             _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),
         });
         (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
-    /// The folders above the first wildcard of each pattern that begins at the root; where it has none, the path itself.
+    /// The folders above the first wildcard of each pattern that begins at the root; where it has
+    /// none, the path itself.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.patterns.iter().filter(|pattern| pattern.starts_with('/')).map(|pattern| {
-            let parts = pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
+            let parts =
+                pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
             parts.fold(PathBuf::from("/"), |path, part| path.join(part))
         })
     }
 
-    /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold something denied.
+    /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold
+    /// something denied.
     pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
-        self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(|(index, pattern)| {
-            let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
-            (index, Path::new(plain.trim_end_matches('/')))
-        })
+        self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(
+            |(index, pattern)| {
+                let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
+                (index, Path::new(plain.trim_end_matches('/')))
+            },
+        )
     }
 }

@@ -13,9 +13,11 @@ pub const MAX_PATTERN: usize = 1024;
 /// Bytes that a compiled pattern may take.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A glob over a whole text: `*` stands for anything, `?` for one character, `\` takes the next one by the letter. Case doesn't matter.
+/// A glob over a whole text: `*` stands for anything, `?` for one character, `\` takes the next one
+/// by the letter. Case doesn't matter.
 ///
-/// It is compared without a compiled form: permissions are read at every start, and few are ever looked at.
+/// It is compared without a compiled form: permissions are read at every start, and few are ever
+/// looked at.
 #[derive(Clone, Debug)]
 pub struct TextGlob {
     /// What stands between the stars, in small letters; [`ANY`] for one character.
@@ -110,7 +112,10 @@ fn ends(text: &str, chunk: &str) -> bool {
 /// Where it is none, empty, longer than [`MAX_PATTERN`], or too large when compiled.
 pub fn expression(pattern: &str) -> Result<Regex, String> {
     bounded(pattern)?;
-    RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build().map_err(|error| format!("`{pattern}` is not a regular expression: {error}"))
+    RegexBuilder::new(pattern)
+        .size_limit(MAX_COMPILED)
+        .build()
+        .map_err(|error| format!("`{pattern}` is not a regular expression: {error}"))
 }
 
 /// Whether it is of a length that a pattern has.
@@ -183,13 +188,19 @@ struct Glob {
 }
 
 impl Pattern {
-    /// A pattern. `spellings`: what it comes to as a path, with `~` replaced and links in it resolved.
+    /// A pattern. `spellings`: what it comes to as a path, with `~` replaced and links in it
+    /// resolved.
     ///
     /// # Errors
     ///
     /// As [`TextGlob::new`].
     pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, String> {
-        Ok(Self(Form::Glob(Glob { text: TextGlob::new(pattern)?, spellings, paths: OnceLock::new(), plain: plain(pattern) })))
+        Ok(Self(Form::Glob(Glob {
+            text: TextGlob::new(pattern)?,
+            spellings,
+            paths: OnceLock::new(),
+            plain: plain(pattern),
+        })))
     }
 
     /// One that matches this very text (of a path, the real one) and no other.
@@ -220,7 +231,10 @@ impl Pattern {
     pub(crate) fn matches_path(&self, path: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == path,
-            Form::Glob(glob) => glob.text.is_all() || glob.paths.get_or_init(|| glob.compiled()).covers(Path::new(path)),
+            Form::Glob(glob) => {
+                glob.text.is_all()
+                    || glob.paths.get_or_init(|| glob.compiled()).covers(Path::new(path))
+            }
         }
     }
 
@@ -235,9 +249,12 @@ impl Pattern {
 
 impl Glob {
     fn compiled(&self) -> PathGlobs {
-        let globs = |paths: Vec<String>| PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect());
+        let globs = |paths: Vec<String>| {
+            PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect())
+        };
         // What is no glob over paths (`test [ -f x`) means itself there, and that always is one.
-        let by_the_letter = || self.spellings.iter().map(|path| brackets_by_the_letter(path)).collect();
+        let by_the_letter =
+            || self.spellings.iter().map(|path| brackets_by_the_letter(path)).collect();
         globs(self.spellings.clone()).or_else(|_| globs(by_the_letter())).unwrap_or_default()
     }
 }

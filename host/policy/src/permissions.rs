@@ -1,4 +1,5 @@
-//! `[tools.permissions.TOOL]`: what each tool may do without asking, only with a yes, or not at all.
+//! `[tools.permissions.TOOL]`: what each tool may do without asking, only with a yes, or not at
+//! all.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,7 +15,8 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::pattern::Pattern;
 
-/// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
+/// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is
+/// part of.
 const MAX_SHOWN: usize = 256;
 
 /// One rule of a tool.
@@ -32,8 +34,9 @@ pub struct Permission {
 
 /// The rules of all tools.
 ///
-/// The rules of one tool that come from one place are a list: the first that matches decides. Where there are several lists (the
-/// operator's, and that of a stranger's file), the most severe of their answers counts, so that no list undoes what another one denies.
+/// The rules of one tool that come from one place are a list: the first that matches decides. Where
+/// there are several lists (the operator's, and that of a stranger's file), the most severe of
+/// their answers counts, so that no list undoes what another one denies.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tools: HashMap<String, Vec<Vec<Permission>>>,
@@ -60,11 +63,16 @@ impl Permissions {
         self.tools.keys().map(String::as_str)
     }
 
-    fn lists<'p, 'n>(&'p self, tool: &'n str, aliases: &'n [String]) -> impl Iterator<Item = &'p [Permission]> + use<'p, 'n> {
+    fn lists<'p, 'n>(
+        &'p self,
+        tool: &'n str,
+        aliases: &'n [String],
+    ) -> impl Iterator<Item = &'p [Permission]> + use<'p, 'n> {
         self.named_lists(tool, aliases).map(|(_, _, list)| list)
     }
 
-    /// The lists of a tool, each with the name that it stands under and its number among those of that name.
+    /// The lists of a tool, each with the name that it stands under and its number among those of
+    /// that name.
     pub(crate) fn named_lists<'p, 'n>(
         &'p self,
         tool: &'n str,
@@ -72,7 +80,9 @@ impl Permissions {
     ) -> impl Iterator<Item = (&'n str, usize, &'p [Permission])> + use<'p, 'n> {
         let names = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
         let lists = names.filter_map(move |name| Some((name, self.tools.get(name)?)));
-        lists.flat_map(|(name, lists)| lists.iter().enumerate().map(move |(index, list)| (name, index, list.as_slice())))
+        lists.flat_map(|(name, lists)| {
+            lists.iter().enumerate().map(move |(index, list)| (name, index, list.as_slice()))
+        })
     }
 
     /// One of these lists.
@@ -88,9 +98,14 @@ impl Permissions {
         })
     }
 
-    /// What the rules say of a call; None where they say nothing of something that it acts on, and deny and ask for nothing else.
-    /// `commands`: its command subjects, looked into, in their order.
-    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Arc<Command>]) -> Option<PermissionMatch<'_>> {
+    /// What the rules say of a call; None where they say nothing of something that it acts on, and
+    /// deny and ask for nothing else. `commands`: its command subjects, looked into, in their
+    /// order.
+    pub(crate) fn answer(
+        &self,
+        action: &Action<'_>,
+        commands: &[Arc<Command>],
+    ) -> Option<PermissionMatch<'_>> {
         if self.tools.is_empty() {
             return None;
         }
@@ -102,9 +117,15 @@ impl Permissions {
         let mut commands = commands.iter();
         for subject in action.subjects {
             match subject.kind {
-                SubjectKind::Path | SubjectKind::Name => answer.add_match(|pattern| pattern.matches_path(&subject.text)),
-                SubjectKind::Command => answer.add_command(&subject.text, commands.next().map(|command| &**command)),
-                SubjectKind::Url | SubjectKind::Text => answer.add_match(|pattern| pattern.matches_text(&subject.text)),
+                SubjectKind::Path | SubjectKind::Name => {
+                    answer.add_match(|pattern| pattern.matches_path(&subject.text));
+                }
+                SubjectKind::Command => {
+                    answer.add_command(&subject.text, commands.next().map(|command| &**command));
+                }
+                SubjectKind::Url | SubjectKind::Text => {
+                    answer.add_match(|pattern| pattern.matches_text(&subject.text));
+                }
             }
         }
         if action.subjects.is_empty() || !action.subjects_believed {
@@ -113,7 +134,10 @@ impl Permissions {
         }
         let Answer { worst, silent, exactly, .. } = answer;
         let permission = worst.filter(|worst| !silent || worst.verdict > Verdict::Allow)?;
-        Some(PermissionMatch { permission, exactly: exactly && permission.verdict == Verdict::Allow })
+        Some(PermissionMatch {
+            permission,
+            exactly: exactly && permission.verdict == Verdict::Allow,
+        })
     }
 }
 
@@ -130,7 +154,10 @@ struct Answer<'p> {
 impl<'p> Answer<'p> {
     /// The most severe of the first rules that match in each list.
     fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
-        let of_each = self.lists.iter().filter_map(|list| list.iter().find(|permission| matches(&permission.pattern)));
+        let of_each = self
+            .lists
+            .iter()
+            .filter_map(|list| list.iter().find(|permission| matches(&permission.pattern)));
         of_each.fold(None, more_severe)
     }
 
@@ -144,17 +171,23 @@ impl<'p> Answer<'p> {
     fn add_command(&mut self, text: &str, command: Option<&Command>) {
         let whole = self.first(&|pattern| pattern.matches_text(text));
         match whole {
-            Some(permission) if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) => {
+            Some(permission)
+                if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) =>
+            {
                 self.worst = more_severe(self.worst, permission);
                 return;
             }
-            Some(permission) if permission.verdict > Verdict::Allow => self.worst = more_severe(self.worst, permission),
+            Some(permission) if permission.verdict > Verdict::Allow => {
+                self.worst = more_severe(self.worst, permission);
+            }
             _ => {}
         }
         self.exactly = false;
         match command.map(|command| command.texts.as_slice()) {
             None | Some([]) => self.silent |= whole.is_none(),
-            Some(texts) => texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text))),
+            Some(texts) => {
+                texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text)));
+            }
         }
     }
 }
@@ -168,15 +201,28 @@ impl Permissions {
     pub(crate) fn say(&self, permitted: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
         let Permission { verdict, rule, place, .. } = permitted.permission;
         let remedy: Cow<'static, str> = match verdict {
-            Verdict::Allow => "To have it ask, put a rule with `action = \"ask\"` before it.".into(),
-            Verdict::Ask | Verdict::Deny => place.remedy(|| before(action, self.name_over(permitted.permission).unwrap_or(action.tool))),
+            Verdict::Allow => {
+                "To have it ask, put a rule with `action = \"ask\"` before it.".into()
+            }
+            Verdict::Ask | Verdict::Deny => place.remedy(|| {
+                before(action, self.name_over(permitted.permission).unwrap_or(action.tool))
+            }),
         };
-        Decision { verdict: *verdict, gate: Gate::Permissions, rule: rule.clone().into(), place: place.text.clone(), remedy }
+        Decision {
+            verdict: *verdict,
+            gate: Gate::Permissions,
+            rule: rule.clone().into(),
+            place: place.text.clone(),
+            remedy,
+        }
     }
 
-    /// The name that a rule stands under: the tool's, or an alias of it. The first of another list comes before no rule of this one.
+    /// The name that a rule stands under: the tool's, or an alias of it. The first of another list
+    /// comes before no rule of this one.
     fn name_over(&self, permission: &Permission) -> Option<&str> {
-        let holds = |lists: &Vec<Vec<Permission>>| lists.iter().flatten().any(|one| std::ptr::eq(one, permission));
+        let holds = |lists: &Vec<Vec<Permission>>| {
+            lists.iter().flatten().any(|one| std::ptr::eq(one, permission))
+        };
         self.tools.iter().find(|(_, lists)| holds(lists)).map(|(name, _)| name.as_str())
     }
 
@@ -184,16 +230,22 @@ impl Permissions {
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
         let first = || match self.in_the_way(tool) {
-            Some(what) => format!("To allow it without asking, leave out {what}, in whose place the rules of berth.toml don't count, and"),
+            Some(what) => format!(
+                "To allow it without asking, leave out {what}, in whose place the rules of berth.toml don't count, and"
+            ),
             None => "To allow it without asking,".to_owned(),
         };
         match rules_for(action, tool) {
             Some(rules) => format!("{} add to berth.toml:\n{rules}", first()),
-            None => format!("{} give the tool a rule that matches it: [[tools.permissions.{tool}]].", first()),
+            None => format!(
+                "{} give the tool a rule that matches it: [[tools.permissions.{tool}]].",
+                first()
+            ),
         }
     }
 
-    /// The flag or variable that has taken the place of the list that the user's own file has for a tool, or would have.
+    /// The flag or variable that has taken the place of the list that the user's own file has for a
+    /// tool, or would have.
     fn in_the_way(&self, tool: &str) -> Option<String> {
         self.tools.get(tool)?.iter().flatten().find_map(|permission| match &permission.place.kind {
             OriginKind::Flag(text) => Some(format!("`{text}`")),
@@ -203,8 +255,8 @@ impl Permissions {
     }
 }
 
-/// The rules that would allow exactly this call, in the list under `name`, in the form that can be added to a file whatever stands in it
-/// before.
+/// The rules that would allow exactly this call, in the list under `name`, in the form that can be
+/// added to a file whatever stands in it before.
 fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     let tool_and_arguments;
     let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_believed {
@@ -217,13 +269,20 @@ fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     if too_long {
         return None;
     }
-    let rule = |text: &&str| format!("[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"", toml(text));
+    let rule = |text: &&str| {
+        format!(
+            "[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"",
+            toml(text)
+        )
+    };
     Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
 }
 
 fn before(action: &Action<'_>, name: &str) -> String {
     match rules_for(action, name) {
         Some(rules) => format!("To allow it, put before it:\n{rules}"),
-        None => format!("To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."),
+        None => format!(
+            "To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."
+        ),
     }
 }

@@ -21,16 +21,19 @@ use crate::web::Web;
 /// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
 ///
 /// 1. the blocklist: commands that never run;
-/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that only take away;
+/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that only
+///    take away;
 /// 3. the tool's permissions: the first rule that matches allows, asks or denies;
-/// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at all;
+/// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at
+///    all;
 /// 5. the risk of commands, which asks even where a permission allows;
 /// 6. the network that commands want;
 /// 7. the hosts that the web tools go to;
 /// 8. trust in the plugin and in what asks for the call.
 ///
-/// The first that denies decides; else the first that asks; else the first that allows. [`Gate::Grants`] stands behind the blocklist, and is
-/// decided where paths are resolved; dependencies, quota and rate, which count calls, come last, when the call is sure to run.
+/// The first that denies decides; else the first that asks; else the first that allows.
+/// [`Gate::Grants`] stands behind the blocklist, and is decided where paths are resolved;
+/// dependencies, quota and rate, which count calls, come last, when the call is sure to run.
 pub const GATES: [Gate; 10] = [
     Gate::Blocklist,
     Gate::Ceiling,
@@ -44,7 +47,8 @@ pub const GATES: [Gate; 10] = [
     Gate::Trust,
 ];
 
-/// Everything that calls are decided by. The default is what holds where nobody says anything, except for the blocklist, which is empty.
+/// Everything that calls are decided by. The default is what holds where nobody says anything,
+/// except for the blocklist, which is empty.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Commands that never run.
@@ -61,7 +65,8 @@ pub struct Policy {
     pub autonomy: Placed<Autonomy>,
     /// `[tools.shell] only_commands`: the programs that commands may start. Empty: any.
     pub only_commands: Placed<Vec<String>>,
-    /// `[tools.shell] strict_parse`: whether commands that can't be seen through are refused, rather than asked for.
+    /// `[tools.shell] strict_parse`: whether commands that can't be seen through are refused,
+    /// rather than asked for.
     pub strict_parse: Placed<bool>,
     /// Whether commands of high risk are refused rather than asked for.
     pub block_high_risk: Placed<bool>,
@@ -98,8 +103,9 @@ impl Default for Policy {
 impl Policy {
     /// Decides on a call.
     ///
-    /// Every gate is asked, in the order of [`GATES`]. The first that denies decides; else the first that asks; else the first that
-    /// allows. `confirmed`: a person has agreed, so what would ask is allowed. Nothing else changes.
+    /// Every gate is asked, in the order of [`GATES`]. The first that denies decides; else the
+    /// first that asks; else the first that allows. `confirmed`: a person has agreed, so what would
+    /// ask is allowed. Nothing else changes.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
         let seen = Seen::new(self, action);
         let mut decided: Option<Decision> = None;
@@ -119,18 +125,23 @@ impl Policy {
         decision
     }
 
-    /// What each gate says of a call, in their order; None where it has nothing against it and nothing for it.
+    /// What each gate says of a call, in their order; None where it has nothing against it and
+    /// nothing for it.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let seen = Seen::new(self, action);
         GATES.iter().map(|gate| (*gate, self.say(*gate, action, &seen))).collect()
     }
 
-    /// Whether one of the commands never runs. This is looked at before anything else is: before the paths of a call, too.
+    /// Whether one of the commands never runs. This is looked at before anything else is: before
+    /// the paths of a call, too.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
-        commands.into_iter().find_map(|text| self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny))
+        commands.into_iter().find_map(|text| {
+            self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny)
+        })
     }
 
-    /// What is against a command line that a plugin starts by itself, sure or not: nobody can be asked in the middle of a call.
+    /// What is against a command line that a plugin starts by itself, sure or not: nobody can be
+    /// asked in the middle of a call.
     pub fn against(&self, line: &str) -> Option<Decision> {
         self.blocklisted(&Command::read(line))
     }
@@ -140,25 +151,50 @@ impl Policy {
         self.network.reaches(action)
     }
 
-    /// Whether every call of a tool is denied, whatever it is called with. Such a tool isn't worth showing. `harmless`: it neither acts nor
-    /// reaches the world.
+    /// Whether every call of a tool is denied, whatever it is called with. Such a tool isn't worth
+    /// showing. `harmless`: it neither acts nor reaches the world.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
         self.autonomy.value == Autonomy::ReadOnly && acts
-            || self.ceiling.iter().chain([&self.policy, &self.authorization]).any(|rules| rules.denies_all(name))
+            || self
+                .ceiling
+                .iter()
+                .chain([&self.policy, &self.authorization])
+                .any(|rules| rules.denies_all(name))
             || self.permissions.denies_all(name, aliases)
             || self.trusted.denies_all(provider, harmless)
     }
 
     fn say(&self, gate: Gate, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
         match gate {
-            Gate::Blocklist => seen.commands.iter().filter_map(|command| self.say_of_blocklist(command, seen)).reduce(more_severe),
-            Gate::Ceiling => self.ceiling.iter().find_map(|rules| rules.say(gate, "the ceiling", action, self.trusted.least(action))),
-            Gate::Policy => self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action)),
-            Gate::Authorization => self.authorization.say(gate, "[tools.authorization]", action, self.trusted.least(action)),
-            Gate::Permissions => seen.permitted.map(|permitted| self.permissions.say(permitted, action)),
-            Gate::Autonomy => self.autonomy.say(action, &self.permissions, seen.permitted.is_some()),
-            Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
+            Gate::Blocklist => seen
+                .commands
+                .iter()
+                .filter_map(|command| self.say_of_blocklist(command, seen))
+                .reduce(more_severe),
+            Gate::Ceiling => self.ceiling.iter().find_map(|rules| {
+                rules.say(gate, "the ceiling", action, self.trusted.least(action))
+            }),
+            Gate::Policy => {
+                self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action))
+            }
+            Gate::Authorization => self.authorization.say(
+                gate,
+                "[tools.authorization]",
+                action,
+                self.trusted.least(action),
+            ),
+            Gate::Permissions => {
+                seen.permitted.map(|permitted| self.permissions.say(permitted, action))
+            }
+            Gate::Autonomy => {
+                self.autonomy.say(action, &self.permissions, seen.permitted.is_some())
+            }
+            Gate::Risk => seen
+                .commands
+                .iter()
+                .filter_map(|command| self.say_of_risk(command, action, seen))
+                .reduce(more_severe),
             Gate::Network => self.network.say(action, seen.exactly(), seen.allowed()),
             Gate::Hosts => self.web.as_ref().and_then(|web| web.say(action, seen.allowed())),
             Gate::Trust => self.trusted.say(action),
@@ -166,7 +202,8 @@ impl Policy {
         }
     }
 
-    /// What the blocklist says of a command, and what the list of what alone may run does: the most severe, of those the first.
+    /// What the blocklist says of a command, and what the list of what alone may run does: the most
+    /// severe, of those the first.
     fn blocklisted(&self, command: &Command) -> Option<Decision> {
         let listed = self.blocklist.find(command).map(|blocked| self.on_the_list(&blocked));
         let said = [listed, self.beside_the_only(command), self.unclear_at_all(command)];
@@ -180,7 +217,13 @@ impl Policy {
         }
         let deny = |rule: String, remedy: String| {
             let remedy = place.remedy(|| remedy);
-            Some(Decision { verdict: Verdict::Deny, gate: Gate::Blocklist, rule: rule.into(), place: place.text.clone(), remedy })
+            Some(Decision {
+                verdict: Verdict::Deny,
+                gate: Gate::Blocklist,
+                rule: rule.into(),
+                place: place.text.clone(),
+                remedy,
+            })
         };
         match (command.beside(only), command.unclear) {
             (Some(program), _) => deny(
@@ -199,14 +242,17 @@ impl Policy {
     /// What is refused because it can't be seen through, where that is so.
     fn unclear_at_all(&self, command: &Command) -> Option<Decision> {
         let Placed { value: true, place } = &self.strict_parse else { return None };
-        let substitutes = command.substitutes.then_some("the output of a command is part of another one");
+        let substitutes =
+            command.substitutes.then_some("the output of a command is part of another one");
         let why = command.unclear.or(substitutes)?;
         Some(Decision {
             verdict: Verdict::Deny,
             gate: Gate::Blocklist,
             rule: format!("strict_parse = true: {why}").into(),
             place: place.text.clone(),
-            remedy: place.remedy(|| "To have such commands ask, set `strict_parse = false` in [tools.shell].".to_owned()),
+            remedy: place.remedy(|| {
+                "To have such commands ask, set `strict_parse = false` in [tools.shell].".to_owned()
+            }),
         })
     }
 
@@ -234,8 +280,14 @@ impl Policy {
 
     fn say_of_blocklist(&self, command: &Command, seen: &Seen<'_>) -> Option<Decision> {
         let blocked = self.blocklisted(command);
-        let unclear =
-            || command.unclear.map(|why| self.unclear(format!("the rule that a command asks which can't be seen through: {why}").into()));
+        let unclear = || {
+            command.unclear.map(|why| {
+                self.unclear(
+                    format!("the rule that a command asks which can't be seen through: {why}")
+                        .into(),
+                )
+            })
+        };
         blocked.or_else(unclear).filter(|said| said.verdict == Verdict::Deny || !seen.exactly())
     }
 
@@ -249,24 +301,46 @@ impl Policy {
         }
     }
 
-    fn say_of_risk(&self, command: &Command, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
+    fn say_of_risk(
+        &self,
+        command: &Command,
+        action: &Action<'_>,
+        seen: &Seen<'_>,
+    ) -> Option<Decision> {
         let (risk, program) = command.risk();
         let say = |verdict, place: &Origin, remedy: Cow<'static, str>| {
             let rule = format!("the {} risk of `{}`", risk.as_str(), bounded(&program));
-            Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place: place.text.clone(), remedy })
+            Some(Decision {
+                verdict,
+                gate: Gate::Risk,
+                rule: rule.into(),
+                place: place.text.clone(),
+                remedy,
+            })
         };
         match risk {
             Risk::High if self.block_high_risk.value => say(
                 Verdict::Deny,
                 &self.block_high_risk.place,
-                self.block_high_risk.place.remedy(|| "To have it ask, set `block_high_risk_commands = false` in [tools.shell].".to_owned()),
+                self.block_high_risk.place.remedy(|| {
+                    "To have it ask, set `block_high_risk_commands = false` in [tools.shell]."
+                        .to_owned()
+                }),
             ),
             // A person's yes to exactly this is one to its risk.
             Risk::High if self.autonomy.value != Autonomy::Full && !seen.exactly() => {
                 say(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
             }
-            Risk::Medium if self.autonomy.value != Autonomy::Full && self.ask_for_medium_risk.value && !seen.allowed() => {
-                say(Verdict::Ask, &self.ask_for_medium_risk.place, self.permissions.to_allow(action).into())
+            Risk::Medium
+                if self.autonomy.value != Autonomy::Full
+                    && self.ask_for_medium_risk.value
+                    && !seen.allowed() =>
+            {
+                say(
+                    Verdict::Ask,
+                    &self.ask_for_medium_risk.place,
+                    self.permissions.to_allow(action).into(),
+                )
             }
             _ => None,
         }
@@ -300,8 +374,10 @@ struct Seen<'p> {
 
 impl<'p> Seen<'p> {
     fn new(policy: &'p Policy, action: &Action<'_>) -> Self {
-        let commands = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-        let commands: Vec<Arc<Command>> = commands.map(|subject| Command::read(&subject.text)).collect();
+        let commands =
+            action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
+        let commands: Vec<Arc<Command>> =
+            commands.map(|subject| Command::read(&subject.text)).collect();
         let permitted = policy.permissions.answer(action, &commands);
         Self { commands, permitted }
     }

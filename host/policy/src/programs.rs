@@ -6,9 +6,11 @@ use crate::origin::Origin;
 
 /// The programs that the operator granted. The default grants none.
 ///
-/// An entry is a program and a glob for each of its arguments, separated by spaces: `git {status,diff} **`. `*` and `?` stand for characters
-/// of one argument, `{a,b}` for one of several, and a last `**` for any further arguments, none among them. Without it, there have to be
-/// exactly as many arguments as globs. A program without `/` in its name is the one that is found on the operator's `PATH`.
+/// An entry is a program and a glob for each of its arguments, separated by spaces:
+/// `git {status,diff} **`. `*` and `?` stand for characters of one argument, `{a,b}` for one of
+/// several, and a last `**` for any further arguments, none among them. Without it, there have to
+/// be exactly as many arguments as globs. A program without `/` in its name is the one that is
+/// found on the operator's `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);
 
@@ -27,8 +29,14 @@ impl Programs {
     /// # Errors
     ///
     /// The first entry that is none, and why.
-    pub fn new<P: Into<Origin>>(entries: impl IntoIterator<Item = (String, P)>) -> Result<Self, String> {
-        entries.into_iter().map(|(text, place)| Entry::new(&text, place.into())).collect::<Result<_, _>>().map(Self)
+    pub fn new<P: Into<Origin>>(
+        entries: impl IntoIterator<Item = (String, P)>,
+    ) -> Result<Self, String> {
+        entries
+            .into_iter()
+            .map(|(text, place)| Entry::new(&text, place.into()))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     /// Whether nothing is granted.
@@ -41,7 +49,8 @@ impl Programs {
         self.0.iter().any(|entry| entry.allows(program, arguments))
     }
 
-    /// Where the grants stand, for whoever is refused: that of an entry for the same program, else the first.
+    /// Where the grants stand, for whoever is refused: that of an entry for the same program, else
+    /// the first.
     pub fn place(&self, program: &str) -> Option<&Origin> {
         let same = self.0.iter().find(|entry| entry.program == program);
         same.or(self.0.first()).map(|entry| &entry.place)
@@ -51,9 +60,13 @@ impl Programs {
 impl Entry {
     fn new(text: &str, place: Origin) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let program = words.next().ok_or("an entry of `programs` names a program, and globs for its arguments")?;
+        let program = words
+            .next()
+            .ok_or("an entry of `programs` names a program, and globs for its arguments")?;
         if program.contains(['*', '?', '{', '[', '"', '\'']) {
-            return Err(format!("`{text}`: the program itself is a name or a path, without wildcards and quotes"));
+            return Err(format!(
+                "`{text}`: the program itself is a name or a path, without wildcards and quotes"
+            ));
         }
         let mut globs: Vec<&str> = words.collect();
         let open = globs.last() == Some(&"**");
@@ -61,16 +74,24 @@ impl Entry {
             globs.pop();
         }
         let compile = |glob: &&str| {
-            let glob = GlobBuilder::new(glob).literal_separator(false).backslash_escape(true).build();
-            glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("`{text}`: {}", error.kind()))
+            let glob =
+                GlobBuilder::new(glob).literal_separator(false).backslash_escape(true).build();
+            glob.map(|glob| glob.compile_matcher())
+                .map_err(|error| format!("`{text}`: {}", error.kind()))
         };
         let arguments = globs.iter().map(compile).collect::<Result<_, _>>()?;
         Ok(Self { program: program.to_owned(), arguments, open, place })
     }
 
     fn allows(&self, program: &str, arguments: &[String]) -> bool {
-        let enough = if self.open { arguments.len() >= self.arguments.len() } else { arguments.len() == self.arguments.len() };
-        program == self.program && enough && self.arguments.iter().zip(arguments).all(|(glob, argument)| glob.is_match(argument))
+        let enough = if self.open {
+            arguments.len() >= self.arguments.len()
+        } else {
+            arguments.len() == self.arguments.len()
+        };
+        program == self.program
+            && enough
+            && self.arguments.iter().zip(arguments).all(|(glob, argument)| glob.is_match(argument))
     }
 }
 
@@ -81,7 +102,8 @@ mod tests {
     #[test]
     fn arguments_are_matched_one_by_one() {
         let programs = ["git {status,diff} **", "git log --oneline", "make", "/opt/x/run *.txt"];
-        let programs = Programs::new(programs.map(|text| (text.to_owned(), "here".to_owned()))).expect("they are well formed");
+        let programs = Programs::new(programs.map(|text| (text.to_owned(), "here".to_owned())))
+            .expect("they are well formed");
         for (command, allowed) in [
             ("git status", true),
             ("git status -s", true),

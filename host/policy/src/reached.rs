@@ -1,7 +1,9 @@
-//! What the rules about calls say of the paths that a call reaches, and not only of those that it names.
+//! What the rules about calls say of the paths that a call reaches, and not only of those that it
+//! names.
 //!
-//! A call names a folder, and reaches what lies in it. So the rules over all tools and the permissions of its tool are asked about each path
-//! as if the call had named it. What lies below what a person has agreed to is agreed to by the same rule; what no rule is about stays the
+//! A call names a folder, and reaches what lies in it. So the rules over all tools and the
+//! permissions of its tool are asked about each path as if the call had named it. What lies below
+//! what a person has agreed to is agreed to by the same rule; what no rule is about stays the
 //! affair of the grants.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +24,8 @@ use crate::rules::{Effect, Rule, RuleSet};
 const MAX_SHOWN: usize = 1024;
 const MAX_WHOLE: usize = 256;
 
-/// The rules that decide on the paths of one call. Made from a [`Policy`] for a call that it lets pass.
+/// The rules that decide on the paths of one call. Made from a [`Policy`] for a call that it lets
+/// pass.
 #[derive(Debug)]
 pub struct ReachedPaths {
     policy: Arc<Policy>,
@@ -62,8 +65,8 @@ enum Reason {
 }
 
 impl Policy {
-    /// What the rules say of the paths that a call reaches which they let pass. `None` where no rule says anything of paths that the call
-    /// doesn't name.
+    /// What the rules say of the paths that a call reaches which they let pass. `None` where no
+    /// rule says anything of paths that the call doesn't name.
     pub fn reached(self: &Arc<Self>, action: &Action<'_>) -> Option<Arc<ReachedPaths>> {
         let named = || action.subjects.iter().filter(|subject| subject.kind.is_path());
         let mut reached = ReachedPaths {
@@ -77,14 +80,24 @@ impl Policy {
         };
         let trust = self.trusted.least(action);
         for index in 0..self.sets() {
-            let applies = |(_, rule): &(usize, &Rule)| rule.matches(action, trust) && (action.acts() || rule.access != Some(Access::Write));
+            let applies = |(_, rule): &(usize, &Rule)| {
+                rule.matches(action, trust) && (action.acts() || rule.access != Some(Access::Write))
+            };
             let rules = &self.set(index).2.rules;
             let about: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(applies).collect();
-            let denying = about.iter().filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths());
-            let denying = denying.map(|(rule, _)| (*rule, reached.because(Reason::Denied { set: index, rule: *rule }))).collect::<Vec<_>>();
-            let allowing: Vec<&(usize, &Rule)> = about.iter().filter(|(_, rule)| rule.effect == Effect::Allow).collect();
+            let denying = about
+                .iter()
+                .filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths());
+            let denying = denying
+                .map(|(rule, _)| {
+                    (*rule, reached.because(Reason::Denied { set: index, rule: *rule }))
+                })
+                .collect::<Vec<_>>();
+            let allowing: Vec<&(usize, &Rule)> =
+                about.iter().filter(|(_, rule)| rule.effect == Effect::Allow).collect();
             // Where none is about the call, it is one that needs none.
-            let is_bounded = !allowing.is_empty() && allowing.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
+            let is_bounded = !allowing.is_empty()
+                && allowing.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
             let allowing = is_bounded.then(|| {
                 let rules = allowing.iter().map(|(rule, _)| *rule).collect();
                 (rules, reached.because(Reason::NotAllowed { set: index }))
@@ -93,7 +106,8 @@ impl Policy {
                 reached.sets.push(Set { index, denying, allowing });
             }
         }
-        // Permissions are compared with what the tool acts on: those of a tool that acts on commands are about commands.
+        // Permissions are compared with what the tool acts on: those of a tool that acts on
+        // commands are about commands.
         if named().next().is_some() {
             for (name, index, list) in self.permissions.named_lists(action.tool, action.aliases) {
                 if list.iter().any(|permission| permission.verdict > Verdict::Allow) {
@@ -101,14 +115,17 @@ impl Policy {
                     reached.lists.push(List { name: name.to_owned(), index, first });
                     let list = reached.lists.len() - 1;
                     let rules = self.permissions.list(name, index).len();
-                    reached.reasons.extend((0..rules).map(|rule| Reason::Permission { list, rule }));
+                    reached
+                        .reasons
+                        .extend((0..rules).map(|rule| Reason::Permission { list, rule }));
                 }
             }
         }
         if reached.reasons.is_empty() {
             return None;
         }
-        reached.named = named().map(|subject| (PathBuf::from(&subject.text), subject.access)).collect();
+        reached.named =
+            named().map(|subject| (PathBuf::from(&subject.text), subject.access)).collect();
         reached.agreed = reached.agreed_to();
         Some(Arc::new(reached))
     }
@@ -128,7 +145,8 @@ impl Policy {
 }
 
 impl ReachedPaths {
-    /// What tells these rules from others of the same policy: answers that were made under others may say something else.
+    /// What tells these rules from others of the same policy: answers that were made under others
+    /// may say something else.
     pub fn identity(&self) -> String {
         format!("{:?}", (&self.reasons, &self.named, &self.agreed))
     }
@@ -142,37 +160,63 @@ impl ReachedPaths {
         self.policy.permissions.list(&list.name, list.index)
     }
 
-    /// The first rule of each list that matches a path, of those that are `looked_at`, with the number of its reason.
-    fn first<'r>(&'r self, path: &'r str, looked_at: fn(&Permission) -> bool) -> impl Iterator<Item = (&'r Permission, usize)> {
+    /// The first rule of each list that matches a path, of those that are `looked_at`, with the
+    /// number of its reason.
+    fn first<'r>(
+        &'r self,
+        path: &'r str,
+        looked_at: fn(&Permission) -> bool,
+    ) -> impl Iterator<Item = (&'r Permission, usize)> {
         self.lists.iter().filter_map(move |list| {
             let mut rules = self.permissions(list).iter().enumerate();
-            let (rule, permission) = rules.find(|(_, permission)| looked_at(permission) && permission.pattern.matches_path(path))?;
+            let (rule, permission) = rules.find(|(_, permission)| {
+                looked_at(permission) && permission.pattern.matches_path(path)
+            })?;
             Some((permission, list.first + rule))
         })
     }
 
-    /// What was asked about the paths that the call names: it runs, so somebody has agreed, just now or for good, by a rule that allows exactly
-    /// that path and stands before the one that asks.
+    /// What was asked about the paths that the call names: it runs, so somebody has agreed, just
+    /// now or for good, by a rule that allows exactly that path and stands before the one that
+    /// asks.
     fn agreed_to(&self) -> Vec<(PathBuf, usize)> {
         let mut agreed = Vec::new();
         for (path, _) in &self.named {
             let text = path.to_string_lossy();
             let asked = self.first(&text, |permission| !permission.pattern.is_exact());
-            for (permission, reason) in asked.filter(|(permission, _)| permission.verdict == Verdict::Ask) {
+            for (permission, reason) in
+                asked.filter(|(permission, _)| permission.verdict == Verdict::Ask)
+            {
                 // One that asks about every call is about the call, and not about a path.
-                agreed.push((if permission.pattern.is_all() { PathBuf::from("/") } else { path.clone() }, reason));
+                agreed.push((
+                    if permission.pattern.is_all() { PathBuf::from("/") } else { path.clone() },
+                    reason,
+                ));
             }
         }
         agreed
     }
 
-    fn set_decides(&self, set: &Set, path: &Path, access: Access, above: bool) -> Result<(), usize> {
+    fn set_decides(
+        &self,
+        set: &Set,
+        path: &Path,
+        access: Access,
+        above: bool,
+    ) -> Result<(), usize> {
         let rules = &self.policy.set(set.index).2.rules;
-        if let Some((_, reason)) = set.denying.iter().find(|(rule, _)| rules[*rule].denies_path(path, access)) {
+        if let Some((_, reason)) =
+            set.denying.iter().find(|(rule, _)| rules[*rule].denies_path(path, access))
+        {
             return Err(*reason);
         }
         match &set.allowing {
-            Some((allowing, reason)) if !above && !allowing.iter().any(|rule| rules[*rule].allows_path(path, access)) => Err(*reason),
+            Some((allowing, reason))
+                if !above
+                    && !allowing.iter().any(|rule| rules[*rule].allows_path(path, access)) =>
+            {
+                Err(*reason)
+            }
             _ => Ok(()),
         }
     }
@@ -180,11 +224,13 @@ impl ReachedPaths {
 
 impl PathRules for ReachedPaths {
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal> {
-        // A folder above a named path is entered, and made, to get there. A rule that denies the folder denies what was named as well; a
-        // permission, only where none before it is about that.
+        // A folder above a named path is entered, and made, to get there. A rule that denies the
+        // folder denies what was named as well; a permission, only where none before it is about
+        // that.
         let above = self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
         for set in &self.sets {
-            self.set_decides(set, path, access, above).map_err(|rule| PathRefusal { rule, asks: false })?;
+            self.set_decides(set, path, access, above)
+                .map_err(|rule| PathRefusal { rule, asks: false })?;
         }
         if above {
             return Ok(());
@@ -193,7 +239,12 @@ impl PathRules for ReachedPaths {
         for (permission, rule) in self.first(&path.to_string_lossy(), |_| true) {
             match permission.verdict {
                 Verdict::Deny => return Err(PathRefusal { rule, asks: false }),
-                Verdict::Ask if !self.agreed.iter().any(|(below, agreed)| *agreed == rule && path.starts_with(below)) => {
+                Verdict::Ask
+                    if !self
+                        .agreed
+                        .iter()
+                        .any(|(below, agreed)| *agreed == rule && path.starts_with(below)) =>
+                {
                     asks = asks.or(Some(rule));
                 }
                 Verdict::Ask | Verdict::Allow => {}
@@ -217,7 +268,8 @@ impl PathRules for ReachedPaths {
             remedy,
         };
         // It matches the path and what is below, whatever characters are in it.
-        let whole = Some(literal(&shown)).filter(|text| text.len() <= MAX_WHOLE).map(|text| toml(&text));
+        let whole =
+            Some(literal(&shown)).filter(|text| text.len() <= MAX_WHOLE).map(|text| toml(&text));
         match self.reasons[refusal.rule] {
             Reason::Denied { set, rule } => {
                 let (gate, table, rules) = self.policy.set(set);
@@ -226,7 +278,12 @@ impl PathRules for ReachedPaths {
             }
             Reason::NotAllowed { set } => {
                 let (gate, table, rules) = self.policy.set(set);
-                let place = rules.rules.iter().find(|rule| rule.effect == Effect::Allow).map(|rule| rule.place.clone()).unwrap_or_default();
+                let place = rules
+                    .rules
+                    .iter()
+                    .find(|rule| rule.effect == Effect::Allow)
+                    .map(|rule| rule.place.clone())
+                    .unwrap_or_default();
                 let paths = whole.map(|text| format!("\npaths = [{text}]")).unwrap_or_default();
                 let remedy = crate::rules::to_allow(&place, table, &self.tool, &paths);
                 denial(gate, crate::rules::none_allows(table), &place, remedy.into_owned())
@@ -253,7 +310,12 @@ impl PathRules for ReachedPaths {
     }
 
     fn written_in(&self, folder: &Path) -> Option<&Path> {
-        let written = self.named.iter().rev().filter(|(_, access)| *access == Access::Write).map(|(path, _)| path.as_path());
+        let written = self
+            .named
+            .iter()
+            .rev()
+            .filter(|(_, access)| *access == Access::Write)
+            .map(|(path, _)| path.as_path());
         written.into_iter().find(|path| path.parent() == Some(folder))
     }
 

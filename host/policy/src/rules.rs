@@ -1,7 +1,8 @@
 //! Rules over all tools: the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`.
 //!
-//! Each set is decided on its own, and can only take away: a denial wins over everything, and where a set has rules that allow, nothing
-//! passes it that none of them matches. So an `allow` in one set never undoes what another one denies.
+//! Each set is decided on its own, and can only take away: a denial wins over everything, and where
+//! a set has rules that allow, nothing passes it that none of them matches. So an `allow` in one
+//! set never undoes what another one denies.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,8 +20,8 @@ use crate::pattern::TextGlob;
 /// Rules of one set. More nobody overlooks, and each one takes time on every call.
 pub const MAX_RULES: usize = 256;
 
-/// The tool that reads the rest of an answer, which its model is told to call. It needs no rule that allows: what it shows, a call came to
-/// that was allowed.
+/// The tool that reads the rest of an answer, which its model is told to call. It needs no rule
+/// that allows: what it shows, a call came to that was allowed.
 const REST: &str = "read_overflow";
 
 /// A set of rules.
@@ -43,7 +44,8 @@ pub struct Rule {
     pub access: Option<Access>,
     /// Arguments, all of them.
     pub arguments: Vec<Argument>,
-    /// For a rule that allows: what is trusted at least so far. For one that denies: what is trusted no further.
+    /// For a rule that allows: what is trusted at least so far. For one that denies: what is
+    /// trusted no further.
     pub trust: Option<Trust>,
     /// Parts of an agent's work. Empty: any, also where nothing is said of it.
     pub phases: Vec<Phase>,
@@ -71,7 +73,8 @@ pub struct Argument {
     pub test: Test,
 }
 
-/// What is looked for in an argument. A number or truth value counts as its JSON text, of a list each element.
+/// What is looked for in an argument. A number or truth value counts as its JSON text, of a list
+/// each element.
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The whole text.
@@ -82,11 +85,20 @@ pub enum Test {
 
 impl RuleSet {
     /// What this gate says: a denial, or nothing.
-    pub(crate) fn say(&self, gate: Gate, table: &str, action: &Action<'_>, trust: Trust) -> Option<Decision> {
+    pub(crate) fn say(
+        &self,
+        gate: Gate,
+        table: &str,
+        action: &Action<'_>,
+        trust: Trust,
+    ) -> Option<Decision> {
         if self.rules.is_empty() {
             return None;
         }
-        let denial = self.rules.iter().find(|rule| rule.effect == Effect::Deny && rule.denies(action, trust));
+        let denial = self
+            .rules
+            .iter()
+            .find(|rule| rule.effect == Effect::Deny && rule.denies(action, trust));
         if let Some(rule) = denial {
             return Some(Decision {
                 verdict: Verdict::Deny,
@@ -101,8 +113,13 @@ impl RuleSet {
         if action.tool == REST && action.built_in {
             return None;
         }
-        let allowed = |subject| allowing.clone().any(|rule| rule.matches(action, trust) && rule.matches_subject(action, subject));
-        let passes = (!as_a_whole(action) || allowed(None)) && action.subjects.iter().all(|subject| allowed(Some(subject)));
+        let allowed = |subject| {
+            allowing
+                .clone()
+                .any(|rule| rule.matches(action, trust) && rule.matches_subject(action, subject))
+        };
+        let passes = (!as_a_whole(action) || allowed(None))
+            && action.subjects.iter().all(|subject| allowed(Some(subject)));
         (!passes).then(|| Decision {
             verdict: Verdict::Deny,
             gate,
@@ -116,7 +133,11 @@ impl RuleSet {
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
         let named = |rule: &&Rule| rule.names(tool);
         let whatever = |rule: &Rule| {
-            rule.paths.is_none() && rule.access.is_none() && rule.arguments.is_empty() && rule.trust.is_none() && rule.phases.is_empty()
+            rule.paths.is_none()
+                && rule.access.is_none()
+                && rule.arguments.is_empty()
+                && rule.trust.is_none()
+                && rule.phases.is_empty()
         };
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
         self.rules.iter().filter(|rule| rule.effect == Effect::Deny).filter(named).any(whatever)
@@ -135,12 +156,15 @@ pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> C
     let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
     match &place.kind {
         // The rules of such a file and those of the user's own are one list.
-        OriginKind::Trusted(_) => format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into(),
+        OriginKind::Trusted(_) => {
+            format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into()
+        }
         _ => place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
     }
 }
 
-/// Whether a call is looked at beside its subjects: it has none, or what it says of them is not believed, so that it may do anything else.
+/// Whether a call is looked at beside its subjects: it has none, or what it says of them is not
+/// believed, so that it may do anything else.
 fn as_a_whole(action: &Action<'_>) -> bool {
     action.subjects.is_empty() || !action.subjects_believed
 }
@@ -153,7 +177,10 @@ impl Rule {
     fn denies(&self, action: &Action<'_>, trust: Trust) -> bool {
         self.matches(action, trust)
             && (as_a_whole(action) && self.matches_subject(action, None)
-                || action.subjects.iter().any(|subject| self.matches_subject(action, Some(subject))))
+                || action
+                    .subjects
+                    .iter()
+                    .any(|subject| self.matches_subject(action, Some(subject))))
     }
 
     /// What undoes it where it denies.
@@ -162,7 +189,8 @@ impl Rule {
             .remedy(|| format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less."))
     }
 
-    /// Whether it says something of paths that a call reaches without naming them. One that denies all reading is about calls that read.
+    /// Whether it says something of paths that a call reaches without naming them. One that denies
+    /// all reading is about calls that read.
     pub(crate) fn is_about_paths(&self) -> bool {
         self.paths.is_some() || self.access == Some(Access::Write)
     }
@@ -177,7 +205,8 @@ impl Rule {
         (self.bounds(access) || self.bounds(Access::Write)) && self.covers(path)
     }
 
-    /// Whether it is about such an access. Who may not read a path may not write it either: moved, it could be read.
+    /// Whether it is about such an access. Who may not read a path may not write it either: moved,
+    /// it could be read.
     fn bounds(&self, access: Access) -> bool {
         let reading = self.effect == Effect::Deny && self.paths.is_some();
         self.access.is_none_or(|bound| bound == access || bound == Access::Read && reading)
@@ -193,16 +222,24 @@ impl Rule {
             Effect::Allow => trust <= bound,
             Effect::Deny => trust >= bound,
         };
-        (self.names(action.tool) || action.aliases.iter().any(|alias| self.effect == Effect::Deny && self.names(alias)))
+        (self.names(action.tool)
+            || action.aliases.iter().any(|alias| self.effect == Effect::Deny && self.names(alias)))
             && self.trust.is_none_or(trusted)
-            && (self.phases.is_empty() || action.phase.is_some_and(|phase| self.phases.contains(&phase)))
+            && (self.phases.is_empty()
+                || action.phase.is_some_and(|phase| self.phases.contains(&phase)))
             && self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
     }
 
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
-        let access = subject.map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| subject.access);
-        let path = || subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text));
-        self.bounds(access) && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))
+        let access = subject
+            .map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| {
+                subject.access
+            });
+        let path = || {
+            subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text))
+        };
+        self.bounds(access)
+            && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))
     }
 }
 
@@ -215,7 +252,9 @@ impl Argument {
         };
         match arguments.pointer(&self.pointer) {
             // What is allowed has to be so throughout.
-            Some(Value::Array(items)) if effect == Effect::Allow => !items.is_empty() && items.iter().all(test),
+            Some(Value::Array(items)) if effect == Effect::Allow => {
+                !items.is_empty() && items.iter().all(test)
+            }
             Some(Value::Array(items)) => items.iter().any(test),
             Some(value) => test(value),
             None => false,

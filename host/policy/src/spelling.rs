@@ -1,15 +1,17 @@
-//! What the characters of a text stand for: the escapes of JSON, HTML, URLs, programming languages and quoted-printable, also within each
-//! other. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` are each a plus sign.
+//! What the characters of a text stand for: the escapes of JSON, HTML, URLs, programming languages
+//! and quoted-printable, also within each other. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` are each
+//! a plus sign.
 //!
-//! Nothing says how often a text was written so, and by which rules. So each place has several readings: `\\u002B` begins with a backslash,
-//! and is a plus sign.
+//! Nothing says how often a text was written so, and by which rules. So each place has several
+//! readings: `\\u002B` begins with a backslash, and is a plus sign.
 
 use std::cell::Cell;
 
 /// How often escapes are taken apart: `\u002B` once, in JSON in JSON twice.
 pub const DEPTH: usize = 4;
 
-/// Bytes that stand for one character, at most: room for `&#x002B;` of which each byte is written so, and each byte of that.
+/// Bytes that stand for one character, at most: room for `&#x002B;` of which each byte is written
+/// so, and each byte of that.
 pub const REACH: usize = 512;
 
 /// Digits of a number: `&#x0000002B;` has so many.
@@ -83,7 +85,11 @@ impl Readings {
 
     fn to_depth(text: &[u8], depth: usize) -> Self {
         let mut readings = Self { indexes: vec![NONE; text.len()], escapes: Vec::new() };
-        for (start, _) in text.iter().enumerate().filter(|(start, byte)| is_escape(**byte) && may_be_one(&text[*start..])) {
+        for (start, _) in text
+            .iter()
+            .enumerate()
+            .filter(|(start, byte)| is_escape(**byte) && may_be_one(&text[*start..]))
+        {
             readings.indexes[start] = readings.escapes.len() as u32;
             readings.escapes.push(Escape { start, latest: None, all: Vec::new(), done: false });
         }
@@ -100,19 +106,28 @@ impl Readings {
         readings
     }
 
-    /// Takes an escape apart once more. What lies behind it was not looked at in this round: it is what the round before made of it.
+    /// Takes an escape apart once more. What lies behind it was not looked at in this round: it is
+    /// what the round before made of it.
     fn look(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
         let place = Place { text, readings: self, start, unsure: Cell::new(false) };
         let (mut deeper, mut again) = (Found::default(), Found::default());
-        // The latest one first; another one is it where `\\=2B` was `\=2B`, and not a backslash and a plus sign.
+        // The latest one first; another one is it where `\\=2B` was `\=2B`, and not a backslash and
+        // a plus sign.
         let others = all.iter().filter(|reading| Some(**reading) != latest);
-        let begun = latest.iter().chain(others).filter_map(Reading::ascii).filter(|(byte, _)| is_escape(*byte));
+        let begun = latest
+            .iter()
+            .chain(others)
+            .filter_map(Reading::ascii)
+            .filter(|(byte, _)| is_escape(*byte));
         begun.take(BEGUN).for_each(|(byte, at)| place.read(byte, at, &mut deeper));
-        // More of it may be readable by now than was in the round before: `&#4\u0033;` is 4 and more, and then 43.
+        // More of it may be readable by now than was in the round before: `&#4\u0033;` is 4 and
+        // more, and then 43.
         place.read(text[start], start + 1, &mut again);
-        // The likeliest is what the latest goes on to, or else the one that explains most of the text.
-        let longest = || [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end);
+        // The likeliest is what the latest goes on to, or else the one that explains most of the
+        // text.
+        let longest =
+            || [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end);
         let likely = deeper.likely.or_else(longest);
         let unsure = place.unsure.get();
         let escape = &mut self.escapes[index];
@@ -136,10 +151,12 @@ impl Readings {
     }
 }
 
-/// Whether an escape may begin with what begins so. Most that could begin one don't, as the signs of equality in HTML.
+/// Whether an escape may begin with what begins so. Most that could begin one don't, as the signs
+/// of equality in HTML.
 fn may_be_one(text: &[u8]) -> bool {
     // Behind another escape is not the next byte.
-    let is_hex = |at: usize| text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit());
+    let is_hex =
+        |at: usize| text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit());
     match (text[0], text.get(1)) {
         (_, None) => false,
         (_, Some(next)) if is_escape(*next) => true,
@@ -165,7 +182,8 @@ impl Found {
     }
 
     fn add(&mut self, reading: Option<Reading>) {
-        self.likely = [self.likely, reading].into_iter().flatten().max_by_key(|reading| reading.end);
+        self.likely =
+            [self.likely, reading].into_iter().flatten().max_by_key(|reading| reading.end);
         self.add_unlikely(reading);
     }
 
@@ -206,7 +224,8 @@ struct Place<'t> {
 type Number = (u32, usize, usize);
 
 impl Place<'_> {
-    /// What an escape stands for that begins here with a byte, behind which the text goes on at `at`.
+    /// What an escape stands for that begins here with a byte, behind which the text goes on at
+    /// `at`.
     fn read(&self, byte: u8, at: usize, found: &mut Found) {
         match byte {
             b'%' | b'=' => {
@@ -221,7 +240,8 @@ impl Place<'_> {
         }
     }
 
-    /// The byte of ASCII that the round before made of a place, and where the next one is. None where that is too far away.
+    /// The byte of ASCII that the round before made of a place, and where the next one is. None
+    /// where that is too far away.
     fn byte(&self, at: usize) -> Option<(u8, usize)> {
         let plain = *self.text.get(at)?;
         let (byte, end) = match self.readings.indexes[at] {
@@ -243,8 +263,10 @@ impl Place<'_> {
     /// A number of as many digits as there are, at most so many.
     fn number(&self, at: usize, radix: u32, most: usize) -> Option<Number> {
         let (mut value, mut count, mut end) = (0, 0, at);
-        while let Some((digit, next)) =
-            self.byte(end).filter(|_| count < most).and_then(|(byte, next)| Some((char::from(byte).to_digit(radix)?, next)))
+        while let Some((digit, next)) = self
+            .byte(end)
+            .filter(|_| count < most)
+            .and_then(|(byte, next)| Some((char::from(byte).to_digit(radix)?, next)))
         {
             (value, count, end) = (value * radix + digit, count + 1, next);
         }
@@ -253,7 +275,9 @@ impl Place<'_> {
 
     /// A number of so many hexadecimal digits, and where it ends.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
-        self.number(at, 16, digits).filter(|(_, count, _)| *count == digits).map(|(value, _, end)| (value, end))
+        self.number(at, 16, digits)
+            .filter(|(_, count, _)| *count == digits)
+            .map(|(value, _, end)| (value, end))
     }
 
     /// What stands behind `\u`: four digits, or two times four that are one character.
@@ -263,7 +287,10 @@ impl Place<'_> {
             return Reading::of_char(high, end);
         }
         let (low, end) = self.code(self.sign(self.sign(end, b"\\%")?, b"u")?, 4)?;
-        (0xDC00..0xE000).contains(&low).then(|| Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end)).flatten()
+        (0xDC00..0xE000)
+            .contains(&low)
+            .then(|| Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end))
+            .flatten()
     }
 
     /// What stands behind `&`.
@@ -282,7 +309,9 @@ impl Place<'_> {
         }
         let mut name = [0; LONGEST_NAME];
         let (mut length, mut end, mut old) = (0, at, None);
-        while let Some((byte, next)) = self.byte(end).filter(|(byte, _)| length < LONGEST_NAME && byte.is_ascii_alphabetic()) {
+        while let Some((byte, next)) =
+            self.byte(end).filter(|(byte, _)| length < LONGEST_NAME && byte.is_ascii_alphabetic())
+        {
             name[length] = byte;
             (length, end) = (length + 1, next);
             // Old ones count without a `;` too, whatever comes behind them.
@@ -290,7 +319,8 @@ impl Place<'_> {
                 old = Some(Reading::of_byte(byte, end));
             }
         }
-        let whole = named(&name[..length]).and_then(|byte| Some(Reading::of_byte(byte, self.sign(end, b";")?)));
+        let whole = named(&name[..length])
+            .and_then(|byte| Some(Reading::of_byte(byte, self.sign(end, b";")?)));
         found.add(whole);
         found.add_unlikely(old);
     }
@@ -307,9 +337,13 @@ impl Place<'_> {
             b'u' => {
                 found.add(self.unit(end));
                 let braced = self.sign(end, b"{").and_then(|at| self.number(at, 16, DIGITS));
-                found.add(braced.and_then(|(code, _, end)| Reading::of_char(code, self.sign(end, b"}")?)));
+                found.add(
+                    braced.and_then(|(code, _, end)| Reading::of_char(code, self.sign(end, b"}")?)),
+                );
             }
-            b'U' => found.add(self.code(end, 8).and_then(|(code, end)| Reading::of_char(code, end))),
+            b'U' => {
+                found.add(self.code(end, 8).and_then(|(code, end)| Reading::of_char(code, end)));
+            }
             b'x' => {
                 let code = self.code(end, 2);
                 found.add(code.map(|(code, end)| Reading::of_byte(code as u8, end)));
@@ -317,7 +351,9 @@ impl Place<'_> {
             }
             b'\\' | b'/' | b'"' | b'\'' => found.add(Some(Reading::of_byte(byte, end))),
             // As shells, Markdown and regular expressions write any sign.
-            b' ' | b'!'..=b'/' | b':'..=b'@' | b'['..=b'`' | b'{'..=b'~' => found.add_unlikely(Some(Reading::of_byte(byte, end))),
+            b' ' | b'!'..=b'/' | b':'..=b'@' | b'['..=b'`' | b'{'..=b'~' => {
+                found.add_unlikely(Some(Reading::of_byte(byte, end)));
+            }
             _ => {}
         }
         let plain = self.text[at];
@@ -329,7 +365,9 @@ impl Place<'_> {
         }
         // In C and in shells.
         let octal = self.number(at, 8, 3);
-        found.add_unlikely(octal.and_then(|(code, _, end)| Some(Reading::of_byte(u8::try_from(code).ok()?, end))));
+        found.add_unlikely(
+            octal.and_then(|(code, _, end)| Some(Reading::of_byte(u8::try_from(code).ok()?, end))),
+        );
         // In CSS, where a space ends it.
         if let Some((code, _, end)) = self.number(at, 16, 6) {
             let end = self.sign(end, b" ").into_iter().chain([end]);
@@ -387,7 +425,10 @@ mod tests {
     #[track_caller]
     fn reads(text: &str, as_what: &str) {
         let readings = Readings::new(text.as_bytes());
-        let whole = readings.at(0).iter().any(|reading| reading.bytes() == as_what.as_bytes() && reading.end == text.len());
+        let whole = readings
+            .at(0)
+            .iter()
+            .any(|reading| reading.bytes() == as_what.as_bytes() && reading.end == text.len());
         assert!(whole, "{text} is read as {:?}", readings.at(0));
     }
 
@@ -415,7 +456,14 @@ mod tests {
         ] {
             reads(text, "+");
         }
-        for text in ["\\ud83d\\ude00", "&#128512;", "&#x1F600;", "\\u{1f600}", "\\U0001F600", "%uD83D%uDE00"] {
+        for text in [
+            "\\ud83d\\ude00",
+            "&#128512;",
+            "&#x1F600;",
+            "\\u{1f600}",
+            "\\U0001F600",
+            "%uD83D%uDE00",
+        ] {
             reads(text, "😀");
         }
         reads("\\/", "/");
@@ -450,7 +498,8 @@ mod tests {
         ] {
             reads(text, "+");
         }
-        let written = |text: &str| text.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<String>();
+        let written =
+            |text: &str| text.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<String>();
         let twice = written(&written("+"));
         reads(&twice, "+");
         reads(&written(&twice), "+");
@@ -458,10 +507,27 @@ mod tests {
 
     #[test]
     fn what_is_no_escape_stands_for_itself() {
-        for text in ["%2", "%zz", "&#;", "&nothing;", "&#xFFFFFFFF;", "\\ud83d", "\\ud83dabcdef", "=x", "%", "&", "a+b", "\\"] {
+        for text in [
+            "%2",
+            "%zz",
+            "&#;",
+            "&nothing;",
+            "&#xFFFFFFFF;",
+            "\\ud83d",
+            "\\ud83dabcdef",
+            "=x",
+            "%",
+            "&",
+            "a+b",
+            "\\",
+        ] {
             let readings = Readings::new(text.as_bytes());
             assert!(
-                readings.escapes.iter().flat_map(|escape| &escape.all).all(|reading| reading.end < text.len() || text.starts_with('\\')),
+                readings
+                    .escapes
+                    .iter()
+                    .flat_map(|escape| &escape.all)
+                    .all(|reading| reading.end < text.len() || text.starts_with('\\')),
                 "{text}: {readings:?}"
             );
         }
@@ -471,7 +537,9 @@ mod tests {
 
     #[test]
     fn hostile_texts_are_read_in_linear_time() {
-        for piece in ["\\", "%25", "&amp;", "\\u005c", "&#x26;", "=3D", "%5C", "\\\\u005c", "&", "%"] {
+        for piece in
+            ["\\", "%25", "&amp;", "\\u005c", "&#x26;", "=3D", "%5C", "\\\\u005c", "&", "%"]
+        {
             let text = piece.repeat(20_000);
             let readings = Readings::new(text.as_bytes());
             assert!(readings.escapes.iter().all(|escape| escape.all.len() <= 8 * DEPTH), "{piece}");

@@ -42,12 +42,26 @@ impl ProviderTrust {
         let plugin = self.get(action.provider).filter(|plugin| plugin.value == least);
         let (place, remedy): (_, Cow<'static, str>) = match plugin {
             Some(plugin) => {
-                let own = || format!("To allow it, set `trust = \"verified\"` in [plugins.{}].", action.provider);
+                let own = || {
+                    format!(
+                        "To allow it, set `trust = \"verified\"` in [plugins.{}].",
+                        action.provider
+                    )
+                };
                 (plugin.place.text.clone(), plugin.place.remedy(own))
             }
-            None => ("what the caller says of itself".into(), "No key changes that: the call says that it is trusted no further.".into()),
+            None => (
+                "what the caller says of itself".into(),
+                "No key changes that: the call says that it is trusted no further.".into(),
+            ),
         };
-        Some(Decision { verdict: Verdict::Deny, gate: Gate::Trust, rule: rule.into(), place, remedy })
+        Some(Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Trust,
+            rule: rule.into(),
+            place,
+            remedy,
+        })
     }
 }
 

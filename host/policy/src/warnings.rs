@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-/// What stands in such a line, in six groups: warnings of a compiler about safety, faults while running, who may do what, cryptography,
-/// injection, advisories about dependencies.
+/// What stands in such a line, in six groups: warnings of a compiler about safety, faults while
+/// running, who may do what, cryptography, injection, advisories about dependencies.
 const PATTERNS: [&str; 20] = [
     r"unused \W?\w*Result\b",
     r"\bmust[ -]be[ -]used\b",
@@ -39,13 +39,19 @@ pub struct SecurityLines(Regex);
 
 impl Default for SecurityLines {
     fn default() -> Self {
-        static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| compiled(PATTERNS.iter().copied()).ok());
-        Self(KNOWN.clone().unwrap_or_else(|| unreachable!("the patterns are constants, which a test compiles")))
+        static KNOWN: LazyLock<Option<Regex>> =
+            LazyLock::new(|| compiled(PATTERNS.iter().copied()).ok());
+        Self(
+            KNOWN.clone().unwrap_or_else(|| {
+                unreachable!("the patterns are constants, which a test compiles")
+            }),
+        )
     }
 }
 
 impl SecurityLines {
-    /// The known ones and those in which one of `extra` matches, regular expressions of the operator's.
+    /// The known ones and those in which one of `extra` matches, regular expressions of the
+    /// operator's.
     ///
     /// # Errors
     ///
@@ -64,7 +70,8 @@ impl SecurityLines {
         std::iter::from_fn(move || {
             let found = self.0.find_at(text, at)?;
             let start = text[..found.start()].rfind('\n').map_or(0, |end| end + 1);
-            let end = text[found.start()..].find('\n').map_or(text.len(), |end| found.start() + end);
+            let end =
+                text[found.start()..].find('\n').map_or(text.len(), |end| found.start() + end);
             at = text.ceil_char_boundary((end + 1).min(text.len()));
             Some(start..end)
         })
@@ -73,7 +80,11 @@ impl SecurityLines {
 
 fn compiled<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
     let all = patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
-    RegexBuilder::new(&all).case_insensitive(true).size_limit(MAX_COMPILED).build().map_err(|error| error.to_string())
+    RegexBuilder::new(&all)
+        .case_insensitive(true)
+        .size_limit(MAX_COMPILED)
+        .build()
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -113,8 +124,7 @@ mod tests {
 
     #[test]
     fn other_lines_are_left_alone() {
-        let text =
-            "Compiling unsafe-libyaml v0.2.11\ntest permissions ... ok\nfound 0 vulnerabilities\n200 OK\nan expression of type Result\n";
+        let text = "Compiling unsafe-libyaml v0.2.11\ntest permissions ... ok\nfound 0 vulnerabilities\n200 OK\nan expression of type Result\n";
         assert_eq!(lines(text), Vec::<&str>::new());
     }
 

@@ -13,7 +13,8 @@ use crate::origin::Placed;
 /// The plugin that this is about. Others have hosts of their own, and nobody is asked for more.
 const PLUGIN: &str = "web";
 
-/// `[tools.web]`, as far as it decides on whole calls. What it lets pass is decided on again, request by request.
+/// `[tools.web]`, as far as it decides on whole calls. What it lets pass is decided on again,
+/// request by request.
 #[derive(Clone, Debug)]
 pub struct Web {
     /// What the requests of the plugin reach.
@@ -26,7 +27,8 @@ impl Web {
     /// `allowed`: whether a permission allows the call. That is a yes to where it goes.
     pub(crate) fn say(&self, action: &Action<'_>, allowed: bool) -> Option<Decision> {
         let method = action.arguments.get("method").and_then(Value::as_str).unwrap_or("GET");
-        let said = urls(action).filter_map(|url| self.say_of(url, &method.to_ascii_uppercase(), allowed));
+        let said =
+            urls(action).filter_map(|url| self.say_of(url, &method.to_ascii_uppercase(), allowed));
         said.reduce(|known, next| if next.verdict > known.verdict { next } else { known })
     }
 
@@ -38,11 +40,19 @@ impl Web {
         match self.reach.standing(&target, method, &[]) {
             Err(denial) => Some(denied(&denial)),
             Ok(ReachStatus::Granted) => None,
-            Ok(ReachStatus::Unlisted(missing)) => self.say_of_other(&target, method, missing, allowed),
+            Ok(ReachStatus::Unlisted(missing)) => {
+                self.say_of_other(&target, method, missing, allowed)
+            }
         }
     }
 
-    fn say_of_other(&self, target: &Target, method: &str, missing: Missing, allowed: bool) -> Option<Decision> {
+    fn say_of_other(
+        &self,
+        target: &Target,
+        method: &str,
+        missing: Missing,
+        allowed: bool,
+    ) -> Option<Decision> {
         let Placed { value, place } = &self.others;
         let others = match value {
             Verdict::Allow => return None,
@@ -52,11 +62,15 @@ impl Web {
         };
         let what = match missing {
             Missing::Host => format!("{} is not in {}", target.host, self.reach.key()),
-            Missing::Port | Missing::Method => format!("{target} is not in {} like this", self.reach.key()),
+            Missing::Port | Missing::Method => {
+                format!("{target} is not in {} like this", self.reach.key())
+            }
         };
         // Where both can be changed, the list is what is meant: the other opens everything.
-        let remedy =
-            place.elsewhere().filter(|_| *value == Verdict::Deny).unwrap_or_else(|| self.reach.unlisted(target, method, missing).remedy);
+        let remedy = place
+            .elsewhere()
+            .filter(|_| *value == Verdict::Deny)
+            .unwrap_or_else(|| self.reach.unlisted(target, method, missing).remedy);
         Some(Decision {
             verdict: *value,
             gate: Gate::Hosts,
@@ -67,10 +81,13 @@ impl Web {
     }
 }
 
-/// The places that a call of the web tools goes to, as [`Target::origin`]: once it was decided that it may run, they count as granted for it.
-/// None for the tools of other plugins.
+/// The places that a call of the web tools goes to, as [`Target::origin`]: once it was decided that
+/// it may run, they count as granted for it. None for the tools of other plugins.
 pub fn origins(action: &Action<'_>) -> Vec<String> {
-    let mut origins: Vec<String> = urls(action).filter_map(|url| Target::parse(url).ok()).map(|target| target.origin()).collect();
+    let mut origins: Vec<String> = urls(action)
+        .filter_map(|url| Target::parse(url).ok())
+        .map(|target| target.origin())
+        .collect();
     origins.sort();
     origins.dedup();
     origins
@@ -79,7 +96,11 @@ pub fn origins(action: &Action<'_>) -> Vec<String> {
 /// The URLs that a call is about, where it is one of the web tools'.
 fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
     let is_ours = action.built_in && action.provider == PLUGIN;
-    action.subjects.iter().filter(move |subject| is_ours && subject.kind == SubjectKind::Url).map(|subject| &*subject.text)
+    action
+        .subjects
+        .iter()
+        .filter(move |subject| is_ours && subject.kind == SubjectKind::Url)
+        .map(|subject| &*subject.text)
 }
 
 fn denied(denial: &Denial) -> Decision {

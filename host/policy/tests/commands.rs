@@ -6,12 +6,16 @@ use berth_contract::{Access, Annotations, SubjectKind};
 use serde_json::json;
 
 use berth_policy::commands::analyze;
-use berth_policy::{Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust, Verdict};
+use berth_policy::{
+    Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust, Verdict,
+};
 
-/// Rows of `decision | class | programs | command`, under headings that say what the commands are in truth.
+/// Rows of `decision | class | programs | command`, under headings that say what the commands are
+/// in truth.
 const TABLE: &str = include_str!("commands/table.txt");
 
-/// Harmless commands that ask, by the number that there are. Each is a nuisance, and each more of them a defect.
+/// Harmless commands that ask, by the number that there are. Each is a nuisance, and each more of
+/// them a defect.
 const FALSE_ALARMS: usize = 22;
 
 struct Row<'t> {
@@ -30,16 +34,26 @@ fn rows() -> Vec<Row<'static>> {
             continue;
         }
         let command = line.splitn(4, " | ").nth(3).unwrap_or_else(|| panic!("{line}"));
-        rows.push(Row { truth, row: line, command: command.replace('⏎', "\n").replace('⇥', "\t").replace('␍', "\r") });
+        rows.push(Row {
+            truth,
+            row: line,
+            command: command.replace('⏎', "\n").replace('⇥', "\t").replace('␍', "\r"),
+        });
     }
     rows
 }
 
-/// What the gates say of a command by themselves, in the default configuration, where nothing else asks for it.
+/// What the gates say of a command by themselves, in the default configuration, where nothing else
+/// asks for it.
 fn decision(command: &str) -> &'static str {
-    let list = Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the default")));
+    let list =
+        Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the default")));
     let policy = Policy { blocklist: list, strict_parse: Placed::default(), ..Policy::default() };
-    let subjects = [ResolvedSubject { kind: SubjectKind::Command, access: Access::Write, text: command.to_owned() }];
+    let subjects = [ResolvedSubject {
+        kind: SubjectKind::Command,
+        access: Access::Write,
+        text: command.to_owned(),
+    }];
     let arguments = json!({});
     let action = Action {
         tool: "bash",
@@ -55,7 +69,12 @@ fn decision(command: &str) -> &'static str {
         caller: None,
     };
     let said = policy.explain(&action);
-    let of = |gate| said.iter().find(|(known, _)| *known == gate).and_then(|(_, said)| said.as_ref()).map(|said| said.verdict);
+    let of = |gate| {
+        said.iter()
+            .find(|(known, _)| *known == gate)
+            .and_then(|(_, said)| said.as_ref())
+            .map(|said| said.verdict)
+    };
     match (of(Gate::Blocklist), of(Gate::Risk)) {
         (Some(Verdict::Deny), _) | (_, Some(Verdict::Deny)) => "deny",
         (Some(Verdict::Ask), _) => "ask?",
@@ -68,7 +87,8 @@ fn row(command: &str, written: &str) -> String {
     let looked = analyze(command);
     let mut programs: Vec<String> = Vec::new();
     for simple in &looked.commands {
-        let name = if simple.program.is_empty() { simple.text.clone() } else { simple.program.clone() };
+        let name =
+            if simple.program.is_empty() { simple.text.clone() } else { simple.program.clone() };
         let mut shown = name;
         if simple.needs_network {
             shown.push('^');

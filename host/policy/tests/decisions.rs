@@ -1,6 +1,10 @@
 //! The decisions, table by table: which gate decides, and how.
 
-#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared by several test programs, each of which uses a part"
+)]
 mod support;
 
 use std::sync::Arc;
@@ -8,18 +12,31 @@ use std::sync::Arc;
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, Web, expression,
+    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy,
+    TextGlob, Trust, Verdict, Web, expression,
 };
 use serde_json::{Value, json};
 
 use Verdict::{Allow, Ask, Deny};
-use support::{Call, autonomy, bash, blocklist, call, decide, list, moved, permitting, placed, policed, reach, read, rule, write};
+use support::{
+    Call, autonomy, bash, blocklist, call, decide, list, moved, permitting, placed, policed, reach,
+    read, rule, write,
+};
 
 #[track_caller]
 fn check(policy: &Policy, call: &Call, verdict: Verdict, gate: Gate) {
     let decision = decide(policy, call, false);
-    assert_eq!((decision.verdict, decision.gate), (verdict, gate), "{} {:?}: {decision:?}", call.tool, call.subjects);
-    assert!(!decision.rule.is_empty() && !decision.place.is_empty() && !decision.remedy.is_empty(), "{decision:?}");
+    assert_eq!(
+        (decision.verdict, decision.gate),
+        (verdict, gate),
+        "{} {:?}: {decision:?}",
+        call.tool,
+        call.subjects
+    );
+    assert!(
+        !decision.rule.is_empty() && !decision.place.is_empty() && !decision.remedy.is_empty(),
+        "{decision:?}"
+    );
 }
 
 #[test]
@@ -41,20 +58,27 @@ fn autonomy_denies_asks_or_allows_what_no_rule_is_about() {
     // Neither level undoes what a rule says.
     let asks = Policy { autonomy: placed(Autonomy::Full), ..permitting("write", &[&[("*", Ask)]]) };
     check(&asks, &write("/w/a"), Ask, Gate::Permissions);
-    let allows = Policy { autonomy: placed(Autonomy::ReadOnly), ..permitting("write", &[&[("*", Allow)]]) };
+    let allows =
+        Policy { autonomy: placed(Autonomy::ReadOnly), ..permitting("write", &[&[("*", Allow)]]) };
     check(&allows, &write("/w/a"), Deny, Gate::Autonomy);
 }
 
 #[test]
 fn the_first_permission_that_matches_decides() {
-    let policy = permitting("write", &[&[("notes/secret*", Deny), ("notes/**", Allow), ("src", Ask)]]);
+    let policy =
+        permitting("write", &[&[("notes/secret*", Deny), ("notes/**", Allow), ("src", Ask)]]);
     check(&policy, &write("/w/notes/secret.txt"), Deny, Gate::Permissions);
     check(&policy, &write("/w/notes/a.txt"), Allow, Gate::Permissions);
     check(&policy, &write("/w/NOTES/A.TXT"), Allow, Gate::Permissions);
     check(&policy, &write("/w/Notes/Secret.txt"), Deny, Gate::Permissions);
     check(&policy, &write("/w/src/deep/x.rs"), Ask, Gate::Permissions);
     check(&policy, &write("/w/other"), Ask, Gate::Autonomy);
-    check(&policy, &call("edit", false, &[(SubjectKind::Path, Access::Write, "/w/notes/a.txt")]), Ask, Gate::Autonomy);
+    check(
+        &policy,
+        &call("edit", false, &[(SubjectKind::Path, Access::Write, "/w/notes/a.txt")]),
+        Ask,
+        Gate::Autonomy,
+    );
     // Rules about what only reads count too.
     let policy = permitting("read", &[&[("**/.env", Deny), ("keys/**", Ask)]]);
     check(&policy, &read("/w/.env"), Deny, Gate::Permissions);
@@ -64,7 +88,8 @@ fn the_first_permission_that_matches_decides() {
 
 #[test]
 fn everything_that_a_call_acts_on_is_matched_by_itself() {
-    let policy = permitting("move_path", &[&[("trash/**", Deny), ("a/**", Allow), ("b/**", Allow)]]);
+    let policy =
+        permitting("move_path", &[&[("trash/**", Deny), ("a/**", Allow), ("b/**", Allow)]]);
     check(&policy, &moved("/w/a/x", "/w/b/x"), Allow, Gate::Permissions);
     check(&policy, &moved("/w/a/x", "/w/trash/x"), Deny, Gate::Permissions);
     check(&policy, &moved("/w/trash/x", "/w/a/x"), Deny, Gate::Permissions);
@@ -83,7 +108,12 @@ fn the_most_severe_of_several_lists_counts() {
 fn an_alias_names_the_tool() {
     let policy = permitting("file_write", &[&[("*", Allow)]]);
     check(&policy, &write("/w/a"), Ask, Gate::Autonomy);
-    check(&policy, &Call { aliases: vec!["file_write".to_owned()], ..write("/w/a") }, Allow, Gate::Permissions);
+    check(
+        &policy,
+        &Call { aliases: vec!["file_write".to_owned()], ..write("/w/a") },
+        Allow,
+        Gate::Permissions,
+    );
 }
 
 #[test]
@@ -102,7 +132,16 @@ fn without_a_subject_the_tool_and_its_arguments_are_matched() {
 
 #[test]
 fn a_command_is_allowed_where_all_that_it_consists_of_is() {
-    let policy = permitting("bash", &[&[("git push*", Deny), ("git *", Allow), ("ls*", Allow), ("> /tmp/*", Allow), ("make", Ask)]]);
+    let policy = permitting(
+        "bash",
+        &[&[
+            ("git push*", Deny),
+            ("git *", Allow),
+            ("ls*", Allow),
+            ("> /tmp/*", Allow),
+            ("make", Ask),
+        ]],
+    );
     for (command, verdict) in [
         ("git status", Allow),
         ("git status && ls", Allow),
@@ -139,7 +178,8 @@ fn the_risk_of_a_command_asks_even_where_a_permission_allows() {
     let full = Policy { autonomy: placed(Autonomy::Full), ..policy.clone() };
     check(&full, &bash("rm new.txt"), Allow, Gate::Permissions);
     for level in [Autonomy::Supervised, Autonomy::Full] {
-        let blocked = Policy { block_high_risk: placed(true), autonomy: placed(level), ..policy.clone() };
+        let blocked =
+            Policy { block_high_risk: placed(true), autonomy: placed(level), ..policy.clone() };
         check(&blocked, &bash("rm old.txt"), Deny, Gate::Risk);
     }
     // Of a tool that only reads, nothing but the risk asks.
@@ -149,7 +189,12 @@ fn the_risk_of_a_command_asks_even_where_a_permission_allows() {
     let unasked = Policy { ask_for_medium_risk: placed(false), ..Policy::default() };
     check(&unasked, &looking("git commit"), Allow, Gate::Autonomy);
     check(&unasked, &looking("git push"), Ask, Gate::Network);
-    check(&Policy { network: placed(Network::Allow), ..unasked }, &looking("git push"), Allow, Gate::Autonomy);
+    check(
+        &Policy { network: placed(Network::Allow), ..unasked },
+        &looking("git push"),
+        Allow,
+        Gate::Autonomy,
+    );
 }
 
 #[test]
@@ -167,20 +212,28 @@ fn what_the_blocklist_can_not_see_through_asks_whoever_allows_it() {
 
 #[test]
 fn policies_deny_by_tool_path_access_argument_trust_and_phase() {
-    let policy = policed(vec![rule(Effect::Deny, &["write", "edit*"], &[]), rule(Effect::Deny, &[], &["migrations/**"])]);
+    let policy = policed(vec![
+        rule(Effect::Deny, &["write", "edit*"], &[]),
+        rule(Effect::Deny, &[], &["migrations/**"]),
+    ]);
     check(&policy, &write("/w/a"), Deny, Gate::Policy);
     check(&policy, &call("edit_all", false, &[]), Deny, Gate::Policy);
     check(&policy, &read("/w/a"), Allow, Gate::Autonomy);
     check(&policy, &read("/w/Migrations/1.sql"), Deny, Gate::Policy);
     check(&policy, &moved("/w/a", "/w/migrations/2.sql"), Deny, Gate::Policy);
 
-    let policy = policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &[], &["src"]) }]);
+    let policy =
+        policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &[], &["src"]) }]);
     check(&policy, &read("/w/src/a"), Allow, Gate::Autonomy);
     check(&policy, &moved("/w/src/a", "/w/b"), Deny, Gate::Policy);
-    let acting = policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &[], &[]) }]);
+    let acting =
+        policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &[], &[]) }]);
     check(&acting, &call("remember", false, &[]), Deny, Gate::Policy);
 
-    let with = |test: Test| Rule { arguments: vec![Argument { pointer: "/to".into(), test }], ..rule(Effect::Deny, &[], &[]) };
+    let with = |test: Test| Rule {
+        arguments: vec![Argument { pointer: "/to".into(), test }],
+        ..rule(Effect::Deny, &[], &[])
+    };
     let policy = policed(vec![with(Test::Expression(expression("@evil\\.org$").expect("one")))]);
     let to = |to: Value| Call { arguments: json!({ "to": to }), ..call("mail", false, &[]) };
     check(&policy, &to(json!("a@evil.org")), Deny, Gate::Policy);
@@ -191,24 +244,43 @@ fn policies_deny_by_tool_path_access_argument_trust_and_phase() {
     check(&numbers, &to(json!(12)), Deny, Gate::Policy);
     check(&numbers, &to(json!(2)), Allow, Gate::Autonomy);
 
-    let policy = policed(vec![Rule { trust: Some(Trust::Verified), ..rule(Effect::Deny, &["write"], &[]) }]);
-    for (trust, verdict) in [(Trust::Trusted, Allow), (Trust::Verified, Deny), (Trust::Quarantined, Deny)] {
-        assert_eq!(decide(&policy, &Call { trust, ..write("/w/a") }, false).verdict, verdict, "{trust:?}");
+    let policy =
+        policed(vec![Rule { trust: Some(Trust::Verified), ..rule(Effect::Deny, &["write"], &[]) }]);
+    for (trust, verdict) in
+        [(Trust::Trusted, Allow), (Trust::Verified, Deny), (Trust::Quarantined, Deny)]
+    {
+        assert_eq!(
+            decide(&policy, &Call { trust, ..write("/w/a") }, false).verdict,
+            verdict,
+            "{trust:?}"
+        );
     }
-    let policy = policed(vec![Rule { phases: vec![Phase::Planner], ..rule(Effect::Deny, &["write"], &[]) }]);
-    for (phase, verdict) in [(None, Allow), (Some(Phase::Executor), Allow), (Some(Phase::Planner), Deny)] {
-        assert_eq!(decide(&policy, &Call { phase, ..write("/w/a") }, false).verdict, verdict, "{phase:?}");
+    let policy =
+        policed(vec![Rule { phases: vec![Phase::Planner], ..rule(Effect::Deny, &["write"], &[]) }]);
+    for (phase, verdict) in
+        [(None, Allow), (Some(Phase::Executor), Allow), (Some(Phase::Planner), Deny)]
+    {
+        assert_eq!(
+            decide(&policy, &Call { phase, ..write("/w/a") }, false).verdict,
+            verdict,
+            "{phase:?}"
+        );
     }
 }
 
 #[test]
 fn what_a_tool_that_is_not_believed_says_it_acts_on_passes_no_rule() {
     // It acts, and names one text that it reads.
-    let stranger = |believed| Call { believed, ..call("sh__act", false, &[(SubjectKind::Text, Access::Read, "x")]) };
-    let writing = policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &["sh__*"], &[]) }]);
+    let stranger = |believed| Call {
+        believed,
+        ..call("sh__act", false, &[(SubjectKind::Text, Access::Read, "x")])
+    };
+    let writing =
+        policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &["sh__*"], &[]) }]);
     check(&writing, &stranger(false), Deny, Gate::Policy);
     check(&writing, &stranger(true), Allow, Gate::Autonomy);
-    let reading = policed(vec![Rule { access: Some(Access::Read), ..rule(Effect::Allow, &[], &[]) }]);
+    let reading =
+        policed(vec![Rule { access: Some(Access::Read), ..rule(Effect::Allow, &[], &[]) }]);
     check(&reading, &stranger(false), Deny, Gate::Policy);
     let below = policed(vec![rule(Effect::Allow, &[], &["notes/**"])]);
     check(&below, &Call { believed: false, ..write("/w/notes/a") }, Deny, Gate::Policy);
@@ -219,7 +291,10 @@ fn what_a_tool_that_is_not_believed_says_it_acts_on_passes_no_rule() {
 
 #[test]
 fn where_a_policy_allows_something_nothing_else_passes_it() {
-    let policy = policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &["move_path"], &["a", "b"])]);
+    let policy = policed(vec![
+        rule(Effect::Allow, &["read"], &[]),
+        rule(Effect::Allow, &["move_path"], &["a", "b"]),
+    ]);
     check(&policy, &read("/w/x"), Allow, Gate::Autonomy);
     check(&policy, &write("/w/a/x"), Deny, Gate::Policy);
     check(&policy, &moved("/w/a/x", "/w/b/x"), Allow, Gate::Autonomy);
@@ -232,8 +307,10 @@ fn where_a_policy_allows_something_nothing_else_passes_it() {
 #[test]
 fn trust_takes_away_what_acts_or_everything() {
     let policy = autonomy(Autonomy::Full);
-    let fetch =
-        Call { annotations: Annotations { read_only: true, open_world: true, ..Annotations::default() }, ..call("fetch", true, &[]) };
+    let fetch = Call {
+        annotations: Annotations { read_only: true, open_world: true, ..Annotations::default() },
+        ..call("fetch", true, &[])
+    };
     for (trust, verdicts) in [
         (Trust::Trusted, [Allow; 3]),
         (Trust::Verified, [Allow; 3]),
@@ -242,10 +319,20 @@ fn trust_takes_away_what_acts_or_everything() {
     ] {
         let calls = [read("/w/a"), write("/w/a"), fetch.clone()];
         for (call, verdict) in calls.into_iter().zip(verdicts) {
-            assert_eq!(decide(&policy, &Call { trust, ..call.clone() }, false).verdict, verdict, "{trust:?} {}", call.tool);
+            assert_eq!(
+                decide(&policy, &Call { trust, ..call.clone() }, false).verdict,
+                verdict,
+                "{trust:?} {}",
+                call.tool
+            );
             let mut of_plugin = policy.clone();
             of_plugin.trusted.plugins.insert("some".to_owned(), placed(trust));
-            assert_eq!(decide(&of_plugin, &call, false).verdict, verdict, "{trust:?} {}", call.tool);
+            assert_eq!(
+                decide(&of_plugin, &call, false).verdict,
+                verdict,
+                "{trust:?} {}",
+                call.tool
+            );
             // The least of both counts, and no yes changes that.
             let confirmed = decide(&of_plugin, &Call { trust: Trust::Verified, ..call }, true);
             assert_eq!(confirmed.verdict, verdict);
@@ -256,8 +343,11 @@ fn trust_takes_away_what_acts_or_everything() {
 /// A policy in which each of `gates`, and no other, denies every command.
 fn denying(gates: &[Gate]) -> Policy {
     let has = |gate: Gate| gates.contains(&gate);
-    let set = |gate: Gate| RuleSet { rules: if has(gate) { vec![rule(Effect::Deny, &[], &[])] } else { Vec::new() } };
-    let mut policy = permitting("bash", if has(Gate::Permissions) { &[&[("*", Deny)]] } else { &[] });
+    let set = |gate: Gate| RuleSet {
+        rules: if has(gate) { vec![rule(Effect::Deny, &[], &[])] } else { Vec::new() },
+    };
+    let mut policy =
+        permitting("bash", if has(Gate::Permissions) { &[&[("*", Deny)]] } else { &[] });
     policy.blocklist = if has(Gate::Blocklist) { blocklist() } else { Blocklist::default() };
     policy.ceiling = vec![RuleSet::default(), set(Gate::Ceiling)];
     policy.policy = set(Gate::Policy);
@@ -276,7 +366,10 @@ fn denying(gates: &[Gate]) -> Policy {
 #[test]
 fn the_gates_stand_in_one_order_and_the_first_that_denies_is_told() {
     assert!(GATES.is_sorted(), "the order is that of the definition");
-    let subjects = [(SubjectKind::Command, Access::Write, "sudo x"), (SubjectKind::Url, Access::Read, "https://example.com/")];
+    let subjects = [
+        (SubjectKind::Command, Access::Write, "sudo x"),
+        (SubjectKind::Url, Access::Read, "https://example.com/"),
+    ];
     let arguments = json!({ "command": "sudo x", "network": true });
     let call = Call { arguments, provider: "web", ..call("bash", false, &subjects) };
     for (at, gate) in GATES.iter().enumerate() {
@@ -312,7 +405,13 @@ fn a_yes_skips_the_asking_and_nothing_else() {
 #[test]
 fn a_tool_is_hidden_where_its_rules_deny_every_call() {
     let hidden = |policy: &Policy, acts: bool| {
-        policy.denies_all(&Definition { name: "write", aliases: &["file_write".to_owned()], provider: "some", acts, harmless: !acts })
+        policy.denies_all(&Definition {
+            name: "write",
+            aliases: &["file_write".to_owned()],
+            provider: "some",
+            acts,
+            harmless: !acts,
+        })
     };
     for (list, expected) in [
         (&[("*", Deny)][..], true),
@@ -326,17 +425,35 @@ fn a_tool_is_hidden_where_its_rules_deny_every_call() {
         assert_eq!(hidden(&permitting("file_write", &[list]), true), expected, "{list:?}");
         assert!(!hidden(&permitting("read", &[list]), true));
     }
-    assert!(hidden(&permitting("write", &[&[("a", Allow)], &[("*", Deny)]]), true), "one list is enough");
+    assert!(
+        hidden(&permitting("write", &[&[("a", Allow)], &[("*", Deny)]]), true),
+        "one list is enough"
+    );
     assert!(hidden(&policed(vec![rule(Effect::Deny, &["wr*"], &[])]), true));
     assert!(!hidden(&policed(vec![rule(Effect::Deny, &["wr*"], &["a"])]), true));
     assert!(hidden(&policed(vec![rule(Effect::Allow, &["read"], &[])]), true));
-    assert!(!hidden(&policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &[], &["a"])]), true));
+    assert!(!hidden(
+        &policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &[], &["a"])]),
+        true
+    ));
     let rest = |rules| {
-        policed(rules).denies_all(&Definition { name: "read_overflow", aliases: &[], provider: "some", acts: false, harmless: true })
+        policed(rules).denies_all(&Definition {
+            name: "read_overflow",
+            aliases: &[],
+            provider: "some",
+            acts: false,
+            harmless: true,
+        })
     };
-    assert!(!rest(vec![rule(Effect::Allow, &["read"], &[])]), "what a model is told to call needs no rule that allows");
+    assert!(
+        !rest(vec![rule(Effect::Allow, &["read"], &[])]),
+        "what a model is told to call needs no rule that allows"
+    );
     assert!(rest(vec![rule(Effect::Deny, &["read_*"], &[])]));
-    assert!(hidden(&autonomy(Autonomy::ReadOnly), true) && !hidden(&autonomy(Autonomy::ReadOnly), false));
+    assert!(
+        hidden(&autonomy(Autonomy::ReadOnly), true)
+            && !hidden(&autonomy(Autonomy::ReadOnly), false)
+    );
     let mut blocked = Policy::default();
     assert!(!hidden(&blocked, true));
     blocked.trusted.plugins.insert("some".to_owned(), placed(Trust::Blocked));
@@ -358,7 +475,8 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     // What it says does what it says.
     let text = remedy(&policy, &write("/w/it's [a]"));
     assert!(text.contains("pattern = \"/w/it's [a]\"\nexact = true\n"), "{text}");
-    let exactly = Permission { pattern: Pattern::exactly("/w/it's [a]"), ..list(&[("x", Allow)]).remove(0) };
+    let exactly =
+        Permission { pattern: Pattern::exactly("/w/it's [a]"), ..list(&[("x", Allow)]).remove(0) };
     let mut policy = policy;
     policy.permissions.add("write", vec![exactly]);
     check(&policy, &write("/w/it's [a]"), Allow, Gate::Permissions);

@@ -1,6 +1,10 @@
 //! What no rule may undo, tried with rules and calls of every kind.
 
-#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared by several test programs, each of which uses a part"
+)]
 mod support;
 
 use berth_policy::rules::{Effect, Rule, RuleSet};
@@ -11,8 +15,10 @@ use support::{Call, autonomy, bash, blocklist, decide, list, moved, placed, read
 
 const TOOLS: [&str; 4] = ["read", "write", "move_path", "bash"];
 const PATHS: [&str; 5] = ["/w/a/x", "/w/a/y", "/w/b/x", "/w/B/X", "/w/c"];
-const COMMANDS: [&str; 8] = ["ls", "git push", "rm x", "sudo x", "ls; git push", "$X", "timeout 1 ls", "ls > a"];
-const PATTERNS: [&str; 10] = ["*", "a/**", "b", "/w/a/x", "x", "git *", "ls*", "rm x", "sudo x", "> *"];
+const COMMANDS: [&str; 8] =
+    ["ls", "git push", "rm x", "sudo x", "ls; git push", "$X", "timeout 1 ls", "ls > a"];
+const PATTERNS: [&str; 10] =
+    ["*", "a/**", "b", "/w/a/x", "x", "git *", "ls*", "rm x", "sudo x", "> *"];
 const VERDICTS: [Verdict; 3] = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
 
 fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
@@ -20,9 +26,15 @@ fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strate
 }
 
 fn calls() -> impl Strategy<Value = Call> {
-    let trust = any_of(&[Trust::Trusted, Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked]);
-    (any_of(&TOOLS), any_of(&PATHS), any_of(&PATHS), any_of(&COMMANDS), any::<bool>(), trust).prop_map(
-        |(tool, one, other, command, believed, trust)| {
+    let trust = any_of(&[
+        Trust::Trusted,
+        Trust::Trusted,
+        Trust::Verified,
+        Trust::Quarantined,
+        Trust::Blocked,
+    ]);
+    (any_of(&TOOLS), any_of(&PATHS), any_of(&PATHS), any_of(&COMMANDS), any::<bool>(), trust)
+        .prop_map(|(tool, one, other, command, believed, trust)| {
             let call = match tool {
                 "read" => read(one),
                 "write" => write(one),
@@ -30,8 +42,7 @@ fn calls() -> impl Strategy<Value = Call> {
                 _ => bash(command),
             };
             Call { believed, trust, ..call }
-        },
-    )
+        })
 }
 
 type Written = (&'static str, Verdict);
@@ -41,7 +52,11 @@ fn written() -> impl Strategy<Value = Vec<Written>> {
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
-    let one = (any_of(&[Effect::Allow, Effect::Deny]), any_of(&["", "read", "*", "*e*", "bash"]), any_of(&["", "a", "b/**", "x"]))
+    let one = (
+        any_of(&[Effect::Allow, Effect::Deny]),
+        any_of(&["", "read", "*", "*e*", "bash"]),
+        any_of(&["", "a", "b/**", "x"]),
+    )
         .prop_map(|(effect, tool, path)| {
             let list = |text: &'static str| if text.is_empty() { Vec::new() } else { vec![text] };
             rule(effect, &list(tool), &list(path))
@@ -61,12 +76,14 @@ struct Made {
 fn policies() -> impl Strategy<Value = Made> {
     let lists = prop::collection::vec((any_of(&TOOLS), written()), 0..4);
     let level = any_of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
-    (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(|(lists, one, two, three, autonomy, block_high_risk)| Made {
-        lists,
-        sets: [one, two, three],
-        autonomy,
-        block_high_risk,
-    })
+    (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(
+        |(lists, one, two, three, autonomy, block_high_risk)| Made {
+            lists,
+            sets: [one, two, three],
+            autonomy,
+            block_high_risk,
+        },
+    )
 }
 
 impl Made {
@@ -87,8 +104,8 @@ impl Made {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// An allow, wherever it is added, undoes no denial of the blocklist or of the rules over all tools, unless it stands in the very set
-    /// whose rules that allow denied by having no match.
+    /// An allow, wherever it is added, undoes no denial of the blocklist or of the rules over all
+    /// tools, unless it stands in the very set whose rules that allow denied by having no match.
     #[test]
     fn no_allow_undoes_a_denial(made in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..8_usize) {
         let before = decide(&made.policy(), &call, true);
@@ -129,7 +146,8 @@ proptest! {
         prop_assert!(short.verdict < Verdict::Deny || long.verdict == Verdict::Deny, "{short:?} became {long:?}");
     }
 
-    /// Without one of the permissions that allow, without autonomy, or with one rule more that denies, no more is allowed.
+    /// Without one of the permissions that allow, without autonomy, or with one rule more that
+    /// denies, no more is allowed.
     #[test]
     fn taking_away_never_allows_more(made in policies(), call in calls(), place in 0..10_usize, confirmed in any::<bool>()) {
         let mut less = made.clone();

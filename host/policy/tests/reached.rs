@@ -1,6 +1,10 @@
 //! What the rules say of paths that a call reaches without naming them.
 
-#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared by several test programs, each of which uses a part"
+)]
 mod support;
 
 use std::path::Path;
@@ -42,18 +46,36 @@ fn nothing_is_compiled_where_no_rule_is_about_paths() {
     let (deny, allow) = (Effect::Deny, Effect::Allow);
     assert!(reached(Policy::default(), &read("/w")).is_none());
     assert!(reached(policed(vec![rule(deny, &["write"], &["a"])]), &read("/w")).is_none());
-    assert!(reached(policed(vec![rule(allow, &["read"], &[]), rule(deny, &["write"], &[])]), &read("/w")).is_none());
-    assert!(reached(policed(vec![Rule { phases: vec![Phase::Planner], ..rule(deny, &[], &["a"]) }]), &read("/w")).is_none());
+    assert!(
+        reached(
+            policed(vec![rule(allow, &["read"], &[]), rule(deny, &["write"], &[])]),
+            &read("/w")
+        )
+        .is_none()
+    );
+    assert!(
+        reached(
+            policed(vec![Rule { phases: vec![Phase::Planner], ..rule(deny, &[], &["a"]) }]),
+            &read("/w")
+        )
+        .is_none()
+    );
     // It writes nothing in any case.
     assert!(reached(policed(vec![bound(rule(deny, &[], &["a"]), WRITE)]), &read("/w")).is_none());
     assert!(reached(permitting("read", &[&[("a", Verdict::Allow)]]), &read("/w")).is_none());
     // These are about commands.
-    assert!(reached(permitting("bash", &[&[("*", Verdict::Ask), ("a", Verdict::Deny)]]), &bash("ls")).is_none());
+    assert!(
+        reached(permitting("bash", &[&[("*", Verdict::Ask), ("a", Verdict::Deny)]]), &bash("ls"))
+            .is_none()
+    );
 }
 
 #[test]
 fn a_denial_holds_for_all_that_it_covers() {
-    let rules = vec![rule(Effect::Deny, &["grep", "bash"], &["secret"]), bound(rule(Effect::Deny, &[], &["cold"]), WRITE)];
+    let rules = vec![
+        rule(Effect::Deny, &["grep", "bash"], &["secret"]),
+        bound(rule(Effect::Deny, &[], &["cold"]), WRITE),
+    ];
     let grep = call("grep", true, &[(SubjectKind::Path, READ, "/w")]);
     check(
         policed(rules.clone()),
@@ -69,17 +91,28 @@ fn a_denial_holds_for_all_that_it_covers() {
     check(
         policed(rules),
         &bash("ls"),
-        &[("/w/secret", READ, Verdict::Deny), ("/w/cold", READ, Verdict::Allow), ("/w/cold/x", WRITE, Verdict::Deny)],
+        &[
+            ("/w/secret", READ, Verdict::Deny),
+            ("/w/cold", READ, Verdict::Allow),
+            ("/w/cold/x", WRITE, Verdict::Deny),
+        ],
     );
 }
 
 #[test]
 fn who_may_not_read_may_not_write_and_who_may_write_may_read() {
     let denying = vec![bound(rule(Effect::Deny, &[], &["a"]), READ)];
-    check(policed(denying.clone()), &moved("/w", "/v"), &[("/w/a", READ, Verdict::Deny), ("/w/a", WRITE, Verdict::Deny)]);
+    check(
+        policed(denying.clone()),
+        &moved("/w", "/v"),
+        &[("/w/a", READ, Verdict::Deny), ("/w/a", WRITE, Verdict::Deny)],
+    );
     // The gates say the same of what is named.
     assert_eq!(support::decide(&policed(denying), &write("/w/a"), false).verdict, Verdict::Deny);
-    let allowing = vec![bound(rule(Effect::Allow, &[], &["a"]), WRITE), bound(rule(Effect::Allow, &[], &["b"]), READ)];
+    let allowing = vec![
+        bound(rule(Effect::Allow, &[], &["a"]), WRITE),
+        bound(rule(Effect::Allow, &[], &["b"]), READ),
+    ];
     check(
         policed(allowing),
         &write("/w/a"),
@@ -107,8 +140,13 @@ fn rules_that_allow_let_folders_above_be_entered_and_made() {
         ],
     );
     let only: &[(&str, Verdict)] = &[("/w/new/file", Verdict::Allow), ("*", Verdict::Deny)];
-    check(permitting("write", &[only]), &write("/w/new/file"), &[("/w/new", WRITE, Verdict::Allow), ("/w/new/other", READ, Verdict::Deny)]);
-    let policy = policed(vec![rule(Effect::Allow, &[], &["/w"]), rule(Effect::Deny, &[], &["new/*"])]);
+    check(
+        permitting("write", &[only]),
+        &write("/w/new/file"),
+        &[("/w/new", WRITE, Verdict::Allow), ("/w/new/other", READ, Verdict::Deny)],
+    );
+    let policy =
+        policed(vec![rule(Effect::Allow, &[], &["/w"]), rule(Effect::Deny, &[], &["new/*"])]);
     check(policy, &write("/w/x"), &[("/w/new/y", WRITE, Verdict::Deny)]);
 }
 
@@ -116,7 +154,8 @@ fn rules_that_allow_let_folders_above_be_entered_and_made() {
 fn each_set_is_asked_by_itself() {
     let mut policy = policed(vec![rule(Effect::Allow, &[], &["/w"])]);
     policy.authorization = RuleSet { rules: vec![rule(Effect::Deny, &[], &["a"])] };
-    policy.ceiling = vec![RuleSet::default(), RuleSet { rules: vec![rule(Effect::Deny, &[], &["b"])] }];
+    policy.ceiling =
+        vec![RuleSet::default(), RuleSet { rules: vec![rule(Effect::Deny, &[], &["b"])] }];
     let gates = |path: &str| {
         let reached = reached(policy.clone(), &read("/w")).expect("there are rules about paths");
         let refusal = reached.decide(Path::new(path), READ).expect_err("a rule is against it");
@@ -126,13 +165,23 @@ fn each_set_is_asked_by_itself() {
     assert_eq!(gates("/w/b").capability, "ceiling");
     let denial = gates("/v");
     assert_eq!((&*denial.capability, &*denial.action), ("policy", "read /v"));
-    assert!(denial.remedy.ends_with("effect = \"allow\"\ntools = [\"read\"]\npaths = [\"/v\"]"), "{denial}");
+    assert!(
+        denial.remedy.ends_with("effect = \"allow\"\ntools = [\"read\"]\npaths = [\"/v\"]"),
+        "{denial}"
+    );
 }
 
 #[test]
 fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
     let (allow, ask, deny) = (Verdict::Allow, Verdict::Ask, Verdict::Deny);
-    let list: &[(&str, Verdict)] = &[("/w/a/open", allow), ("/w/a", ask), ("/w/b", deny), ("/w/*/b", ask), ("/w", allow), ("b", deny)];
+    let list: &[(&str, Verdict)] = &[
+        ("/w/a/open", allow),
+        ("/w/a", ask),
+        ("/w/b", deny),
+        ("/w/*/b", ask),
+        ("/w", allow),
+        ("b", deny),
+    ];
     let read_at = |path| read(path);
     check(
         permitting("read", &[list]),
@@ -148,24 +197,43 @@ fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
         ],
     );
     // A person has agreed to the folder.
-    let named: &[(&str, Access, Verdict)] = &[("/w/a/x", READ, allow), ("/w/c/b", READ, ask), ("/w/b", READ, deny)];
+    let named: &[(&str, Access, Verdict)] =
+        &[("/w/a/x", READ, allow), ("/w/c/b", READ, ask), ("/w/b", READ, deny)];
     check(permitting("read", &[list]), &read_at("/w/a"), named);
     // The most severe of several lists, and each question by itself.
     let lists: &[&[(&str, Verdict)]] = &[list, &[("/w/a/x", deny), ("/w/a/y", ask)]];
-    check(permitting("read", lists), &read_at("/w/a"), &[("/w/a/x", READ, deny), ("/w/a/y", READ, ask), ("/w/a/z", READ, allow)]);
+    check(
+        permitting("read", lists),
+        &read_at("/w/a"),
+        &[("/w/a/x", READ, deny), ("/w/a/y", READ, ask), ("/w/a/z", READ, allow)],
+    );
     // So somebody has for good.
     let mut policy = permitting("read", &[]);
-    let exactly = Permission { pattern: Pattern::exactly("/w/a"), verdict: allow, rule: "exact".to_owned(), place: "here".into() };
+    let exactly = Permission {
+        pattern: Pattern::exactly("/w/a"),
+        verdict: allow,
+        rule: "exact".to_owned(),
+        place: "here".into(),
+    };
     policy.permissions.add("read", std::iter::once(exactly).chain(support::list(list)).collect());
-    check(policy.clone(), &read_at("/w/a"), &[("/w/a/x", READ, allow), ("/w/b", READ, deny), ("/w/c/b", READ, ask)]);
+    check(
+        policy.clone(),
+        &read_at("/w/a"),
+        &[("/w/a/x", READ, allow), ("/w/b", READ, deny), ("/w/c/b", READ, ask)],
+    );
     check(policy, &read_at("/w"), &[("/w/a/x", READ, ask), ("/w/a", READ, allow)]);
     // What asks about every call asks about no path.
-    check(permitting("read", &[&[("/v", deny), ("*", ask)]]), &read_at("/w/a"), &[("/elsewhere", READ, allow), ("/v", READ, deny)]);
+    check(
+        permitting("read", &[&[("/v", deny), ("*", ask)]]),
+        &read_at("/w/a"),
+        &[("/elsewhere", READ, allow), ("/v", READ, deny)],
+    );
 }
 
 #[test]
 fn a_question_says_how_it_is_answered() {
-    let reached = reached(permitting("read", &[&[("[a]", Verdict::Ask)]]), &read("/w")).expect("there are rules about paths");
+    let reached = reached(permitting("read", &[&[("[a]", Verdict::Ask)]]), &read("/w"))
+        .expect("there are rules about paths");
     let path = Path::new("/w/[a]");
     let refusal = reached.decide(Path::new("/w/a"), READ).expect_err("it asks");
     assert!(refusal.asks);
@@ -181,24 +249,35 @@ fn rules_under_an_alias_count() {
     policy.permissions.add("file_read", list(&[("a", Verdict::Deny)]));
     let aliased = Call { aliases: vec!["file_read".to_owned()], ..read("/w") };
     check(policy, &aliased, &[("/w/a", READ, Verdict::Deny), ("/w/b", READ, Verdict::Allow)]);
-    let denying = Policy { policy: RuleSet { rules: vec![rule(Effect::Deny, &["file_read"], &["a"])] }, ..Policy::default() };
+    let denying = Policy {
+        policy: RuleSet { rules: vec![rule(Effect::Deny, &["file_read"], &["a"])] },
+        ..Policy::default()
+    };
     check(denying, &aliased, &[("/w/a", READ, Verdict::Deny)]);
 }
 
 #[test]
 fn other_rules_have_another_identity() {
-    let policy =
-        Arc::new(policed(vec![rule(Effect::Deny, &[], &["a"]), Rule { phases: vec![Phase::Planner], ..rule(Effect::Deny, &[], &["b"]) }]));
-    let identity = |call: &Call| policy.reached(&call.action()).expect("there are rules about paths").identity();
+    let policy = Arc::new(policed(vec![
+        rule(Effect::Deny, &[], &["a"]),
+        Rule { phases: vec![Phase::Planner], ..rule(Effect::Deny, &[], &["b"]) },
+    ]));
+    let identity = |call: &Call| {
+        policy.reached(&call.action()).expect("there are rules about paths").identity()
+    };
     assert_eq!(identity(&read("/w")), identity(&read("/w")));
     assert_ne!(identity(&read("/w")), identity(&read("/v")));
-    assert_ne!(identity(&read("/w")), identity(&Call { phase: Some(Phase::Planner), ..read("/w") }));
+    assert_ne!(
+        identity(&read("/w")),
+        identity(&Call { phase: Some(Phase::Planner), ..read("/w") })
+    );
 }
 
 #[test]
 fn rules_that_name_whole_paths_say_where_they_begin() {
     let rules = vec![rule(Effect::Deny, &[], &["/etc/ssl", "/usr/*/x", "b", "/a/\\[b/c", "/**"])];
-    let anchors = reached(policed(rules), &bash("ls")).expect("there are rules about paths").anchors();
+    let anchors =
+        reached(policed(rules), &bash("ls")).expect("there are rules about paths").anchors();
     assert_eq!(anchors, ["/etc/ssl", "/usr", "/a", "/"].map(std::path::PathBuf::from));
 }
 
@@ -208,5 +287,10 @@ fn what_is_built_beside_its_place_has_one() {
     let moved = reached(policy(), &moved("/w/x", "/v/y")).expect("there are rules about paths");
     assert_eq!(moved.written_in(Path::new("/v")), Some(Path::new("/v/y")));
     assert_eq!(moved.written_in(Path::new("/")), None);
-    assert_eq!(reached(policy(), &read("/w/x")).expect("there are rules about paths").written_in(Path::new("/w")), None);
+    assert_eq!(
+        reached(policy(), &read("/w/x"))
+            .expect("there are rules about paths")
+            .written_in(Path::new("/w")),
+        None
+    );
 }

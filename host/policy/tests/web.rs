@@ -1,6 +1,10 @@
 //! The gate of the web tools: where they go, before they run.
 
-#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "shared by several test programs, each of which uses a part"
+)]
 mod support;
 
 use std::sync::Arc;
@@ -15,7 +19,11 @@ use support::{Call, autonomy, call, decide, list, placed, reaching};
 
 fn fetch(url: &'static str) -> Call {
     let annotations = Annotations { read_only: true, open_world: true, ..Annotations::default() };
-    Call { provider: "web", annotations, ..call("fetch", true, &[(SubjectKind::Url, Access::Read, url)]) }
+    Call {
+        provider: "web",
+        annotations,
+        ..call("fetch", true, &[(SubjectKind::Url, Access::Read, url)])
+    }
 }
 
 fn policy(reach: Reach, others: Verdict) -> Policy {
@@ -26,11 +34,19 @@ fn policy(reach: Reach, others: Verdict) -> Policy {
 /// What becomes of a call for a URL, where others are denied, asked for, and allowed.
 #[track_caller]
 fn check(url: &'static str, expected: [Verdict; 3]) {
-    let reach = reaching(&["docs.rs", "*.example.com"], &["evil.example.com", "*.zip"], &["127.0.0.1:3000", "10.0.0.0/8"]);
+    let reach = reaching(
+        &["docs.rs", "*.example.com"],
+        &["evil.example.com", "*.zip"],
+        &["127.0.0.1:3000", "10.0.0.0/8"],
+    );
     for (others, expected) in [Deny, Ask, Allow].into_iter().zip(expected) {
         let decision = decide(&policy(reach.clone(), others), &fetch(url), false);
         assert_eq!(decision.verdict, expected, "{url} with {others:?}: {decision:?}");
-        assert_eq!(decision.gate, if expected == Allow { Gate::Autonomy } else { Gate::Hosts }, "{url}");
+        assert_eq!(
+            decision.gate,
+            if expected == Allow { Gate::Autonomy } else { Gate::Hosts },
+            "{url}"
+        );
     }
 }
 
@@ -78,7 +94,10 @@ fn only_the_web_tools_of_berth_are_asked_for() {
 fn a_method_is_no_way_around_and_every_url_counts() {
     let policy = policy(reaching(&["a.com"], &["b.com"], &[]), Ask);
     let mut two = fetch("https://a.com/");
-    two.subjects.push(berth_policy::ResolvedSubject { text: "https://b.com:443/x".to_owned(), ..two.subjects[0].clone() });
+    two.subjects.push(berth_policy::ResolvedSubject {
+        text: "https://b.com:443/x".to_owned(),
+        ..two.subjects[0].clone()
+    });
     assert_eq!(decide(&policy, &two, true).verdict, Deny);
     let post = Call { arguments: json!({ "method": "post" }), ..fetch("https://b.com/") };
     assert_eq!(decide(&policy, &post, true).verdict, Deny);
@@ -87,7 +106,17 @@ fn a_method_is_no_way_around_and_every_url_counts() {
 
 #[test]
 fn a_question_names_the_host_and_the_line_that_makes_it_needless() {
-    let decision = decide(&policy(reaching(&["docs.rs"], &[], &[]), Ask), &fetch("https://еxample.com/"), false);
-    assert_eq!(decision.rule, "other_domains = \"ask\": xn--xample-2of.com is not in allowed_domains");
-    assert_eq!(decision.remedy, "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` of [tools.web].");
+    let decision = decide(
+        &policy(reaching(&["docs.rs"], &[], &[]), Ask),
+        &fetch("https://еxample.com/"),
+        false,
+    );
+    assert_eq!(
+        decision.rule,
+        "other_domains = \"ask\": xn--xample-2of.com is not in allowed_domains"
+    );
+    assert_eq!(
+        decision.remedy,
+        "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` of [tools.web]."
+    );
 }

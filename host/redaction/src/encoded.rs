@@ -14,10 +14,12 @@ const LEAST: usize = 24;
 /// Characters of it without those that only fill it up.
 const LEAST_UNFILLED: usize = LEAST - 2;
 
-/// Places in a run from which on it is decoded: a path that stands before base64 is of the same characters.
+/// Places in a run from which on it is decoded: a path that stands before base64 is of the same
+/// characters.
 const STARTS: usize = 4;
 
-/// Bytes of one text that are decoded. What is longer holds no key and value by themselves, and its parts are looked at nevertheless.
+/// Bytes of one text that are decoded. What is longer holds no key and value by themselves, and its
+/// parts are looked at nevertheless.
 const MAX_DECODED: usize = 64 * 1024;
 
 /// Bytes of a word with percent signs that are decoded at once.
@@ -26,9 +28,15 @@ const MAX_WORD: usize = 8192;
 /// How often something may be encoded again.
 const DEPTH: u8 = 2;
 
-/// The runs of base64 in `text` that hold secrets when they are decoded, or that are lines of a private key, since they stand in its file.
-/// Nothing within `taken` (in order) is looked at.
-pub(super) fn base64(text: &[u8], taken: &[Found], find: Find, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
+/// The runs of base64 in `text` that hold secrets when they are decoded, or that are lines of a
+/// private key, since they stand in its file. Nothing within `taken` (in order) is looked at.
+pub(super) fn base64(
+    text: &[u8],
+    taken: &[Found],
+    find: Find,
+    keys: &dyn Fn(usize) -> Keys,
+    depth: u8,
+) -> Vec<Found> {
     let mut found = Vec::new();
     if depth >= DEPTH {
         return found;
@@ -41,7 +49,12 @@ pub(super) fn base64(text: &[u8], taken: &[Found], find: Find, keys: &dyn Fn(usi
             at += LEAST_UNFILLED;
             continue;
         }
-        let back = text[..at].iter().rev().take(LEAST_UNFILLED).take_while(|byte| is_base64(**byte)).count();
+        let back = text[..at]
+            .iter()
+            .rev()
+            .take(LEAST_UNFILLED)
+            .take_while(|byte| is_base64(**byte))
+            .count();
         let start = at - back;
         let end = at + text[at..].iter().take_while(|byte| is_base64(**byte)).count();
         at = end + LEAST_UNFILLED;
@@ -56,9 +69,18 @@ pub(super) fn base64(text: &[u8], taken: &[Found], find: Find, keys: &dyn Fn(usi
         }
         let of_key = end - start >= blocks::LEAST && keys(start) == Keys::PrivateKey;
         let secret = of_key.then_some((start, mark::PRIVATE_KEY)).or_else(|| {
-            let behind = text[start..end].iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| start + at + 1);
-            let starts = std::iter::once(start).chain(behind).filter(|start| tells(&text[*start..end])).take(STARTS);
-            starts.map(|start| Some((start, hidden(&text[start..end], find, depth)?))).find_map(|secret| secret)
+            let behind = text[start..end]
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'/')
+                .map(|(at, _)| start + at + 1);
+            let starts = std::iter::once(start)
+                .chain(behind)
+                .filter(|start| tells(&text[*start..end]))
+                .take(STARTS);
+            starts
+                .map(|start| Some((start, hidden(&text[start..end], find, depth)?)))
+                .find_map(|secret| secret)
         });
         if let Some((start, kind)) = secret {
             found.push(Found { start, end, kind });
@@ -85,7 +107,8 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Whether what begins so may be text in base64. Names and hashes are base64 too, and decode to anything: the first bytes tell.
+/// Whether what begins so may be text in base64. Names and hashes are base64 too, and decode to
+/// anything: the first bytes tell.
 fn tells(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
     let mut bytes = Vec::new();
@@ -135,8 +158,8 @@ fn decode(run: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// The secrets in a word that is written with percent signs, one of which is at `at`, and where the word ends. What lies before `from` was
-/// dealt with.
+/// The secrets in a word that is written with percent signs, one of which is at `at`, and where the
+/// word ends. What lies before `from` was dealt with.
 pub(super) fn percent(
     text: &str,
     at: usize,
@@ -150,12 +173,19 @@ pub(super) fn percent(
     if depth >= DEPTH || hex(at + 2).is_none() {
         return None;
     }
-    let part = |byte: &&u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>');
+    let part = |byte: &&u8| {
+        !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
+    };
     let start = at - bytes[from..at].iter().rev().take(256).take_while(part).count();
     let start = text.ceil_char_boundary(start);
     // A mark is none of it, though its first part has no white space in it.
     let ends = |offset: usize, byte: u8| byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
-    let length = bytes[at..].iter().enumerate().take(MAX_WORD).take_while(|(offset, byte)| part(byte) && !ends(*offset, **byte)).count();
+    let length = bytes[at..]
+        .iter()
+        .enumerate()
+        .take(MAX_WORD)
+        .take_while(|(offset, byte)| part(byte) && !ends(*offset, **byte))
+        .count();
     let end = text.floor_char_boundary(at + length);
     let mut plain = Vec::with_capacity(end - start);
     let mut places = Vec::with_capacity(end - start + 1);
@@ -182,6 +212,10 @@ pub(super) fn percent(
     });
     let place = keys(start);
     let found = find(&plain, &|_| place, depth + 1);
-    let found = found.into_iter().map(|found| Found { start: places[found.start], end: places[found.end], ..found });
+    let found = found.into_iter().map(|found| Found {
+        start: places[found.start],
+        end: places[found.end],
+        ..found
+    });
     Some((found.collect(), end))
 }

@@ -1,11 +1,12 @@
-//! One pass over a text, which stops at three bytes by which a secret or its key may begin, and looks closer there.
+//! One pass over a text, which stops at three bytes by which a secret or its key may begin, and
+//! looks closer there.
 
 use super::found::Found;
 use super::keys::{self, Keys};
 use super::{blocks, encoded, mark, multiline, places, shapes};
 
-/// The secrets in `text`, in order, none within another. `keys` says what values count of a key at an offset. `depth`: how often the text
-/// was decoded.
+/// The secrets in `text`, in order, none within another. `keys` says what values count of a key at
+/// an offset. `depth`: how often the text was decoded.
 pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     let mut found = scan(text, keys, depth);
     let hidden = encoded::base64(text.as_bytes(), &found, find, keys, depth);
@@ -75,10 +76,16 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"eyJ" => shapes::jwt(bytes, at),
         b"b3B" | b"MHc" | b"MIG" | b"MIH" | b"MC4" | b"MII" => blocks::headless(bytes, at),
         _ => {
-            let found = shapes::at(bytes, at).or_else(|| shapes::discord_begins(three).then(|| shapes::discord(bytes, at)).flatten());
+            let found = shapes::at(bytes, at).or_else(|| {
+                shapes::discord_begins(three).then(|| shapes::discord(bytes, at)).flatten()
+            });
             found.or_else(|| match three.map(|byte| byte.to_ascii_lowercase()) {
-                lower if lower == *b"bea" || lower == *b"bas" => places::scheme(bytes, at).or_else(|| keys::pair(text, at, keys)),
-                lower if KEYS.has(lower) => keys::pair(text, at, keys).or_else(|| places::netrc(bytes, at)),
+                lower if lower == *b"bea" || lower == *b"bas" => {
+                    places::scheme(bytes, at).or_else(|| keys::pair(text, at, keys))
+                }
+                lower if KEYS.has(lower) => {
+                    keys::pair(text, at, keys).or_else(|| places::netrc(bytes, at))
+                }
                 _ => None,
             })
         }
@@ -160,8 +167,8 @@ static TRIGGERS: Threes = {
         index += 1;
     }
     let others: [&[u8; 3]; 18] = [
-        b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE", b"%3D", b"%3d", b"%3A", b"%3a", b"%20", b"%2F", b"%2f",
-        b"%22", b"%40",
+        b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE", b"%3D", b"%3d",
+        b"%3A", b"%3a", b"%20", b"%2F", b"%2f", b"%22", b"%40",
     ];
     index = 0;
     while index < others.len() {
@@ -178,7 +185,11 @@ static TRIGGERS: Threes = {
     index = 0;
     while index < first.len() * second.len() * third.len() {
         let of_second = index / first.len();
-        threes.put([first[index % first.len()], second[of_second % second.len()], third[of_second / second.len()]]);
+        threes.put([
+            first[index % first.len()],
+            second[of_second % second.len()],
+            third[of_second / second.len()],
+        ]);
         index += 1;
     }
     threes
@@ -186,6 +197,9 @@ static TRIGGERS: Threes = {
 
 /// The next place from `at` on where three bytes are a trigger.
 fn next_trigger(bytes: &[u8], at: usize) -> Option<usize> {
-    let found = bytes.get(at..)?.windows(3).position(|three| TRIGGERS.has([three[0], three[1], three[2]]))?;
+    let found = bytes
+        .get(at..)?
+        .windows(3)
+        .position(|three| TRIGGERS.has([three[0], three[1], three[2]]))?;
     Some(at + found)
 }

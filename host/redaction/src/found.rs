@@ -9,7 +9,8 @@ pub(super) struct Found {
     pub(super) kind: &'static str,
 }
 
-/// Counts the bytes of a look whose length a stranger decides, so that tests can tell that all looks together are linear in the text.
+/// Counts the bytes of a look whose length a stranger decides, so that tests can tell that all
+/// looks together are linear in the text.
 pub(super) fn looked_at(_bytes: usize) {
     #[cfg(test)]
     LOOKED_AT.set(LOOKED_AT.get() + _bytes);

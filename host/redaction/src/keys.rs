@@ -3,11 +3,13 @@
 use super::found::{Found, looked_at};
 use super::mark;
 use super::multiline::{self, Judge, Span, closed};
+use super::stand_ins::{is_placeholder, is_reference};
 
 /// Bytes of a key that are looked at, on each side of its telling word.
 const MAX_KEY: usize = 64;
 
-/// Bytes of a value by which it is judged. What follows belongs to it, and costs nothing if it is none.
+/// Bytes of a value by which it is judged. What follows belongs to it, and costs nothing if it is
+/// none.
 const JUDGED: usize = 128;
 
 /// Where keys and values stand, which decides what counts as a secret.
@@ -21,7 +23,8 @@ pub enum Keys {
     Text,
     /// In a file of settings: every value counts.
     Settings,
-    /// In a file of a private key: every line of base64 counts too, since nothing else tells of one what it is.
+    /// In a file of a private key: every line of base64 counts too, since nothing else tells of one
+    /// what it is.
     PrivateKey,
 }
 
@@ -36,7 +39,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The place by which the entries of a list are judged whose name is one of many: a list of tokens may be one of words.
+    /// The place by which the entries of a list are judged whose name is one of many: a list of
+    /// tokens may be one of words.
     pub(super) fn of_list(self, place: Keys) -> Keys {
         if self == TOKEN { place.min(Keys::Text) } else { place }
     }
@@ -54,8 +58,19 @@ const CREDENTIAL: Kind = kind("credential", 8);
 const AUTHORIZATION: Kind = Kind { name: "authorization", least: 8, line: true };
 const COOKIE: Kind = Kind { name: "cookie", least: 8, line: true };
 
-/// The words by which a credential's key is found; the scanner stops at their first three letters, in any case.
-pub(super) const WORDS: [&str; 9] = ["password", "pwd", "secret", "token", "key", "credential", "authorization", "cookie", "session"];
+/// The words by which a credential's key is found; the scanner stops at their first three letters,
+/// in any case.
+pub(super) const WORDS: [&str; 9] = [
+    "password",
+    "pwd",
+    "secret",
+    "token",
+    "key",
+    "credential",
+    "authorization",
+    "cookie",
+    "session",
+];
 
 /// What the name of a setting, a field, a header or a variable says. None: nothing secret.
 pub(super) fn kind_of(key: &str) -> Option<Kind> {
@@ -68,7 +83,8 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
         // `apiKey` is two words, and so is `APIKey`.
         let hump = at > start
             && bytes.get(at).is_some_and(u8::is_ascii_uppercase)
-            && (bytes[at - 1].is_ascii_lowercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase));
+            && (bytes[at - 1].is_ascii_lowercase()
+                || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase));
         if apart || hump {
             if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
                 // Of a long key its end counts.
@@ -87,7 +103,9 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     while let [rest @ .., last] = words {
         let numbered = last.bytes().all(|byte| byte.is_ascii_digit());
         if !numbered
-            && !["base", "value", "plain", "text", "prod", "dev", "staging", "live"].iter().any(|word| last.eq_ignore_ascii_case(word))
+            && !["base", "value", "plain", "text", "prod", "dev", "staging", "live"]
+                .iter()
+                .any(|word| last.eq_ignore_ascii_case(word))
         {
             break;
         }
@@ -112,8 +130,23 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     }
     // A place in a list, and what a parser makes, are called so too.
     if is("token")
-        && !after(&["next", "page", "continuation", "cancellation", "start", "end", "stop", "last", "first", "pad", "eos", "bos"])
-        || ["accesstoken", "authtoken", "authtoken", "refreshtoken", "apitoken", "bearer"].into_iter().any(is)
+        && !after(&[
+            "next",
+            "page",
+            "continuation",
+            "cancellation",
+            "start",
+            "end",
+            "stop",
+            "last",
+            "first",
+            "pad",
+            "eos",
+            "bos",
+        ])
+        || ["accesstoken", "authtoken", "authtoken", "refreshtoken", "apitoken", "bearer"]
+            .into_iter()
+            .any(is)
     {
         return Some(TOKEN);
     }
@@ -141,14 +174,18 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
         "session",
     ];
     if is("key") && after(&keys)
-        || ["apikey", "accesskey", "secretkey", "privatekey", "accountkey", "userkey", "authkey"].into_iter().any(is)
+        || ["apikey", "accesskey", "secretkey", "privatekey", "accountkey", "userkey", "authkey"]
+            .into_iter()
+            .any(is)
     {
         return Some(KEY);
     }
     if is("credential") || is("credentials") {
         return Some(CREDENTIAL);
     }
-    if is("authorization") || is("auth") && (key.starts_with('_') || after(&["proxy", "basic", "http"])) {
+    if is("authorization")
+        || is("auth") && (key.starts_with('_') || after(&["proxy", "basic", "http"]))
+    {
         return Some(AUTHORIZATION);
     }
     if is("cookie") {
@@ -165,7 +202,8 @@ pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
 
-/// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what counts there.
+/// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what
+/// counts there.
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
@@ -174,20 +212,26 @@ pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Optio
         return None;
     }
     let separator = Separator::behind(bytes, end)?;
-    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+    let start =
+        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
     value_of(bytes, &text[start..end], start, &separator, keys)
 }
 
-/// The secret whose key is written with an escape of JSON, the first of which is at `at`: `"pass\u0077ord"`.
+/// The secret whose key is written with an escape of JSON, the first of which is at `at`:
+/// `"pass\u0077ord"`.
 pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
-    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+    let start =
+        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
     if start.checked_sub(1).map(|before| bytes[before]) != Some(b'"') {
         return None;
     }
     let (mut key, mut end) = (String::new(), start);
     while key.len() < MAX_KEY {
-        let code = text.get(end..end + 6).and_then(|code| code.strip_prefix("\\u00")).and_then(|code| u8::from_str_radix(code, 16).ok());
+        let code = text
+            .get(end..end + 6)
+            .and_then(|code| code.strip_prefix("\\u00"))
+            .and_then(|code| u8::from_str_radix(code, 16).ok());
         let (byte, length) = code.map_or((*bytes.get(end)?, 1), |byte| (byte, 6));
         if !is_of_key(byte) {
             break;
@@ -199,7 +243,8 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
     value_of(bytes, &key, start, &Separator::behind(bytes, end)?, keys)
 }
 
-/// Whether a key ends as the one whose value has a length of its own, by which it is told everywhere.
+/// Whether a key ends as the one whose value has a length of its own, by which it is told
+/// everywhere.
 fn is_exact(key: &[u8]) -> bool {
     const EXACT: &[u8] = b"secret_access_key";
     key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
@@ -210,7 +255,13 @@ fn is_of_key(byte: u8) -> bool {
 }
 
 /// The value of a key that begins at `start`, where it is a secret.
-fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+fn value_of(
+    bytes: &[u8],
+    key: &str,
+    start: usize,
+    separator: &Separator,
+    keys: &dyn Fn(usize) -> Keys,
+) -> Option<Found> {
     let (kind, many) = match kind_of(key) {
         Some(kind) => (kind, false),
         None => (kind_of_list(key)?, true),
@@ -225,7 +276,9 @@ fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: 
     }
     let place = keys(start);
     let judged = if many { kind.of_list(place) } else { place };
-    let judge = |start: usize, end: usize, quoted: bool| first_secret(bytes, (start, end), quoted, kind, judged, true);
+    let judge = |start: usize, end: usize, quoted: bool| {
+        first_secret(bytes, (start, end), quoted, kind, judged, true)
+    };
     let apart = tag || before == Some(b'"');
     if let Some(span) = over_lines(bytes, start, separator, apart, many, place, &judge) {
         return Some(Found { start: span.start, end: span.end, kind: kind.name });
@@ -248,15 +301,28 @@ fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: 
     Some(Found { start, end: value.end(bytes, kind, place), kind: kind.name })
 }
 
-/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several lines. `many`: only a list.
-fn over_lines(bytes: &[u8], key: usize, separator: &Separator, apart: bool, many: bool, place: Keys, judge: Judge) -> Option<Span> {
+/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several
+/// lines. `many`: only a list.
+fn over_lines(
+    bytes: &[u8],
+    key: usize,
+    separator: &Separator,
+    apart: bool,
+    many: bool,
+    place: Keys,
+    judge: Judge,
+) -> Option<Span> {
     let at = separator.end;
     let begins = *bytes.get(at)?;
     let named = matches!(separator.sign, b':' | b'=' | b'>');
     let in_settings = named && place >= Keys::Settings;
     match begins {
-        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => multiline::list(bytes, at, judge),
-        b'"' | b'\'' if in_settings && !many => multiline::tripled(bytes, at, judge).or_else(|| multiline::open(bytes, at, judge)),
+        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => {
+            multiline::list(bytes, at, judge)
+        }
+        b'"' | b'\'' if in_settings && !many => {
+            multiline::tripled(bytes, at, judge).or_else(|| multiline::open(bytes, at, judge))
+        }
         b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings => {
             multiline::below(bytes, key, at, apart && begins != b'|', many, judge)
         }
@@ -266,11 +332,26 @@ fn over_lines(bytes: &[u8], key: usize, separator: &Separator, apart: bool, many
 
 /// Where the first secret begins in what stands between two offsets, marks apart.
 /// `listed`: it is one of several, and a list of the names of secrets is none of secrets.
-fn first_secret(bytes: &[u8], within: (usize, usize), quoted: bool, kind: Kind, place: Keys, listed: bool) -> Option<usize> {
+fn first_secret(
+    bytes: &[u8],
+    within: (usize, usize),
+    quoted: bool,
+    kind: Kind,
+    place: Keys,
+    listed: bool,
+) -> Option<usize> {
     mark::around(bytes, within.0, within.1).find_map(|(start, end)| {
         let judged = &bytes[start..end.min(start + JUDGED)];
-        let value = Value { start, judged, quoted: quoted.then_some(end), whole_line: false, assigned: false, last: false };
-        let name = listed && std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
+        let value = Value {
+            start,
+            judged,
+            quoted: quoted.then_some(end),
+            whole_line: false,
+            assigned: false,
+            last: false,
+        };
+        let name = listed
+            && std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
         (!name && value.is_secret(kind, place)).then_some(start)
     })
 }
@@ -283,7 +364,9 @@ struct Separator {
 
 impl Separator {
     fn behind(bytes: &[u8], key_end: usize) -> Option<Self> {
-        let spaces = |at: usize| at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let spaces = |at: usize| {
+            at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+        };
         let mut at = key_end;
         at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
         at += usize::from(bytes.get(at).is_some_and(|byte| matches!(byte, b'"' | b'\'' | b'`')));
@@ -297,19 +380,29 @@ impl Separator {
             b':' if next == b'=' => behind + 2,
             b':' if next != b':' => behind + 1,
             b'>' => behind + 1,
-            _ => return named(bytes, at).or_else(|| (behind > at).then_some(Self { sign: b' ', end: behind })),
+            _ => {
+                return named(bytes, at)
+                    .or_else(|| (behind > at).then_some(Self { sign: b' ', end: behind }));
+            }
         };
         let end = spaces(end);
         Some(Self { sign, end: if sign == b':' { typed(bytes, end).unwrap_or(end) } else { end } })
     }
 }
 
-/// The sign behind the word for a value, where the key itself is one: `key="Password" value="…"`, `"name": "PASSWORD", "value": "…"`.
+/// The sign behind the word for a value, where the key itself is one: `key="Password" value="…"`,
+/// `"name": "PASSWORD", "value": "…"`.
 fn named(bytes: &[u8], at: usize) -> Option<Separator> {
     if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
         return None;
     }
-    let blank = |at: usize| at + bytes[at..].iter().take(64).take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',')).count();
+    let blank = |at: usize| {
+        at + bytes[at..]
+            .iter()
+            .take(64)
+            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b','))
+            .count()
+    };
     let mut at = blank(at);
     if bytes[..at].ends_with(b"\n") || bytes[..at].ends_with(b" ") {
         let line = &bytes[at..bytes.len().min(at + 16)];
@@ -318,15 +411,19 @@ fn named(bytes: &[u8], at: usize) -> Option<Separator> {
     at += usize::from(bytes.get(at) == Some(&b'"'));
     at += bytes.get(at..at + 5).filter(|word| word.eq_ignore_ascii_case(b"value"))?.len();
     at += usize::from(bytes.get(at) == Some(&b'"'));
-    let space = |at: usize| at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count();
+    let space =
+        |at: usize| at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count();
     let sign = space(at);
-    matches!(bytes.get(sign)?, b'=' | b':').then(|| Separator { sign: bytes[sign], end: space(sign + 1) })
+    matches!(bytes.get(sign)?, b'=' | b':')
+        .then(|| Separator { sign: bytes[sign], end: space(sign + 1) })
 }
 
 /// Where a text literal begins behind the type that stands before it: `password: &str = "…"`.
 fn typed(bytes: &[u8], at: usize) -> Option<usize> {
-    let part =
-        |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ');
+    let part = |byte: &&u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ')
+    };
     let sign = at + bytes[at..].iter().take(MAX_KEY).take_while(part).count();
     let value = bytes[sign..].strip_prefix(b"=")?;
     let spaces = value.iter().take(8).take_while(|byte| **byte == b' ').count();
@@ -349,28 +446,53 @@ struct Value<'a> {
 impl<'a> Value<'a> {
     fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
         // `b"…"`, `r'…'`.
-        let prefix = bytes[at..].iter().take(2).take_while(|byte| matches!(byte, b'b' | b'r' | b'f' | b'u' | b'@')).count();
+        let prefix = bytes[at..]
+            .iter()
+            .take(2)
+            .take_while(|byte| matches!(byte, b'b' | b'r' | b'f' | b'u' | b'@'))
+            .count();
         let mut start = at;
         let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        let quote_at = if bytes.get(at + prefix).is_some_and(|byte| matches!(byte, b'"' | b'\'')) { at + prefix } else { at + slashes };
+        let quote_at = if bytes.get(at + prefix).is_some_and(|byte| matches!(byte, b'"' | b'\'')) {
+            at + prefix
+        } else {
+            at + slashes
+        };
         let quote = bytes.get(quote_at).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
         if let Some(quote) = quote {
             start = quote_at + 1;
             let escaped = if quote_at == at + slashes { slashes } else { 0 };
             if let Some(end) = closed(bytes, start, quote, escaped) {
                 let judged = &bytes[start..end.min(start + JUDGED)];
-                return Some(Self { start, judged, quoted: Some(end), whole_line: false, assigned: false, last: false });
+                return Some(Self {
+                    start,
+                    judged,
+                    quoted: Some(end),
+                    whole_line: false,
+                    assigned: false,
+                    last: false,
+                });
             }
         }
-        let line_start = bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
+        let line_start =
+            bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
         let before = &bytes[key - line_start..key];
         // Numbers of lines, `export`, the dash of a list, a comment's sign.
-        let leading = before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
-        let whole_line =
-            leading.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\''));
-        let stops = |byte: u8| if kind.line { line_stop(byte) } else { bare_stop(byte, whole_line) };
+        let leading =
+            before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
+        let whole_line = leading.iter().all(|byte| {
+            byte.is_ascii_digit()
+                || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\'')
+        });
+        let stops =
+            |byte: u8| if kind.line { line_stop(byte) } else { bare_stop(byte, whole_line) };
         let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[start + at..]) > 0;
-        let length = bytes[start..].iter().enumerate().take(JUDGED).take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte)).count();
+        let length = bytes[start..]
+            .iter()
+            .enumerate()
+            .take(JUDGED)
+            .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
+            .count();
         let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
         let judged = &bytes[start..start + length];
         let last = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
@@ -385,13 +507,21 @@ impl<'a> Value<'a> {
             return end;
         }
         let to_the_end = kind.line || place >= Keys::Settings && self.whole_line;
-        let stops = |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
+        let stops =
+            |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
         // Behind a mark, everything was looked at before.
-        let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
-        let length = bytes[self.start..].iter().enumerate().take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte)).count();
+        let mark =
+            |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
+        let length = bytes[self.start..]
+            .iter()
+            .enumerate()
+            .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
+            .count();
         looked_at(length);
         let end = self.start + length;
-        let trailing = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';');
+        let trailing = |byte: &&u8| {
+            matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';')
+        };
         end - bytes[self.start..end].iter().rev().take_while(trailing).count()
     }
 
@@ -408,22 +538,30 @@ impl<'a> Value<'a> {
         if kind.line {
             // A scheme alone, or a sentence about headers.
             let pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
-            return pairs && (place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
+            return pairs
+                && (place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
         }
         let spaced = text.contains(' ');
         let value = without_comma(trimmed);
         let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
         // `colon2_token` is a name still.
-        let name =
-            value.contains(&b'_') && digits <= 2 && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let marked = |byte: &u8| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':');
+        let name = value.contains(&b'_')
+            && digits <= 2
+            && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+        let marked =
+            |byte: &u8| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':');
         let telling = !name && (digits > 0 || value.iter().any(marked));
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
             // A message about a password is none.
             Keys::Text if quoted => !spaced && (telling || kind != TOKEN || text.len() >= 16),
-            Keys::Text => telling || self.whole_line && self.last && (self.assigned || kind == PASSWORD || kind == SECRET),
+            Keys::Text => {
+                telling
+                    || self.whole_line
+                        && self.last
+                        && (self.assigned || kind == PASSWORD || kind == SECRET)
+            }
         }
     }
 }
@@ -441,122 +579,6 @@ fn line_stop(byte: u8) -> bool {
 fn bare_stop(byte: u8, whole_line: bool) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>')
         || !whole_line && matches!(byte, b',' | b';' | b'&' | b')' | b']' | b'}' | b'|' | b'\\')
-}
-
-/// Whether somebody is meant to put a value in its place, or it stands for one that is hidden.
-fn is_placeholder(value: &str) -> bool {
-    let value = value.trim_end_matches(['.', ',', ';', '!']);
-    let first = value.chars().next();
-    if value.chars().all(|c| Some(c) == first || c == '-' || c == '.') {
-        return true;
-    }
-    let lower = value.to_ascii_lowercase();
-    const WHOLE: [&str; 26] = [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "mypassword",
-        "my-password",
-        "my_password",
-        "mysecret",
-        "my-secret",
-        "token",
-        "mytoken",
-        "my-token",
-        "api_key",
-        "apikey",
-        "api-key",
-        "undefined",
-        "required",
-        "optional",
-        "nullable",
-        "disabled",
-        "enabled",
-        "username",
-        "string",
-        "boolean",
-        "hidden",
-        "changed",
-    ];
-    const WITHIN: [&str; 16] = [
-        "example",
-        "placeholder",
-        "changeme",
-        "change-me",
-        "change_me",
-        "your-",
-        "your_",
-        "yourpassword",
-        "yoursecret",
-        "dummy",
-        "replace-me",
-        "replace_me",
-        "insert_",
-        "insert-",
-        "xxxx",
-        "****",
-    ];
-    // What looks like a mark of ours without being one is no excuse.
-    let hidden = lower.trim_start_matches(['[', '<', '*', '(']);
-    if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
-        return true;
-    }
-    WHOLE.contains(&&*lower) || WITHIN.iter().any(|word| lower.contains(word)) || lower.starts_with("<") || lower.ends_with("...")
-}
-
-/// Whether a value says where the secret is, instead of being it: a variable, a call, a path, a field of something.
-fn is_reference(value: &str, quoted: bool) -> bool {
-    let bytes = value.as_bytes();
-    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(')
-        && !value.starts_with("[REDACTED:")
-        && !(quoted && bytes[0] == b'$' && is_crypt(value))
-    {
-        return true;
-    }
-    if value.starts_with("%(") || value.starts_with("%{") || value.starts_with("#{") || value.starts_with("{{") || value.contains("${") {
-        return true;
-    }
-    if !quoted
-        && matches!(bytes[0], b'!' | b'&' | b'*' | b'@')
-        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    {
-        return true;
-    }
-    let name = |text: &str| {
-        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
-    let part = |part: &str| {
-        let part = part.trim_end_matches(['-', '!']);
-        part.is_empty() || name(part)
-    };
-    if !quoted && value.find(['(', '[', '<']).is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(part)) {
-        return true;
-    }
-    if !quoted
-        && (value.contains("::")
-            || value.contains('.') && value.split('.').all(|part| name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
-    {
-        return true;
-    }
-    for scheme in
-        ["env:", "env.", "file:", "vault:", "secret:", "ref:", "op://", "arn:", "ssm:", "keyring:", "http://", "https://", "projects/"]
-    {
-        if value.starts_with(scheme) && !value.contains('@') {
-            return true;
-        }
-    }
-    let path = value.strip_prefix('~').or(value.strip_prefix("..")).or(value.strip_prefix('.')).unwrap_or(value);
-    path.starts_with('/')
-        && path.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'/' | b'.' | b'_' | b'-'))
-}
-
-/// A hash as `crypt` writes it, which begins as a variable does.
-fn is_crypt(value: &str) -> bool {
-    let mut parts = value[1..].split('$');
-    parts.next().is_some_and(|id| (1..=10).contains(&id.len())) && parts.next().is_some()
 }
 
 /// Whether the value of a JSON field with a telling key is a secret.

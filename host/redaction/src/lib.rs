@@ -1,8 +1,10 @@
-//! Secrets are taken out of what leaves the host: each is replaced by a mark that says what it was, `[REDACTED:github-token ghp_…]`.
+//! Secrets are taken out of what leaves the host: each is replaced by a mark that says what it was,
+//! `[REDACTED:github-token ghp_…]`.
 //!
-//! What a secret is, is told by its own form (`shapes`, `blocks`), by where it stands (`places`), or by its key (`keys`); also in
-//! base64 and with percent signs (`encoded`). There are no regular expressions: nothing is compiled at start, and every look is bounded, so
-//! that the time is linear in the text, whatever a stranger writes.
+//! What a secret is, is told by its own form (`shapes`, `blocks`), by where it stands (`places`),
+//! or by its key (`keys`); also in base64 and with percent signs (`encoded`). There are no regular
+//! expressions: nothing is compiled at start, and every look is bounded, so that the time is linear
+//! in the text, whatever a stranger writes.
 
 mod blocks;
 mod encoded;
@@ -13,6 +15,7 @@ mod mark;
 mod multiline;
 mod places;
 mod shapes;
+mod stand_ins;
 #[cfg(test)]
 mod tests;
 
@@ -26,19 +29,21 @@ use found::Found;
 pub use keys::Keys;
 pub use mark::first as first_mark;
 
-/// How often a text is looked at again where marks were put into it: they may show what was hidden by what they stand for.
+/// How often a text is looked at again where marks were put into it: they may show what was hidden
+/// by what they stand for.
 const LOOKS: usize = 8;
 
 /// Bytes behind the beginning of a part within which a value begins whose key ends the part before.
 const NEAR: usize = 256;
 
-/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never taken for a secret, and doing it twice changes
-/// nothing.
+/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never
+/// taken for a secret, and doing it twice changes nothing.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
 
-/// As [`text()`], where it depends on the place which keys count: `keys` gets the offset of each key that is found.
+/// As [`text()`], where it depends on the place which keys count: `keys` gets the offset of each
+/// key that is found.
 pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
     let found = find(text, keys, 0);
     if found.is_empty() {
@@ -69,14 +74,17 @@ struct Moved {
 
 /// Where an offset was before marks were put in, so many times.
 fn before(moved: &[Vec<Moved>], offset: usize) -> usize {
-    moved.iter().rev().fold(offset, |offset, marks| match marks[..marks.partition_point(|mark| mark.start <= offset)].last() {
-        Some(mark) if offset < mark.end => mark.old_start,
-        Some(mark) => mark.old_end + (offset - mark.end),
-        None => offset,
+    moved.iter().rev().fold(offset, |offset, marks| {
+        match marks[..marks.partition_point(|mark| mark.start <= offset)].last() {
+            Some(mark) if offset < mark.end => mark.old_start,
+            Some(mark) => mark.old_end + (offset - mark.end),
+            None => offset,
+        }
     })
 }
 
-/// The text of a field: as [`text()`], and the whole of it where the field's name says that it is secret.
+/// The text of a field: as [`text()`], and the whole of it where the field's name says that it is
+/// secret.
 pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     match keys::kind_of(name).filter(|_| keys != Keys::Unknown) {
         Some(kind) if keys::is_secret_field(kind, text, Keys::Settings) => {
@@ -96,11 +104,14 @@ pub fn owned(text: String, keys: Keys) -> String {
     }
 }
 
-/// A JSON value with every text in it redacted, and the whole of a value whose key says that it is secret.
+/// A JSON value with every text in it redacted, and the whole of a value whose key says that it is
+/// secret.
 pub fn json(value: Value, keys: Keys) -> Value {
     match value {
         Value::String(text) => Value::String(owned(text, keys)),
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| json(item, keys)).collect()),
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| json(item, keys)).collect())
+        }
         Value::Object(fields) => Value::Object(object(fields, keys)),
         other => other,
     }
@@ -108,10 +119,14 @@ pub fn json(value: Value, keys: Keys) -> Value {
 
 fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
     // `{"name": "DB_PASSWORD", "value": "…"}`.
-    let named = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).and_then(keys::kind_of);
+    let named =
+        ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).and_then(keys::kind_of);
     let field = |(key, value): (String, Value)| {
-        let kind = keys::kind_of(&key).or(named.filter(|_| key == "value")).filter(|_| keys != Keys::Unknown);
-        let list = || keys::kind_of_list(&key).filter(|_| keys != Keys::Unknown && value.is_array());
+        let kind = keys::kind_of(&key)
+            .or(named.filter(|_| key == "value"))
+            .filter(|_| keys != Keys::Unknown);
+        let list =
+            || keys::kind_of_list(&key).filter(|_| keys != Keys::Unknown && value.is_array());
         let value = match kind {
             Some(kind) => secret_field(kind, value, keys, Keys::Settings),
             None => match list() {
@@ -132,7 +147,9 @@ fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Valu
             mark::write(&mut out, kind.name, &text);
             Value::String(out)
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| secret_field(kind, item, keys, place)).collect()),
+        Value::Array(items) => Value::Array(
+            items.into_iter().map(|item| secret_field(kind, item, keys, place)).collect(),
+        ),
         other => json(other, keys),
     }
 }
@@ -144,7 +161,11 @@ pub fn content(part: Content, keys: Keys) -> Content {
         Body::Link(uri) => Body::Link(owned(uri, keys)),
         Body::Bytes(bytes) => Body::Bytes(self::bytes(bytes, keys)),
     };
-    Content { body, media_type: part.media_type.map(|name| owned(name, keys)), meta: part.meta.map(|meta| json(meta, keys)) }
+    Content {
+        body,
+        media_type: part.media_type.map(|name| owned(name, keys)),
+        meta: part.meta.map(|meta| json(meta, keys)),
+    }
 }
 
 /// Bytes with marks in what is text of them: all, or nothing.
@@ -155,8 +176,8 @@ fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     }
 }
 
-/// The same for the texts of several parts, where a secret may begin in one and end in a later one, or its key end the one before: its mark
-/// stands where it begins.
+/// The same for the texts of several parts, where a secret may begin in one and end in a later one,
+/// or its key end the one before: its mark stands where it begins.
 pub fn across(texts: &mut [&mut String], keys: Keys) {
     if texts.len() < 2 {
         return;

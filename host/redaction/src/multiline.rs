@@ -1,4 +1,5 @@
-//! Values in files of settings that don't end in the line of their key: blocks, lists and texts over several lines.
+//! Values in files of settings that don't end in the line of their key: blocks, lists and texts
+//! over several lines.
 
 use super::found::looked_at;
 use super::mark;
@@ -6,10 +7,12 @@ use super::mark;
 /// Bytes within which a quoted value has to end; otherwise the quote was no quote.
 const MAX_QUOTED: usize = 16 * 1024;
 
-/// Bytes within which a quoted text of several lines has to end, and the first secret of a list or a block to begin.
+/// Bytes within which a quoted text of several lines has to end, and the first secret of a list or
+/// a block to begin.
 const MAX: usize = 4096;
 
-/// Bytes within which the first secret of a block has to begin, or of a list over lines: keys in blocks of keys look at the same lines.
+/// Bytes within which the first secret of a block has to begin, or of a list over lines: keys in
+/// blocks of keys look at the same lines.
 const FIRST: usize = 1024;
 
 /// Bytes of a line's number, with the name of its file.
@@ -25,13 +28,25 @@ pub(super) struct Span {
 /// Where the first secret begins in what stands between two offsets, quoted or not.
 pub(super) type Judge<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// The value of a key that begins at `key`, where nothing of it stands behind its sign at `at`, or only that a block follows.
-/// `apart`: it ends by itself, as JSON and XML have it, so that its indentation says nothing. `list`: only entries of a list count.
-pub(super) fn below(bytes: &[u8], key: usize, at: usize, apart: bool, list: bool, judge: Judge) -> Option<Span> {
+/// The value of a key that begins at `key`, where nothing of it stands behind its sign at `at`, or
+/// only that a block follows. `apart`: it ends by itself, as JSON and XML have it, so that its
+/// indentation says nothing. `list`: only entries of a list count.
+pub(super) fn below(
+    bytes: &[u8],
+    key: usize,
+    at: usize,
+    apart: bool,
+    list: bool,
+    judge: Judge,
+) -> Option<Span> {
     let indicator = matches!(bytes.get(at), Some(b'|' | b'>'));
     let rest = at + usize::from(indicator);
-    let rest =
-        rest + bytes[rest..].iter().take(8).take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b' ' | b'\t' | b'\r')).count();
+    let rest = rest
+        + bytes[rest..]
+            .iter()
+            .take(8)
+            .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b' ' | b'\t' | b'\r'))
+            .count();
     if bytes.get(rest) != Some(&b'\n') || !indicator && rest > at + 1 {
         return None;
     }
@@ -46,13 +61,18 @@ pub(super) fn below(bytes: &[u8], key: usize, at: usize, apart: bool, list: bool
     if !indicator {
         let quote = first[0];
         if first.starts_with(b"- ") {
-            return if !apart && line.indent >= indented { lines(bytes, line, indented, true, true, judge) } else { None };
+            return if !apart && line.indent >= indented {
+                lines(bytes, line, indented, true, true, judge)
+            } else {
+                None
+            };
         }
         if list {
             return None;
         }
         if matches!(quote, b'"' | b'\'') {
-            let end = closed(bytes, line.start + 1, quote, 0).filter(|_| apart || line.indent > indented)?;
+            let end = closed(bytes, line.start + 1, quote, 0)
+                .filter(|_| apart || line.indent > indented)?;
             return Some(Span { start: judge(line.start + 1, end, true)?, end });
         }
         if apart {
@@ -70,11 +90,19 @@ pub(super) fn below(bytes: &[u8], key: usize, at: usize, apart: bool, list: bool
     lines(bytes, line, indented, false, !indicator, judge)
 }
 
-/// The lines from the first secret on to the end of the value: those that are indented further than its key, or the entries of a list that are
-/// indented as the first.
+/// The lines from the first secret on to the end of the value: those that are indented further than
+/// its key, or the entries of a list that are indented as the first.
 ///
-/// Before the first secret, little is looked at, since it is looked at for the next key again; behind it, nothing is.
-fn lines(bytes: &[u8], first: Line, indented: usize, entries: bool, ends_at_key: bool, judge: Judge) -> Option<Span> {
+/// Before the first secret, little is looked at, since it is looked at for the next key again;
+/// behind it, nothing is.
+fn lines(
+    bytes: &[u8],
+    first: Line,
+    indented: usize,
+    entries: bool,
+    ends_at_key: bool,
+    judge: Judge,
+) -> Option<Span> {
     let from = first.start;
     let least = if entries { first.indent } else { indented + 1 };
     let (mut begin, mut end, mut next) = (None, 0, Some(first));
@@ -88,7 +116,9 @@ fn lines(bytes: &[u8], first: Line, indented: usize, entries: bool, ends_at_key:
         }
         let text = &bytes[line.start..line.end];
         let (within, quoted) = match text {
-            [b'-', b' ', ..] if entries && line.indent == least => unquoted(bytes, line.start + 2, line.end),
+            [b'-', b' ', ..] if entries && line.indent == least => {
+                unquoted(bytes, line.start + 2, line.end)
+            }
             [b'#', ..] if entries && line.indent == least => continue,
             _ if entries && line.indent == least => break,
             _ => ((line.start, line.end), false),
@@ -121,8 +151,8 @@ fn is_mapping(line: &[u8]) -> bool {
     line.ends_with(b":") || line.windows(2).any(|two| two == b": ")
 }
 
-/// What stands between the brackets of a list whose first one is at `at`, from the first secret to the last: no lists, no objects. The quotes
-/// around both stay outside.
+/// What stands between the brackets of a list whose first one is at `at`, from the first secret to
+/// the last: no lists, no objects. The quotes around both stay outside.
 pub(super) fn list(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
     if bytes.get(at) != Some(&b'[') || mark::length(&bytes[at..]) > 0 {
         return None;
@@ -140,7 +170,14 @@ pub(super) fn list(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
             }
             None => {
                 let end = begin + bare(&bytes[begin..]);
-                (end - bytes[begin..end].iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count(), end)
+                (
+                    end - bytes[begin..end]
+                        .iter()
+                        .rev()
+                        .take_while(|byte| byte.is_ascii_whitespace())
+                        .count(),
+                    end,
+                )
             }
         };
         let behind = blank(bytes, behind);
@@ -191,7 +228,8 @@ fn blank(bytes: &[u8], mut at: usize) -> usize {
 
 /// The text between three quotes that begin at `at`, over lines.
 pub(super) fn tripled(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
-    let quotes = bytes[at..].first_chunk::<3>().filter(|three| matches!(*three, b"\"\"\"" | b"\'\'\'"))?;
+    let quotes =
+        bytes[at..].first_chunk::<3>().filter(|three| matches!(*three, b"\"\"\"" | b"\'\'\'"))?;
     let within = &bytes[at + 3..bytes.len().min(at + 3 + MAX)];
     let end = within.windows(3).position(|three| three == quotes);
     looked_at(end.unwrap_or(within.len()));
@@ -230,7 +268,8 @@ fn over(bytes: &[u8], start: usize, end: usize, judge: Judge) -> Option<Span> {
 
 /// What stands between two offsets without white space, quotes and numbers of lines at its ends.
 pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
-    let edge = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\');
+    let edge =
+        |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\');
     while start < end && edge(&bytes[start]) {
         start += 1;
         if bytes[start - 1] == b'\n' {
@@ -239,7 +278,12 @@ pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize,
     }
     loop {
         let last = end - bytes[start..end].iter().rev().take_while(|byte| edge(byte)).count();
-        let line = bytes[start..last].iter().rev().take(NUMBER).position(|byte| *byte == b'\n').map(|back| last - back);
+        let line = bytes[start..last]
+            .iter()
+            .rev()
+            .take(NUMBER)
+            .position(|byte| *byte == b'\n')
+            .map(|back| last - back);
         match line {
             // The end of a line, and nothing but the number of the next.
             Some(line) if line + numbered(&bytes[line..end]) >= last => end = line - 1,
@@ -254,7 +298,8 @@ fn number_at(bytes: &[u8], at: usize) -> usize {
     numbered(&rest[..rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())])
 }
 
-/// A line without its number, as `read` and `grep` put it before: what it holds, and how far that is indented.
+/// A line without its number, as `read` and `grep` put it before: what it holds, and how far that
+/// is indented.
 struct Line {
     start: usize,
     end: usize,
@@ -270,7 +315,12 @@ impl Line {
         let line = rest[..length].trim_ascii_end();
         let number = numbered(line);
         let indent = line[number..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        Some(Self { start: at + number + indent, end: at + line.len(), indent, next: at + length + 1 })
+        Some(Self {
+            start: at + number + indent,
+            end: at + line.len(),
+            indent,
+            next: at + length + 1,
+        })
     }
 
     fn is_blank(&self) -> bool {
@@ -278,7 +328,8 @@ impl Line {
     }
 }
 
-/// The bytes of a line's number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and `path-12- `.
+/// The bytes of a line's number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and
+/// `path-12- `.
 pub(super) fn numbered(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
     let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();
@@ -288,7 +339,8 @@ pub(super) fn numbered(line: &[u8]) -> usize {
     }
     for (at, sign) in line.iter().enumerate().take(NUMBER) {
         if matches!(sign, b':' | b'-') && at > 0 {
-            let digits = line[at + 1..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+            let digits =
+                line[at + 1..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
             if digits > 0 && line[at + 1 + digits..].starts_with(&[*sign, b' ']) {
                 return at + digits + 3;
             }
@@ -299,7 +351,8 @@ pub(super) fn numbered(line: &[u8]) -> usize {
     0
 }
 
-/// Where a quoted value ends: at a quote behind as many backslashes as the first one had, on the same line.
+/// Where a quoted value ends: at a quote behind as many backslashes as the first one had, on the
+/// same line.
 pub(super) fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
     let mut slashes = 0;
     for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
@@ -307,7 +360,9 @@ pub(super) fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> O
         match *byte {
             b'\\' => slashes += 1,
             b'\n' => return None,
-            byte if byte == quote && slashes <= escaped => return Some(start + offset - slashes.min(escaped)),
+            byte if byte == quote && slashes <= escaped => {
+                return Some(start + offset - slashes.min(escaped));
+            }
             _ => slashes = 0,
         }
         if *byte == quote {

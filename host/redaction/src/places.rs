@@ -1,4 +1,5 @@
-//! Credentials that are told by where they stand: in a URL, behind `Bearer`, in a file of machines' passwords.
+//! Credentials that are told by where they stand: in a URL, behind `Bearer`, in a file of machines'
+//! passwords.
 
 use super::found::{Found, looked_at};
 use super::shapes::{begins, varied};
@@ -6,14 +7,31 @@ use super::shapes::{begins, varied};
 /// Bytes of what stands before the `@` of a URL.
 const MAX_USER: usize = 1024;
 
-/// What a URL has before its host, found by its `://`: the password in `scheme://user:password@host`, or a token that is the user.
+/// What a URL has before its host, found by its `://`: the password in
+/// `scheme://user:password@host`, or a token that is the user.
 pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
     if at == 0 || !text[at - 1].is_ascii_alphanumeric() {
         return None;
     }
     let start = at + 3;
     let stops = |byte: &u8| {
-        matches!(byte, b'/' | b'?' | b'#' | b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>' | b'\\' | b',' | b'|')
+        matches!(
+            byte,
+            b'/' | b'?'
+                | b'#'
+                | b' '
+                | b'\t'
+                | b'\n'
+                | b'\r'
+                | b'"'
+                | b'\''
+                | b'`'
+                | b'<'
+                | b'>'
+                | b'\\'
+                | b','
+                | b'|'
+        )
     };
     let rest = &text[start..text.len().min(start + MAX_USER)];
     let authority = &rest[..rest.iter().position(stops).unwrap_or(rest.len())];
@@ -22,14 +40,15 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         Some(colon) => {
             let password = std::str::from_utf8(&user[colon + 1..]).ok()?;
             let name = std::str::from_utf8(&user[..colon]).ok()?;
-            is_password(name, password).then_some(Found { start: start + colon + 1, end: start + user.len(), kind: "url-password" })
+            is_password(name, password).then_some(Found {
+                start: start + colon + 1,
+                end: start + user.len(),
+                kind: "url-password",
+            })
         }
         // The key of a service, where a name would be shorter and a person's is a word.
-        None => (user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user)).then_some(Found {
-            start,
-            end: start + user.len(),
-            kind: "url-token",
-        }),
+        None => (user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user))
+            .then_some(Found { start, end: start + user.len(), kind: "url-token" }),
     }
 }
 
@@ -53,7 +72,22 @@ fn is_password(user: &str, password: &str) -> bool {
         "hunter2",
         "pass%20word",
     ];
-    let stand_in = ["$", "{", "}", "<", "%s", "%v", "xxx", "***", "...", "example", "placeholder", "your", "redacted", "[redacted:"];
+    let stand_in = [
+        "$",
+        "{",
+        "}",
+        "<",
+        "%s",
+        "%v",
+        "xxx",
+        "***",
+        "...",
+        "example",
+        "placeholder",
+        "your",
+        "redacted",
+        "[redacted:",
+    ];
     password.len() >= 4
         && !word.contains(&&*lower)
         && !stand_in.iter().any(|text| lower.contains(text))
@@ -66,7 +100,11 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
     }
-    let (kind, length) = if text[at..].get(..6)?.eq_ignore_ascii_case(b"bearer") { ("bearer-token", 6) } else { ("basic-auth", 5) };
+    let (kind, length) = if text[at..].get(..6)?.eq_ignore_ascii_case(b"bearer") {
+        ("bearer-token", 6)
+    } else {
+        ("basic-auth", 5)
+    };
     if kind == "basic-auth" && !text[at..].get(..5)?.eq_ignore_ascii_case(b"basic") {
         return None;
     }
@@ -75,20 +113,34 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let start = at + length + spaces;
-    let token = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+    let token = |byte: &&u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
+    };
     let end = start + text[start..].iter().take_while(token).count();
     looked_at(end - start);
     let value = &text[start..end];
     let secret = match kind {
-        "bearer-token" => value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit),
-        _ => value.len() >= 8 && super::encoded::decoded(value).is_some_and(|plain| plain.contains(':') && !plain.contains(' ')),
+        "bearer-token" => {
+            value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit)
+        }
+        _ => {
+            value.len() >= 8
+                && super::encoded::decoded(value)
+                    .is_some_and(|plain| plain.contains(':') && !plain.contains(' '))
+        }
     };
     secret.then_some(Found { start, end, kind })
 }
 
 /// The password of a line in `.netrc`: `login NAME password WORD`.
 pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
-    let spaces = text[at..].strip_prefix(b"password")?.iter().take(8).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let spaces = text[at..]
+        .strip_prefix(b"password")?
+        .iter()
+        .take(8)
+        .take_while(|byte| matches!(byte, b' ' | b'\t'))
+        .count();
     if spaces == 0 {
         return None;
     }
@@ -99,5 +151,9 @@ pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 8 + spaces;
     let length = text[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
     let whole = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && length >= 4;
-    (whole && !matches!(text[start], b'$' | b'=' | b':' | b'[')).then_some(Found { start, end: start + length, kind: "password" })
+    (whole && !matches!(text[start], b'$' | b'=' | b':' | b'[')).then_some(Found {
+        start,
+        end: start + length,
+        kind: "password",
+    })
 }

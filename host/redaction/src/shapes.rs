@@ -1,4 +1,5 @@
-//! Credentials that show by themselves what they are: their issuers give them a prefix, a set of characters and a length.
+//! Credentials that show by themselves what they are: their issuers give them a prefix, a set of
+//! characters and a length.
 //!
 //! A shape is as narrow as its issuer allows, so that names and hashes in source code are none.
 
@@ -44,7 +45,8 @@ impl Class {
 /// A piece of a shape behind its prefix.
 #[derive(Clone, Copy)]
 enum Part {
-    /// So many characters of a class, at least and at most; one more of them, and it is something else.
+    /// So many characters of a class, at least and at most; one more of them, and it is something
+    /// else.
     Run(Class, usize, usize),
     /// Exactly this.
     Is(&'static str),
@@ -69,7 +71,8 @@ const LONG: usize = 2048;
 /// Of which so many are looked at, to tell what they are.
 const JUDGED: usize = 256;
 
-/// By their prefixes, in order; where one prefix begins another, the longer one comes later and is tried first.
+/// By their prefixes, in order; where one prefix begins another, the longer one comes later and is
+/// tried first.
 static SHAPES: &[Shape] = &[
     shape("8Q~", "azure-secret", &[Run(Loose, 31, 34)]),
     shape("ABIA", "aws-key-id", &[Run(Upper, 16, 16)]),
@@ -129,7 +132,11 @@ static SHAPES: &[Shape] = &[
     shape("glsoat-", "gitlab-token", &[Run(Loose, 20, 120)]),
     shape("gsk_", "groq-key", &[Run(Alnum, 20, 120)]),
     shape("hf_", "huggingface-token", &[Run(Alnum, 30, 60)]),
-    shape("hooks.slack.com/services/T", "slack-webhook", &[Run(Alnum, 6, 16), Is("/B"), Run(Alnum, 6, 16), Is("/"), Run(Alnum, 16, 48)]),
+    shape(
+        "hooks.slack.com/services/T",
+        "slack-webhook",
+        &[Run(Alnum, 6, 16), Is("/B"), Run(Alnum, 6, 16), Is("/"), Run(Alnum, 16, 48)],
+    ),
     shape("hvb.", "vault-token", &[Run(Url, 24, 400)]),
     shape("hvs.", "vault-token", &[Run(Url, 24, 400)]),
     shape("jina_", "jina-key", &[Run(Url, 40, 80)]),
@@ -230,7 +237,9 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let mut start = at;
     if shape.prefix == "8Q~" {
         // The one whose mark stands inside: three characters come before it.
-        start = at.checked_sub(3).filter(|start| text[*start..at].iter().all(|byte| Loose.has(*byte)))?;
+        start = at
+            .checked_sub(3)
+            .filter(|start| text[*start..at].iter().all(|byte| Loose.has(*byte)))?;
     }
     if !begins(text, start) {
         return None;
@@ -240,7 +249,9 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     for (index, part) in shape.parts.iter().enumerate() {
         match *part {
             Is(text_here) => {
-                end = text[end..].starts_with(text_here.as_bytes()).then_some(end + text_here.len())?;
+                end = text[end..]
+                    .starts_with(text_here.as_bytes())
+                    .then_some(end + text_here.len())?;
                 secret = end;
             }
             Run(class, least, most) => {
@@ -268,19 +279,22 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     Some(Found { start, end, kind: shape.kind })
 }
 
-/// Whether a credential can begin here: not in the middle of a word. What escapes a character in JSON or in a URL is no part of a word.
+/// Whether a credential can begin here: not in the middle of a word. What escapes a character in
+/// JSON or in a URL is no part of a word.
 pub(super) fn begins(text: &[u8], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| text[before]) else { return true };
     if !before.is_ascii_alphanumeric() && before != b'_' {
         return true;
     }
     let escape = |back: usize| at.checked_sub(back).map(|at| text[at]);
-    let percent = before.is_ascii_hexdigit() && escape(3) == Some(b'%') && escape(2).is_some_and(|byte| byte.is_ascii_hexdigit());
+    let percent = before.is_ascii_hexdigit()
+        && escape(3) == Some(b'%')
+        && escape(2).is_some_and(|byte| byte.is_ascii_hexdigit());
     percent || matches!(before, b'n' | b't' | b'r') && escape(2) == Some(b'\\')
 }
 
-/// Whether characters look drawn at random, rather than like a name or like what stands in for a value: letters and digits (or both cases),
-/// and enough different ones.
+/// Whether characters look drawn at random, rather than like a name or like what stands in for a
+/// value: letters and digits (or both cases), and enough different ones.
 pub(super) fn varied(secret: &[u8]) -> bool {
     let mut seen = [false; 128];
     let (mut upper, mut lower, mut digit, mut different) = (false, false, false, 0);
@@ -292,10 +306,12 @@ pub(super) fn varied(secret: &[u8]) -> bool {
             different += usize::from(!std::mem::replace(seen, true));
         }
     }
-    different >= 10.min(secret.len() / 3 + 2) && (digit && (upper || lower) || upper && (lower || secret.len() == 16))
+    different >= 10.min(secret.len() / 3 + 2)
+        && (digit && (upper || lower) || upper && (lower || secret.len() == 16))
 }
 
-/// A JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`: `{"` in base64.
+/// A JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`: `{"` in
+/// base64.
 pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
     // What a dash comes before is looked at from the beginning of the word.
     if !begins(text, at) || at.checked_sub(1).is_some_and(|before| text[before] == b'-') {
@@ -332,7 +348,11 @@ pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
     let start = at - digits;
     let bot = start.checked_sub(3).is_some_and(|before| text[before..].starts_with(b"bot"));
     let whole = (8..=10).contains(&digits) && length == 35 && (bot || begins(text, start));
-    (whole && varied(&text[at + 1..at + 36])).then_some(Found { start, end: at + 36, kind: "telegram-token" })
+    (whole && varied(&text[at + 1..at + 36])).then_some(Found {
+        start,
+        end: at + 36,
+        kind: "telegram-token",
+    })
 }
 
 /// A Discord bot's token: its number in base64, a time, a signature.
@@ -363,12 +383,17 @@ pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
 pub(super) fn google_refresh(text: &[u8], at: usize) -> Option<Found> {
     let length = text[at + 3..].iter().take(201).take_while(|byte| Url.has(**byte)).count();
     let whole = begins(text, at) && text.get(at + 3) == Some(&b'0') && (40..=200).contains(&length);
-    (whole && varied(&text[at + 3..at + 3 + length])).then_some(Found { start: at, end: at + 3 + length, kind: "google-token" })
+    (whole && varied(&text[at + 3..at + 3 + length])).then_some(Found {
+        start: at,
+        end: at + 3 + length,
+        kind: "google-token",
+    })
 }
 
 /// A Mailchimp key, found by the `-us` near its end.
 pub(super) fn mailchimp(text: &[u8], at: usize) -> Option<Found> {
-    let start = at.checked_sub(32).filter(|start| text[*start..at].iter().all(|byte| Hex.has(*byte)))?;
+    let start =
+        at.checked_sub(32).filter(|start| text[*start..at].iter().all(|byte| Hex.has(*byte)))?;
     let digits = text[at + 3..].iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     let whole = begins(text, start) && (1..=2).contains(&digits) && varied(&text[start..at]);
     whole.then_some(Found { start, end: at + 3 + digits, kind: "mailchimp-key" })
@@ -381,8 +406,16 @@ mod tests {
     #[test]
     fn the_shapes_are_in_order() {
         for pair in SHAPES.windows(2) {
-            assert!(pair[0].prefix < pair[1].prefix, "{} comes before {}", pair[1].prefix, pair[0].prefix);
+            assert!(
+                pair[0].prefix < pair[1].prefix,
+                "{} comes before {}",
+                pair[1].prefix,
+                pair[0].prefix
+            );
         }
-        assert!(SHAPES.len() < 256 && SHAPES.iter().all(|shape| shape.prefix.len() >= 2 && shape.prefix.is_ascii()));
+        assert!(
+            SHAPES.len() < 256
+                && SHAPES.iter().all(|shape| shape.prefix.len() >= 2 && shape.prefix.is_ascii())
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! Places for calls: who runs, who waits, and who is next.
 //!
-//! A plugin's calls run in the order in which they came. Of several plugins with waiting calls, the one with the fewest running calls is
-//! next. A plugin's share bounds it only while calls of another plugin wait, or where it would take the places that are held back for the
-//! others: a running call isn't interrupted, so a plugin alone could otherwise keep the next one waiting for minutes.
+//! A plugin's calls run in the order in which they came. Of several plugins with waiting calls, the
+//! one with the fewest running calls is next. A plugin's share bounds it only while calls of
+//! another plugin wait, or where it would take the places that are held back for the others: a
+//! running call isn't interrupted, so a plugin alone could otherwise keep the next one waiting for
+//! minutes.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -60,7 +62,11 @@ impl Admission {
     }
 
     /// Waits for a place, until the call's own deadline.
-    pub(crate) async fn admit(self: &Arc<Self>, plugin: &Arc<str>, watch: &Watch) -> Result<Place, Failure> {
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        plugin: &Arc<str>,
+        watch: &Watch,
+    ) -> Result<Place, Failure> {
         if watch.cancel.is_cancelled() {
             return Err(watch.stopped(Stop::Cancelled));
         }
@@ -77,12 +83,20 @@ impl Admission {
     }
 
     /// A place, with what tells its turn where it is one in the queue.
-    fn enter(self: &Arc<Self>, plugin: &Arc<str>) -> Result<(Place, Option<oneshot::Receiver<()>>), Failure> {
+    fn enter(
+        self: &Arc<Self>,
+        plugin: &Arc<str>,
+    ) -> Result<(Place, Option<oneshot::Receiver<()>>), Failure> {
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let place = |plugin: &Arc<str>| Place { admission: Arc::clone(self), plugin: Arc::clone(plugin), ticket };
-        let starts = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty()) && self.may_start(&state, plugin);
+        let place = |plugin: &Arc<str>| Place {
+            admission: Arc::clone(self),
+            plugin: Arc::clone(plugin),
+            ticket,
+        };
+        let starts = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty())
+            && self.may_start(&state, plugin);
         if starts {
             state.free -= 1;
             state.load(plugin).running += 1;
@@ -100,7 +114,8 @@ impl Admission {
     /// Whether one more call of a plugin may run.
     fn may_start(&self, state: &State, plugin: &str) -> bool {
         let running = state.plugins.get(plugin).map_or(0, |load| load.running);
-        let others_wait = || state.waiting > state.plugins.get(plugin).map_or(0, |load| load.queue.len());
+        let others_wait =
+            || state.waiting > state.plugins.get(plugin).map_or(0, |load| load.queue.len());
         state.free > 0 && (running < self.share || state.free > self.reserve && !others_wait())
     }
 
@@ -111,7 +126,9 @@ impl Admission {
                 .plugins
                 .iter()
                 .filter(|(plugin, load)| !load.queue.is_empty() && self.may_start(state, plugin))
-                .min_by_key(|(_, load)| (load.running, load.queue.front().map(|(ticket, _)| *ticket)))
+                .min_by_key(|(_, load)| {
+                    (load.running, load.queue.front().map(|(ticket, _)| *ticket))
+                })
                 .map(|(plugin, _)| Arc::clone(plugin));
             let Some(plugin) = next else { return };
             let load = state.load(&plugin);
@@ -158,7 +175,11 @@ impl Drop for Place {
 }
 
 /// Waits for a turn. `Err`: it didn't come.
-async fn wait(turn: oneshot::Receiver<()>, cancel: &CancellationToken, deadline: Instant) -> Result<(), Stop> {
+async fn wait(
+    turn: oneshot::Receiver<()>,
+    cancel: &CancellationToken,
+    deadline: Instant,
+) -> Result<(), Stop> {
     let mut turn = pin!(turn);
     let mut cancelled = pin!(cancel.cancelled());
     let mut late = pin!(sleep_until(deadline.into()));
@@ -190,7 +211,8 @@ mod tests {
 
         /// Whether the call begins at once.
         fn enter(&mut self, plugin: &str) -> bool {
-            let (place, turn) = self.admission.enter(&plugin.into()).expect("there is room to wait");
+            let (place, turn) =
+                self.admission.enter(&plugin.into()).expect("there is room to wait");
             let begins = turn.is_none();
             self.held.push((place, turn));
             begins
@@ -198,7 +220,9 @@ mod tests {
 
         /// Ends a call that runs.
         fn end(&mut self, plugin: &str) {
-            let runs = |(place, turn): &(Place, Option<oneshot::Receiver<()>>)| &*place.plugin == plugin && turn.is_none();
+            let runs = |(place, turn): &(Place, Option<oneshot::Receiver<()>>)| {
+                &*place.plugin == plugin && turn.is_none()
+            };
             let at = self.held.iter().position(runs).expect("one runs");
             drop(self.held.remove(at));
         }
@@ -236,7 +260,10 @@ mod tests {
         calls.end("b");
         assert_eq!(calls.begun(), ["b"]);
         calls.end("b");
-        assert!(calls.begun().is_empty(), "the last place is kept free for those within their share");
+        assert!(
+            calls.begun().is_empty(),
+            "the last place is kept free for those within their share"
+        );
         calls.end("b");
         assert_eq!(calls.begun(), ["a"]);
     }

@@ -10,14 +10,16 @@ use wasmtime::component::Component;
 
 use crate::compiled;
 
-/// Components whose code is kept, and the bytes of it all: what was not used for longest goes first.
+/// Components whose code is kept, and the bytes of it all: what was not used for longest goes
+/// first.
 const MAX_FILES: usize = 1000;
 const MAX_BYTES: u64 = 2 << 30;
 
 /// Bytes of a reason why something can't be compiled.
 const MAX_REASON: u64 = 16 * 1024;
 
-/// A folder that only this user can change. Compiled code can't be checked, so it is mapped from nowhere else.
+/// A folder that only this user can change. Compiled code can't be checked, so it is mapped from
+/// nowhere else.
 #[derive(Debug)]
 pub(crate) struct Cache {
     folder: PrivateFolder,
@@ -25,7 +27,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the folder, making it where it is missing. `Err` says why it can't be trusted; the caller compiles anew instead.
+    /// Opens the folder, making it where it is missing. `Err` says why it can't be trusted; the
+    /// caller compiles anew instead.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
@@ -65,12 +68,16 @@ impl Cache {
                 return None;
             }
         };
-        // For [`prune`](Self::prune): it is in use. Where the time can't be set, it counts from the compiling.
+        // For [`prune`](Self::prune): it is in use. Where the time can't be set, it counts from the
+        // compiling.
         let _ = file.set_modified(SystemTime::now());
-        compiled::of_the_cache(engine, &file).map_err(|error| tracing::warn!("not used from the compile cache: {key}: {error:#}")).ok()
+        compiled::of_the_cache(engine, &file)
+            .map_err(|error| tracing::warn!("not used from the compile cache: {key}: {error:#}"))
+            .ok()
     }
 
-    /// Keeps code under a key. A file that is mapped must never change, and is not: the new one only takes its name.
+    /// Keeps code under a key. A file that is mapped must never change, and is not: the new one
+    /// only takes its name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
         self.folder.put(key, code)?;
         self.prune(MAX_FILES, MAX_BYTES);
@@ -81,15 +88,21 @@ impl Cache {
     pub(crate) fn tried(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
         let key = format!("tried-{}.cwasm", std::process::id());
         self.folder.put(&key, code).map_err(|error| format!("code can't be kept: {error}"))?;
-        let file = self.folder.file(&key).map_err(|error| format!("code that was kept can't be opened: {error}"));
+        let file = self
+            .folder
+            .file(&key)
+            .map_err(|error| format!("code that was kept can't be opened: {error}"));
         let mapped = file.and_then(|file| {
-            compiled::of_the_cache(engine, &file).map(drop).map_err(|error| format!("code can't be mapped from it: {error:#}"))
+            compiled::of_the_cache(engine, &file)
+                .map(drop)
+                .map_err(|error| format!("code can't be mapped from it: {error:#}"))
         });
         let _ = self.folder.remove(&key);
         mapped
     }
 
-    /// Removes what has not been used for longest, until no more than so much is left. Code that is mapped stays with whoever maps it.
+    /// Removes what has not been used for longest, until no more than so much is left. Code that is
+    /// mapped stays with whoever maps it.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
         let used = |name: String| {
@@ -108,7 +121,8 @@ impl Cache {
     }
 }
 
-/// The name of what says why there is no code under a key: to this version, since another one may allow more.
+/// The name of what says why there is no code under a key: to this version, since another one may
+/// allow more.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }
@@ -126,7 +140,11 @@ mod tests {
         for (age, name) in ["newest", "newer", "older", "oldest"].into_iter().enumerate() {
             cache.folder.put(name, &[0; 100]).expect("it is kept");
             let then = SystemTime::now() - Duration::from_secs(60 * age as u64);
-            cache.folder.file(name).and_then(|file| file.set_modified(then)).expect("its time is set");
+            cache
+                .folder
+                .file(name)
+                .and_then(|file| file.set_modified(then))
+                .expect("its time is set");
         }
         let kept = || cache.folder.names(10).expect("they are there");
         cache.prune(3, 1000);

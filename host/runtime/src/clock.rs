@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How often running guests are looked at. It bounds how long a call may hold a thread of the reactor before it is moved to a thread of
-/// its own, and how late a deadline or a cancellation is seen.
+/// How often running guests are looked at. It bounds how long a call may hold a thread of the
+/// reactor before it is moved to a thread of its own, and how late a deadline or a cancellation is
+/// seen.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// How many ticks without a call the ticker goes on before it sleeps until the next call: waking it up costs that call more than a tick.
+/// How many ticks without a call the ticker goes on before it sleeps until the next call: waking it
+/// up costs that call more than a tick.
 const IDLE_TICKS: u32 = 50;
 
 /// What is done beside the calls, which the ticker looks after so that no call has to.
@@ -43,7 +45,9 @@ impl Ticker {
     pub(crate) fn start(engine: EngineWeak, chores: Arc<impl Chores>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("berth-ticker".into()).spawn(move || tick(&of_thread, &engine, &chores))?;
+        std::thread::Builder::new()
+            .name("berth-ticker".into())
+            .spawn(move || tick(&of_thread, &engine, &chores))?;
         Ok(Self(shared))
     }
 
@@ -79,9 +83,13 @@ impl Shared {
     fn sleep(&self, chores: &impl Chores) {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
-        // Looked at after `asleep` is set, while a call sets and looks in the other order: one of the two always sees the other.
-        // A short call is over before this thread has woken up for it. It leaves work behind, and is done with that when it runs no more.
-        while self.running.load(Ordering::SeqCst) == 0 && !chores.has_work() && !self.end.load(Ordering::SeqCst) {
+        // Looked at after `asleep` is set, while a call sets and looks in the other order: one of
+        // the two always sees the other. A short call is over before this thread has woken up for
+        // it. It leaves work behind, and is done with that when it runs no more.
+        while self.running.load(Ordering::SeqCst) == 0
+            && !chores.has_work()
+            && !self.end.load(Ordering::SeqCst)
+        {
             held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.store(false, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! From a component's bytes to code: built in, kept from an earlier run, or compiled by a child that can do nothing else.
+//! From a component's bytes to code: built in, kept from an earlier run, or compiled by a child
+//! that can do nothing else.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,17 +27,20 @@ pub(crate) const MAX_COMPONENT: usize = 64 << 20;
 /// Bytes of what compiling comes to.
 const MAX_CODE: usize = 512 << 20;
 
-/// Seconds on processors, all threads together, that compiling a component of so many bytes may take. Real ones take about one for a MiB.
+/// Seconds on processors, all threads together, that compiling a component of so many bytes may
+/// take. Real ones take about one for a MiB.
 const fn processor_seconds(size: usize) -> u64 {
     10 + (4 * size as u64).div_ceil(1 << 20)
 }
 
-/// Bytes of memory for the same. Real ones take 40 bytes for each byte, and the compiler itself some ten MiB; an allocator may take a GiB at once.
+/// Bytes of memory for the same. Real ones take 40 bytes for each byte, and the compiler itself
+/// some ten MiB; an allocator may take a GiB at once.
 const fn memory(size: usize) -> u64 {
     (2 << 30) + 64 * size as u64
 }
 
-/// What compiling a stranger's component may take. The time is for a helper that hangs: a busy machine shares its processors with it.
+/// What compiling a stranger's component may take. The time is for a helper that hangs: a busy
+/// machine shares its processors with it.
 const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
 }
@@ -49,10 +53,16 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// `cache`: the folder to keep code in. `helper`: the program that compiles, see [`helper_hook`].
+    /// `cache`: the folder to keep code in. `helper`: the program that compiles, see
+    /// [`helper_hook`].
     pub(crate) fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
-        let open =
-            |folder: &Path| Cache::open(folder).map_err(|reason| tracing::warn!("no compile cache in {}: {reason}", folder.display())).ok();
+        let open = |folder: &Path| {
+            Cache::open(folder)
+                .map_err(|reason| {
+                    tracing::warn!("no compile cache in {}: {reason}", folder.display());
+                })
+                .ok()
+        };
         Self { cache: cache.and_then(open), helper }
     }
 
@@ -67,7 +77,9 @@ impl Compiler {
         if let Some(code) = built_in {
             match compiled::of_this_program(engine, code) {
                 Ok(component) => return Ok(component),
-                Err(error) => tracing::warn!("the built-in code does not fit this machine, so it is compiled anew: {error:#}"),
+                Err(error) => tracing::warn!(
+                    "the built-in code does not fit this machine, so it is compiled anew: {error:#}"
+                ),
             }
         }
         let key = format!("{digest}-{}.cwasm", compatibility(engine));
@@ -86,28 +98,44 @@ impl Compiler {
             let size = wasm.len();
             let reason = match &error {
                 HelperError::ProcessorTime => {
-                    format!("it takes more than {} s of processor time, the limit for {size} bytes", processor_seconds(size))
+                    format!(
+                        "it takes more than {} s of processor time, the limit for {size} bytes",
+                        processor_seconds(size)
+                    )
                 }
                 HelperError::Crashed(words) if words.starts_with("memory allocation of ") => {
-                    format!("it takes more than {} MiB of memory, the limit for {size} bytes", memory(size) >> 20)
+                    format!(
+                        "it takes more than {} MiB of memory, the limit for {size} bytes",
+                        memory(size) >> 20
+                    )
                 }
                 other => other.to_string(),
             };
             // What the machine was at fault for may go better the next time.
-            let kept = self.cache.as_ref().filter(|_| error.is_of_input()).and_then(|cache| cache.put_failure(&key, &reason).ok());
+            let kept = self
+                .cache
+                .as_ref()
+                .filter(|_| error.is_of_input())
+                .and_then(|cache| cache.put_failure(&key, &reason).ok());
             not_compiled(&reason, kept.as_deref())
         })?;
         let Some(cache) = &self.cache else {
             return compiled::of_the_helper(engine, &code).map_err(|error| format!("{error:#}"));
         };
-        cache.put(&key, &code).map_err(|error| format!("keeping its compiled code failed: {error}"))?;
-        cache.get(engine, &key).ok_or_else(|| "its compiled code could not be mapped; the log says why".into())
+        cache
+            .put(&key, &code)
+            .map_err(|error| format!("keeping its compiled code failed: {error}"))?;
+        cache
+            .get(engine, &key)
+            .ok_or_else(|| "its compiled code could not be mapped; the log says why".into())
     }
 }
 
 /// Why there is no code. `kept`: where that is remembered.
 fn not_compiled(reason: &str, kept: Option<&Path>) -> String {
-    let again = kept.map(|path| format!("; that is remembered: to have it tried again, delete {}", path.display()));
+    let again = kept.map(|path| {
+        format!("; that is remembered: to have it tried again, delete {}", path.display())
+    });
     format!("compiling it failed: {reason}{}", again.unwrap_or_default())
 }
 
@@ -120,10 +148,11 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper, and does not return, where this process was started as one, by `__compile` or `__confine` as its first argument;
-/// otherwise remembers that this program can be, and returns.
+/// Runs the helper, and does not return, where this process was started as one, by `__compile` or
+/// `__confine` as its first argument; otherwise remembers that this program can be, and returns.
 ///
-/// To be called first thing in `main`: the helper confines itself, and other threads would stay as they are.
+/// To be called first thing in `main`: the helper confines itself, and other threads would stay as
+/// they are.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
@@ -133,7 +162,8 @@ pub fn helper_hook() {
         _ => return,
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
-    let closed = confine::close_inherited().map_err(|error| format!("closing what was handed down: {error}"));
+    let closed = confine::close_inherited()
+        .map_err(|error| format!("closing what was handed down: {error}"));
     let code = match closed.map_err(Fault::Own).and_then(|()| run(option.as_deref())) {
         Ok(()) => 0,
         Err(Fault::Own(reason)) => {
@@ -161,8 +191,9 @@ enum Fault {
     Input(String),
 }
 
-/// `__compile` compiles standard input to standard output, for this processor; `__compile --baseline` for the baseline;
-/// `__compile --key` prints the name of the code that the baseline's compiler makes.
+/// `__compile` compiles standard input to standard output, for this processor;
+/// `__compile --baseline` for the baseline; `__compile --key` prints the name of the code that the
+/// baseline's compiler makes.
 fn run(option: Option<&str>) -> Result<(), Fault> {
     let own = |error: HostError| Fault::Own(error.to_string());
     let mut stdout = std::io::stdout().lock();
@@ -188,6 +219,7 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
     shape::check(&wasm).map_err(Fault::Input)?;
-    let code = engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
+    let code =
+        engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
     output.write_all(&code).map_err(own)
 }

@@ -1,5 +1,9 @@
-//! The one module with `unsafe` code: it maps compiled code, and says for which processors code is made.
-#![allow(unsafe_code, reason = "compiled code can't be checked, so mapping it is a promise about where it comes from")]
+//! The one module with `unsafe` code: it maps compiled code, and says for which processors code is
+//! made.
+#![allow(
+    unsafe_code,
+    reason = "compiled code can't be checked, so mapping it is a promise about where it comes from"
+)]
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,11 +16,13 @@ use wasmtime::{Config, Engine};
 pub struct Precompiled(&'static [u8]);
 
 impl Precompiled {
-    /// Code that `berth __compile --baseline` made. Where another version of Berth made it, it is passed over.
+    /// Code that `berth __compile --baseline` made. Where another version of Berth made it, it is
+    /// passed over.
     ///
     /// # Safety
     ///
-    /// It is run as it is, outside every sandbox, so it must be what that command wrote, unchanged, and never change.
+    /// It is run as it is, outside every sandbox, so it must be what that command wrote, unchanged,
+    /// and never change.
     pub const unsafe fn new(code: &'static [u8]) -> Self {
         Self(code)
     }
@@ -32,8 +38,8 @@ pub(crate) fn of_this_program(engine: &Engine, code: Precompiled) -> wasmtime::R
     unsafe { Component::deserialize(engine, code.0) }
 }
 
-/// Maps a file of the compile cache. Only to be called by `cache`, for a file that it has opened in a folder that no one else can write
-/// to, and that is replaced but never changed.
+/// Maps a file of the compile cache. Only to be called by `cache`, for a file that it has opened in
+/// a folder that no one else can write to, and that is replaced but never changed.
 ///
 /// # Errors
 ///
@@ -41,7 +47,8 @@ pub(crate) fn of_this_program(engine: &Engine, code: Precompiled) -> wasmtime::R
 pub(crate) fn of_the_cache(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
     // By the handle, so that what is mapped is what was checked.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: the caller has checked that only this user could have written the file, and the cache renames finished files into place.
+    // SAFETY: the caller has checked that only this user could have written the file, and the cache
+    // renames finished files into place.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
@@ -51,8 +58,9 @@ pub(crate) fn of_the_cache(engine: &Engine, file: &File) -> wasmtime::Result<Com
 ///
 /// The engine's, where the helper is another version of this program.
 pub(crate) fn of_the_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the helper is this program or the one that the embedding program named, it alone holds the pipe's other end, and what a
-    // stranger's component makes of its compiler is what the sandbox would run in any case.
+    // SAFETY: the helper is this program or the one that the embedding program named, it alone
+    // holds the pipe's other end, and what a stranger's component makes of its compiler is what the
+    // sandbox would run in any case.
     unsafe { Component::deserialize(engine, code) }
 }
 
@@ -80,8 +88,11 @@ pub(crate) fn missing_features() -> Vec<&'static str> {
 pub(crate) fn for_baseline(config: &mut Config) -> wasmtime::Result<()> {
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
     #[cfg(target_arch = "x86_64")]
-    for feature in ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt", "has_cmpxchg16b"] {
-        // SAFETY: each flag names instructions that every x86-64-v2 processor has; an engine refuses code whose flags its processor lacks.
+    for feature in
+        ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt", "has_cmpxchg16b"]
+    {
+        // SAFETY: each flag names instructions that every x86-64-v2 processor has; an engine
+        // refuses code whose flags its processor lacks.
         unsafe { config.cranelift_flag_enable(feature) };
     }
     Ok(())

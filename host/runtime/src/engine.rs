@@ -29,12 +29,17 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes, and with instances that wait for calls for as
-    /// long as `keep_ready`.
-    pub(crate) fn new(concurrency: usize, memory: usize, keep_ready: Duration) -> Result<Self, HostError> {
+    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes, and
+    /// with instances that wait for calls for as long as `keep_ready`.
+    pub(crate) fn new(
+        concurrency: usize,
+        memory: usize,
+        keep_ready: Duration,
+    ) -> Result<Self, HostError> {
         let mut config = config();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
-        // The pool reserves address space, of which containers and small machines may not have enough. `berth doctor` tells.
+        // The pool reserves address space, of which containers and small machines may not have
+        // enough. `berth doctor` tells.
         let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
             Ok(wasm) => (Ok(wasm), None),
             Err(error) => (wasmtime::Engine::new(&self::config()), Some(format!("{error:#}"))),
@@ -44,8 +49,10 @@ impl Engine {
         }
         let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
         let housekeeper = Housekeeper::new(keep_ready);
-        let ticker = Ticker::start(wasm.weak(), housekeeper.shared()).map_err(HostError::io("starting the ticker's thread"))?;
-        let linker = linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        let ticker = Ticker::start(wasm.weak(), housekeeper.shared())
+            .map_err(HostError::io("starting the ticker's thread"))?;
+        let linker =
+            linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }
 
@@ -72,16 +79,19 @@ fn config() -> Config {
     config
 }
 
-/// An engine that only compiles: for a named baseline of processors, or for the one that it runs on.
+/// An engine that only compiles: for a named baseline of processors, or for the one that it runs
+/// on.
 pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
     let mut config = config();
     if baseline {
-        compiled::for_baseline(&mut config).map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        compiled::for_baseline(&mut config)
+            .map_err(|error| HostError::Engine(format!("{error:#}")))?;
     }
     wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
 }
 
-/// Whether the kernel can tell which memory a call has touched: an engine that insists on it starts only where it can.
+/// Whether the kernel can tell which memory a call has touched: an engine that insists on it starts
+/// only where it can.
 pub(crate) fn finds_touched_memory() -> bool {
     let mut pool = pool(1, 1 << 16);
     pool.pagemap_scan(Enabled::Yes);
@@ -90,8 +100,9 @@ pub(crate) fn finds_touched_memory() -> bool {
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// Slots for every call that may run at a time, and as many again: a call that was given up may hold its slot for a while. And spare ones
-/// for instances that wait, so that no call fails on their account.
+/// Slots for every call that may run at a time, and as many again: a call that was given up may
+/// hold its slot for a while. And spare ones for instances that wait, so that no call fails on
+/// their account.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
     let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
     let spare = SPARE as u32;
@@ -108,7 +119,8 @@ fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
         .max_tables_per_module(8)
         .max_component_instance_size(10 << 20)
         .max_core_instance_size(10 << 20)
-        // What a small guest touches stays mapped and is cleared by hand: cheaper than giving it back and faulting it in again.
+        // What a small guest touches stays mapped and is cleared by hand: cheaper than giving it
+        // back and faulting it in again.
         .linear_memory_keep_resident(256 << 10)
         .table_keep_resident(32 << 10)
         .max_unused_warm_slots(u32::try_from(concurrency).unwrap_or(u32::MAX))

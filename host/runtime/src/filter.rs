@@ -1,13 +1,15 @@
 //! Filters of plugins: which there are, and asking one about an output.
 //!
-//! A filter has no capability at all: whatever its plugin is granted, the instances that filter get none of it. One that has answered may
-//! be kept for the next output of the same session, and of no other; one that has trapped, or taken much memory, is not.
+//! A filter has no capability at all: whatever its plugin is granted, the instances that filter get
+//! none of it. One that has answered may be kept for the next output of the same session, and of no
+//! other; one that has trapped, or taken much memory, is not.
 
 use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{
-    CancellationToken, Category, Confidence, Failure, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
+    CancellationToken, Category, Confidence, Failure, FilterDefinition, FilterInput, FilterVerdict,
+    Matcher, Pattern, Purpose,
 };
 use wasmtime::Store;
 
@@ -44,7 +46,9 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
     let (exports, rules) = (filters.exports.clone(), plugin.policy.filter_rules.clone());
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
-            Ok(instance) => instance.berth_tool_filter().call_list_filters(&mut store, rules.as_deref()).await,
+            Ok(instance) => {
+                instance.berth_tool_filter().call_list_filters(&mut store, rules.as_deref()).await
+            }
             Err(error) => Err(error),
         };
         (store, listed)
@@ -56,7 +60,8 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
     let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(listed.len());
     for registration in listed {
         let shown = neutral_line(cut(&registration.name, 80));
-        let definition = definition(registration).map_err(|reason| format!("its filter `{shown}`: {reason}"))?;
+        let definition =
+            definition(registration).map_err(|reason| format!("its filter `{shown}`: {reason}"))?;
         if definitions.iter().any(|other| other.name == definition.name) {
             return Err(format!("it offers the filter `{shown}` twice"));
         }
@@ -64,7 +69,11 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
     }
     if let Some(filters) = &mut plugin.filters {
         filters.definitions = definitions;
-        filters.problems = problems.iter().take(MAX_PROBLEMS).map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned()).collect();
+        filters.problems = problems
+            .iter()
+            .take(MAX_PROBLEMS)
+            .map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned())
+            .collect();
     }
     Ok(())
 }
@@ -72,12 +81,17 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
 fn definition(registration: wit::Registration) -> Result<FilterDefinition, String> {
     let wit::Registration { name, purpose, matchers, meta } = registration;
     let well_formed = (1..=MAX_NAME).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
         return Err(format!("a name has 1 to {MAX_NAME} of [a-z0-9_-]"));
     }
     if matchers.len() > MAX_MATCHERS {
-        return Err(format!("it has {} matchers; at most {MAX_MATCHERS} are taken", matchers.len()));
+        return Err(format!(
+            "it has {} matchers; at most {MAX_MATCHERS} are taken",
+            matchers.len()
+        ));
     }
     let matcher = |matcher: wit::Matcher| {
         let subject = match matcher.subject {
@@ -88,7 +102,9 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
         };
         let length = match &subject {
             Pattern::Any => 0,
-            Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => text.chars().count(),
+            Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => {
+                text.chars().count()
+            }
         };
         if length.max(matcher.tool.chars().count()) > MAX_PATTERN {
             return Err(format!("a matcher has more than {MAX_PATTERN} characters"));
@@ -131,7 +147,8 @@ pub(crate) async fn apply(
 }
 
 impl Plugin {
-    /// Asks a filter what to make of an output. Outputs of one `session` may be looked at by the same instance, one after the other.
+    /// Asks a filter what to make of an output. Outputs of one `session` may be looked at by the
+    /// same instance, one after the other.
     ///
     /// # Errors
     ///
@@ -158,7 +175,8 @@ struct FilterCall {
 
 impl FilterCall {
     async fn run(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
-        let filters = self.plugin.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
+        let filters =
+            self.plugin.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let (mut store, instance) = match filters.take(&self.session) {
             Some((mut store, instance)) => {
                 store.data_mut().call.watch = Arc::clone(&self.watch);
@@ -169,12 +187,20 @@ impl FilterCall {
             None => self.fresh(filters).await,
         };
         let answered = match &instance {
-            Ok(instance) => instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await,
-            Err(error) => return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name)),
+            Ok(instance) => {
+                instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await
+            }
+            Err(error) => {
+                return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name));
+            }
         };
         let verdict = match answered {
-            Ok(verdict) => verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM)))),
-            Err(error) => return Err(outcome::failure(&self.watch, &error, &store, &self.plugin.name)),
+            Ok(verdict) => {
+                verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM))))
+            }
+            Err(error) => {
+                return Err(outcome::failure(&self.watch, &error, &store, &self.plugin.name));
+            }
         };
         if let Ok(instance) = instance {
             filters.keep(&self.plugin.runtime.filter_places, &self.session, store, instance);
@@ -185,11 +211,15 @@ impl FilterCall {
     /// An instance that was asked for its filters, and nothing yet.
     async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
         let Self { plugin, limits, watch, .. } = self;
-        let state = CallState::idle(&plugin.name, limits, Files::new(None, 0), None, Arc::clone(watch));
+        let state =
+            CallState::idle(&plugin.name, limits, Files::new(None, 0), None, Arc::clone(watch));
         let (mut store, instance) = run::instantiate(&plugin.pre, state, limits).await;
         let made = async {
             let instance = filters.exports.load(&mut store, &instance?)?;
-            let listed = instance.berth_tool_filter().call_list_filters(&mut store, plugin.policy.filter_rules.as_deref()).await?;
+            let listed = instance
+                .berth_tool_filter()
+                .call_list_filters(&mut store, plugin.policy.filter_rules.as_deref())
+                .await?;
             match listed {
                 Ok(_) => Ok(instance),
                 Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),
@@ -220,12 +250,17 @@ fn converted(input: FilterInput) -> wit::Input {
 fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<FilterVerdict, Failure> {
     let wit::Replacement { content, confidence, rule, meta: _ } = match verdict {
         wit::Verdict::Keep => return Ok(FilterVerdict::Keep),
-        wit::Verdict::Block(reason) => return Ok(FilterVerdict::Block(neutral_line(cut(&reason, MAX_PROBLEM)))),
+        wit::Verdict::Block(reason) => {
+            return Ok(FilterVerdict::Block(neutral_line(cut(&reason, MAX_PROBLEM))));
+        }
         wit::Verdict::Replace(replacement) => replacement,
     };
     let size: usize = content.iter().map(convert::part_size).sum();
     if content.len() != parts || size > limit.saturating_add(parts * 64) {
-        return Err(failed(&format!("it made {} parts of {size} bytes of {parts} parts", content.len())));
+        return Err(failed(&format!(
+            "it made {} parts of {size} bytes of {parts} parts",
+            content.len()
+        )));
     }
     let confidence = match confidence {
         wit::Confidence::Full => Confidence::Full,
@@ -234,5 +269,9 @@ fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<Filte
     };
     let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
     let content: Vec<types::Content> = content;
-    Ok(FilterVerdict::Replace { content: content.into_iter().map(convert::content).collect(), confidence, rule })
+    Ok(FilterVerdict::Replace {
+        content: content.into_iter().map(convert::content).collect(),
+        confidence,
+        rule,
+    })
 }

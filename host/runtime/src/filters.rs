@@ -1,4 +1,5 @@
-//! The filters of a plugin, and the instances of them that wait for the next output of their session.
+//! The filters of a plugin, and the instances of them that wait for the next output of their
+//! session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,7 +37,8 @@ struct IdleFilter {
 
 /// Whether a component exports an interface, in whatever version.
 pub(crate) fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
-    let of_interface = |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
+    let of_interface =
+        |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
     pre.component().component_type().exports(pre.engine()).any(|(name, _)| of_interface(name))
 }
 
@@ -47,7 +49,13 @@ impl Filters {
             return Ok(None);
         }
         let (exports, fits) = (FiltersIndices::new(pre)?, warm_pool::fits(pre));
-        Ok(Some(Self { exports, definitions: Vec::new(), problems: Vec::new(), fits, idle: Mutex::default() }))
+        Ok(Some(Self {
+            exports,
+            definitions: Vec::new(),
+            problems: Vec::new(),
+            fits,
+            idle: Mutex::default(),
+        }))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<IdleFilter>> {
@@ -62,8 +70,15 @@ impl Filters {
         Some((store, instance))
     }
 
-    /// Keeps an instance for its session, in one of `places`, and in the place of whichever of this plugin has waited longest if need be.
-    pub(crate) fn keep(&self, places: &Arc<Semaphore>, session: &Arc<str>, store: Store<CallState>, instance: Exports) {
+    /// Keeps an instance for its session, in one of `places`, and in the place of whichever of this
+    /// plugin has waited longest if need be.
+    pub(crate) fn keep(
+        &self,
+        places: &Arc<Semaphore>,
+        session: &Arc<str>,
+        store: Store<CallState>,
+        instance: Exports,
+    ) {
         let memory = &store.data().memory;
         if !self.fits || memory.refused() || memory.used() > MEMORY {
             return;
@@ -82,7 +97,13 @@ impl Filters {
             place()
         });
         if let Some(place) = room {
-            kept.push(IdleFilter { session: Arc::clone(session), store, instance, since: Instant::now(), _place: place });
+            kept.push(IdleFilter {
+                session: Arc::clone(session),
+                store,
+                instance,
+                since: Instant::now(),
+                _place: place,
+            });
         }
     }
 }

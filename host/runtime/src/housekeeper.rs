@@ -1,8 +1,10 @@
 //! Instances made before they are asked for, and used ones taken apart after the answer has left.
 //!
-//! What a plugin that is in use needs for its next call is made beside the calls: one thread, the housekeeper, keeps a few fresh
-//! instances of the plugins that were called last, and drops the stores of calls that are over. No call wakes it up, which would cost the
-//! call more than it saves: the ticker looks whether there is work for it. Each instance serves one call and is never put back.
+//! What a plugin that is in use needs for its next call is made beside the calls: one thread, the
+//! housekeeper, keeps a few fresh instances of the plugins that were called last, and drops the
+//! stores of calls that are over. No call wakes it up, which would cost the call more than it
+//! saves: the ticker looks whether there is work for it. Each instance serves one call and is never
+//! put back.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -24,11 +26,13 @@ use crate::run;
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
 use crate::watch::Watch;
 
-/// How long instantiating may take beside the calls, and how much of a processor. What takes longer is made by the call that needs it.
+/// How long instantiating may take beside the calls, and how much of a processor. What takes longer
+/// is made by the call that needs it.
 const TIME: Duration = Duration::from_secs(5);
 const CPU: Duration = Duration::from_secs(1);
 
-/// The thread that readies and takes apart. It is started when there is work for the first time, and ends with this value.
+/// The thread that readies and takes apart. It is started when there is work for the first time,
+/// and ends with this value.
 pub(crate) struct Housekeeper(Arc<Shared>);
 
 /// What calls, the ticker and the housekeeper share.
@@ -66,7 +70,12 @@ struct Tended {
 
 impl Housekeeper {
     pub(crate) fn new(keep: Duration) -> Self {
-        Self(Arc::new(Shared { keep, work: AtomicBool::default(), todo: Mutex::default(), wake: Condvar::new() }))
+        Self(Arc::new(Shared {
+            keep,
+            work: AtomicBool::default(),
+            todo: Mutex::default(),
+            wake: Condvar::new(),
+        }))
     }
 
     /// For the ticker.
@@ -74,7 +83,8 @@ impl Housekeeper {
         Arc::clone(&self.0)
     }
 
-    /// Takes over the store of a call that is over, and sees to it that the plugin's next call finds an instance.
+    /// Takes over the store of a call that is over, and sees to it that the plugin's next call
+    /// finds an instance.
     pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, mut store: Store<CallState>) {
         store.data_mut().end();
         let pool = &plugin.warm_pool;
@@ -124,9 +134,13 @@ impl Chores for Shared {
         }
         drop(todo);
         let of_thread = Arc::clone(self);
-        let started = std::thread::Builder::new().name("berth-housekeeper".into()).spawn(move || keep_house(&of_thread));
+        let started = std::thread::Builder::new()
+            .name("berth-housekeeper".into())
+            .spawn(move || keep_house(&of_thread));
         if let Err(error) = started {
-            tracing::warn!("calls find no instance waiting for them: starting the housekeeper's thread: {error}");
+            tracing::warn!(
+                "calls find no instance waiting for them: starting the housekeeper's thread: {error}"
+            );
         }
     }
 }
@@ -144,7 +158,9 @@ impl Shared {
                 return Some(std::mem::take(&mut todo.work));
             }
             todo = match left {
-                Some(left) => self.wake.wait_timeout(todo, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.wake.wait_timeout(todo, left).unwrap_or_else(PoisonError::into_inner).0
+                }
                 None => self.wake.wait(todo).unwrap_or_else(PoisonError::into_inner),
             };
         }
@@ -156,7 +172,8 @@ impl Shared {
 }
 
 fn keep_house(shared: &Shared) {
-    // Of its own, since those of the program come and go. What a component may wait for while it is instantiated needs one to be there.
+    // Of its own, since those of the program come and go. What a component may wait for while it is
+    // instantiated needs one to be there.
     let reactor = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(reactor) => reactor,
         Err(error) => {
@@ -180,7 +197,11 @@ fn keep_house(shared: &Shared) {
 /// Keeps the plugins that were called last, and lets go what waits for calls of the others.
 fn keep(kept: &mut Vec<Tended>, now: Instant, time: Duration) {
     for kept in kept.iter_mut() {
-        if kept.plugin.upgrade().is_some_and(|plugin| plugin.warm_pool.called.swap(false, Ordering::Relaxed)) {
+        if kept
+            .plugin
+            .upgrade()
+            .is_some_and(|plugin| plugin.warm_pool.called.swap(false, Ordering::Relaxed))
+        {
             kept.called = now;
         }
     }
@@ -190,7 +211,8 @@ fn keep(kept: &mut Vec<Tended>, now: Instant, time: Duration) {
         let Some(plugin) = kept.plugin.upgrade() else { return false };
         let pool = &plugin.warm_pool;
         place += 1;
-        let stays = place <= PLUGINS && now < kept.called + time && !pool.spoiled.load(Ordering::Relaxed);
+        let stays =
+            place <= PLUGINS && now < kept.called + time && !pool.spoiled.load(Ordering::Relaxed);
         if !stays {
             // A call from here on makes it known again.
             pool.known.store(false, Ordering::Relaxed);
@@ -206,7 +228,10 @@ fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
             Ok(instance) => plugin.warm_pool.put(instance),
             Err(reason) => {
                 // The next one would be no better: its calls make their instances themselves.
-                tracing::debug!(plugin = &*plugin.name, "none of its instances waits for a call: {reason}");
+                tracing::debug!(
+                    plugin = &*plugin.name,
+                    "none of its instances waits for a call: {reason}"
+                );
                 plugin.warm_pool.spoiled.store(true, Ordering::Relaxed);
                 return;
             }
@@ -236,7 +261,10 @@ fn make(plugin: &Loaded, reactor: &Reactor) -> Result<WarmInstance, String> {
         return Err("it looks at files while it is instantiated, and what it saw would be old by the time of the call".into());
     }
     if store.data().memory.used() > MEMORY {
-        return Err(format!("it takes more than {} MiB of memory while it is instantiated", MEMORY >> 20));
+        return Err(format!(
+            "it takes more than {} MiB of memory while it is instantiated",
+            MEMORY >> 20
+        ));
     }
     Ok(WarmInstance { store, instance })
 }

@@ -1,7 +1,8 @@
 //! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
 //!
-//! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened once for its policy, and each call
-//! gets a fresh store (`run`), perhaps one that was made shortly before (`warm_pool`), that is dropped with everything in it.
+//! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened
+//! once for its policy, and each call gets a fresh store (`run`), perhaps one that was made shortly
+//! before (`warm_pool`), that is dropped with everything in it.
 
 mod admission;
 mod cache;
@@ -52,22 +53,29 @@ use crate::engine::Engine;
 /// What a runtime needs to know.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
-    /// Calls that may run at a time. 0: [`automatic_concurrency`](berth_system::machine::automatic_concurrency).
+    /// Calls that may run at a time. 0:
+    /// [`automatic_concurrency`](berth_system::machine::automatic_concurrency).
     pub concurrency: usize,
     /// The most memory that any plugin's calls are granted, in bytes.
     pub memory: usize,
-    /// How long a few fresh instances wait for the next call of a plugin that was called. Zero: none is made before it is asked for.
+    /// How long a few fresh instances wait for the next call of a plugin that was called. Zero:
+    /// none is made before it is asked for.
     pub keep_ready: Duration,
     /// Where compiled code is kept from one run to the next. None: it is not.
     pub cache: Option<PathBuf>,
-    /// The program that compiles what is not built in: one whose `main` begins with [`helper_hook`]. None: this program, where it does.
+    /// The program that compiles what is not built in: one whose `main` begins with
+    /// [`helper_hook`]. None: this program, where it does.
     pub helper: Option<PathBuf>,
 }
 
 impl RuntimeConfig {
     /// Calls that run at a time.
     pub fn places(&self) -> usize {
-        if self.concurrency == 0 { berth_system::machine::automatic_concurrency() } else { self.concurrency }
+        if self.concurrency == 0 {
+            berth_system::machine::automatic_concurrency()
+        } else {
+            self.concurrency
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-/// The bounds of a call. What each one is for stands with it; the defaults are those of the configuration.
+/// The bounds of a call. What each one is for stands with it; the defaults are those of the
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How long a tool may take that declares no `timeout` argument.
@@ -71,11 +72,20 @@ impl Limits {
     /// For asking a filter about an output: it works on what is there, and an answer waits for it.
     pub(crate) fn for_filtering(&self) -> Self {
         let time = Duration::from_secs(5);
-        Self { call: time, max_call: time, grace: Duration::ZERO, cpu: time.min(self.cpu), log_lines: 20, written: 0, ..self.clone() }
+        Self {
+            call: time,
+            max_call: time,
+            grace: Duration::ZERO,
+            cpu: time.min(self.cpu),
+            log_lines: 20,
+            written: 0,
+            ..self.clone()
+        }
     }
 }
 
-/// Core instances, memories and tables of one component: enough for the components that Python and JavaScript tools build.
+/// Core instances, memories and tables of one component: enough for the components that Python and
+/// JavaScript tools build.
 pub(crate) const MAX_INSTANCES: usize = 64;
 const MAX_MEMORIES: usize = 16;
 const MAX_TABLES: usize = 64;
@@ -96,7 +106,13 @@ pub(crate) struct MemoryLimiter {
 
 impl MemoryLimiter {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { bound: bytes, left: bytes, table_elements_left: MAX_TABLE_ELEMENTS, last: 0, refused: false }
+        Self {
+            bound: bytes,
+            left: bytes,
+            table_elements_left: MAX_TABLE_ELEMENTS,
+            last: 0,
+            refused: false,
+        }
     }
 
     /// Bytes that the guest has.
@@ -111,7 +127,12 @@ impl MemoryLimiter {
 }
 
 impl ResourceLimiter for MemoryLimiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
         self.last = more;
         match self.left.checked_sub(more) {
@@ -129,7 +150,12 @@ impl ResourceLimiter for MemoryLimiter {
         Ok(())
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         match self.table_elements_left.checked_sub(desired.saturating_sub(current)) {
             Some(left) => self.table_elements_left = left,
             None => self.refused = true,

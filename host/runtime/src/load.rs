@@ -1,4 +1,5 @@
-//! Loading a plugin: read, check, compile, audit what it imports, ask for its tools, publish. Nothing is half loaded.
+//! Loading a plugin: read, check, compile, audit what it imports, ask for its tools, publish.
+//! Nothing is half loaded.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -59,8 +60,8 @@ impl Candidate {
     pub fn file(path: &Path) -> Result<Self, HostError> {
         // Without waiting for the other end, should the file be a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unreadable(path, format!("it can't be read: {errno}")))?;
+        let opened = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| unreadable(path, format!("it can't be read: {errno}")))?;
         Self::opened(opened.into(), path)
     }
 
@@ -74,13 +75,19 @@ impl Candidate {
         Self::new(wasm.into(), None, Origin::File(path.to_owned()))
     }
 
-    fn new(wasm: Cow<'static, [u8]>, compiled: Option<Precompiled>, origin: Origin) -> Result<Self, HostError> {
+    fn new(
+        wasm: Cow<'static, [u8]>,
+        compiled: Option<Precompiled>,
+        origin: Origin,
+    ) -> Result<Self, HostError> {
         let name = || match &origin {
             Origin::BuiltIn => "a built-in plugin".into(),
             Origin::File(path) => path.display().to_string(),
         };
-        let manifest = Manifest::read(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
-        let imports = manifest::imports(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
+        let manifest =
+            Manifest::read(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
+        let imports = manifest::imports(&wasm)
+            .map_err(|reason| HostError::Load { plugin: name(), reason })?;
         let digest = Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect();
         let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports };
         Ok(Self { wasm, compiled, info: Arc::new(info) })
@@ -107,7 +114,9 @@ fn read_component(file: File) -> Result<Vec<u8>, String> {
         return Err("it is not a file".into());
     }
     let mut wasm = Vec::new();
-    file.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut wasm).map_err(|error| format!("it can't be read: {error}"))?;
+    file.take(MAX_COMPONENT as u64 + 1)
+        .read_to_end(&mut wasm)
+        .map_err(|error| format!("it can't be read: {error}"))?;
     if wasm.len() > MAX_COMPONENT {
         return Err(format!("it has more than {} MiB", MAX_COMPONENT >> 20));
     }
@@ -115,30 +124,45 @@ fn read_component(file: File) -> Result<Vec<u8>, String> {
 }
 
 impl Runtime {
-    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools and filters with nothing granted.
+    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools and filters
+    /// with nothing granted.
     ///
     /// # Errors
     ///
     /// [`HostError::Load`]; nothing of it stays.
-    pub async fn load(self: &Arc<Self>, candidate: Candidate, granted: PluginPolicy) -> Result<Plugin, HostError> {
+    pub async fn load(
+        self: &Arc<Self>,
+        candidate: Candidate,
+        granted: PluginPolicy,
+    ) -> Result<Plugin, HostError> {
         let Candidate { wasm, compiled, info } = candidate;
         let name: Arc<str> = info.manifest.name.as_str().into();
         let fail = |reason: String| HostError::Load { plugin: name.to_string(), reason };
         let policy = effective(&info.manifest, granted).map_err(fail)?;
-        if let Some(reason) = info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy)) {
+        if let Some(reason) =
+            info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy))
+        {
             return Err(fail(reason));
         }
 
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());
         let compile = move || {
-            let component = runtime.compiler.component(&runtime.engine.wasm, &wasm, &digest, compiled)?;
-            runtime.engine.linker.instantiate_pre(&component).map_err(|error| format!("it does not link: {error:#}"))
+            let component =
+                runtime.compiler.component(&runtime.engine.wasm, &wasm, &digest, compiled)?;
+            runtime
+                .engine
+                .linker
+                .instantiate_pre(&component)
+                .map_err(|error| format!("it does not link: {error:#}"))
         };
         let compiled = tokio::task::spawn_blocking(compile).await;
         let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
 
-        let unknown =
-            |interface: &str, error| format!("it does not export `berth:tool/{interface}@0.1.0` as this host knows it: {error:#}");
+        let unknown = |interface: &str, error| {
+            format!(
+                "it does not export `berth:tool/{interface}@0.1.0` as this host knows it: {error:#}"
+            )
+        };
         let filters = Filters::exported(&pre).map_err(|error| fail(unknown("filter", error)))?;
         let exports = match PluginIndices::new(&pre) {
             Ok(exports) => Some(exports),
@@ -147,7 +171,17 @@ impl Runtime {
         };
         let warm_pool = WarmPool::new(&pre);
         let (runtime, name) = (Arc::clone(self), Arc::clone(&name));
-        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, warm_pool };
+        let mut loaded = Loaded {
+            runtime,
+            name,
+            info,
+            pre,
+            policy,
+            exports,
+            tools: Vec::new(),
+            filters,
+            warm_pool,
+        };
         if let Some(exports) = loaded.exports.clone() {
             let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
             loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
@@ -157,7 +191,8 @@ impl Runtime {
     }
 }
 
-/// What is asked for and granted, both: a plugin gets neither more than it asked for nor more than it was granted.
+/// What is asked for and granted, both: a plugin gets neither more than it asked for nor more than
+/// it was granted.
 fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy, String> {
     let mut effective = granted;
     let request = manifest.asks_for("files");
@@ -176,11 +211,15 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     if let Some(grants) = &effective.files
         && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
     {
-        return Err(format!("{} can't be granted to a plugin: its name is not UTF-8", root.path.display()));
+        return Err(format!(
+            "{} can't be granted to a plugin: its name is not UTF-8",
+            root.path.display()
+        ));
     }
     let limits = &mut effective.limits;
     if let Some(mib) = manifest.limits.memory_mib {
-        limits.memory = limits.memory.min(usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20));
+        limits.memory =
+            limits.memory.min(usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20));
     }
     if let Some(secs) = manifest.limits.timeout_secs {
         limits.call = limits.call.min(std::time::Duration::from_secs(secs.into()));
@@ -190,13 +229,17 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
 
 fn tools_of(plugin: &Loaded, definitions: Vec<tools::Definition>) -> Result<Vec<Tool>, String> {
     if definitions.len() > MAX_TOOLS {
-        return Err(format!("it offers {} tools; at most {MAX_TOOLS} are taken", definitions.len()));
+        return Err(format!(
+            "it offers {} tools; at most {MAX_TOOLS} are taken",
+            definitions.len()
+        ));
     }
     let mut taken: Vec<Tool> = Vec::new();
     for definition in definitions {
         let guest_name = definition.name.clone();
         let shown = neutral_line(cut(&guest_name, 80));
-        let tool = tool(plugin, definition).map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
+        let tool =
+            tool(plugin, definition).map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
         if taken.iter().any(|other| other.guest_name == tool.guest_name) {
             return Err(format!("it offers `{shown}` twice"));
         }
@@ -208,23 +251,35 @@ fn tools_of(plugin: &Loaded, definitions: Vec<tools::Definition>) -> Result<Vec<
 fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
     let guest_name = definition.name;
     let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
-        && guest_name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+        && guest_name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
         return Err(format!("a name has 1 to {MAX_TOOL_NAME} of [a-z0-9_-]"));
     }
     if definition.description.len() > MAX_DESCRIPTION {
-        return Err(format!("its description has {} bytes; at most {MAX_DESCRIPTION} are taken", definition.description.len()));
+        return Err(format!(
+            "its description has {} bytes; at most {MAX_DESCRIPTION} are taken",
+            definition.description.len()
+        ));
     }
     if definition.subjects.len() > MAX_SUBJECTS {
         return Err(format!("it has more than {MAX_SUBJECTS} subjects"));
     }
-    let input_schema = schema::checked(&definition.input_schema).map_err(|reason| format!("its input schema {reason}"))?;
+    let input_schema = schema::checked(&definition.input_schema)
+        .map_err(|reason| format!("its input schema {reason}"))?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err("its input schema is not that of an object: it needs `\"type\": \"object\"`".into());
+        return Err(
+            "its input schema is not that of an object: it needs `\"type\": \"object\"`".into()
+        );
     }
     let output_schema = definition.output_schema.as_deref().map(schema::checked).transpose();
-    let meta: Option<Value> =
-        definition.meta.as_deref().filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
+    let meta: Option<Value> = definition
+        .meta
+        .as_deref()
+        .filter(|text| text.len() <= MAX_META)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .map(neutral_json);
     let bare = plugin.info.origin == Origin::BuiltIn || plugin.policy.replaces_built_in;
     let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
     let definition = Definition {
@@ -242,7 +297,8 @@ fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> 
         },
         subjects: definition.subjects.into_iter().map(subject).collect::<Result<_, _>>()?,
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
-        // Only built-ins carry on old names; a stranger's alias could stand in for a tool that is not there today.
+        // Only built-ins carry on old names; a stranger's alias could stand in for a tool that is
+        // not there today.
         aliases: if bare { aliases(meta.as_ref()) } else { Vec::new() },
         meta,
     };
@@ -251,7 +307,9 @@ fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> 
 
 fn subject(subject: tools::Subject) -> Result<Subject, String> {
     if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
-        return Err("a subject's pointer begins with `/` (RFC 6901) and has at most 256 bytes".into());
+        return Err(
+            "a subject's pointer begins with `/` (RFC 6901) and has at most 256 bytes".into()
+        );
     }
     let kind = match subject.kind.as_str() {
         "path" => SubjectKind::Path,

@@ -16,7 +16,8 @@ const VERSION: u32 = 1;
 /// Characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
-/// The manifest of a plugin: one JSON object in the custom section `berth:manifest` of the component.
+/// The manifest of a plugin: one JSON object in the custom section `berth:manifest` of the
+/// component.
 ///
 /// Fields that this host does not know are left alone, so that newer plugins load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,24 +71,32 @@ pub struct RequestedLimits {
 }
 
 impl Manifest {
-    /// Finds and checks the manifest in the bytes of a component. It stands at the component's own level, or, where a compiler put it
-    /// there, in one of the modules and components inside.
+    /// Finds and checks the manifest in the bytes of a component. It stands at the component's own
+    /// level, or, where a compiler put it there, in one of the modules and components inside.
     ///
     /// # Errors
     ///
-    /// What is wrong and what to do: no component at all, no manifest, several, or one that breaks its rules.
+    /// What is wrong and what to do: no component at all, no manifest, several, or one that breaks
+    /// its rules.
     pub fn read(wasm: &[u8]) -> Result<Self, String> {
         let section = sections(wasm)?.one()?;
         if section.len() > MAX_MANIFEST {
-            return Err(format!("its manifest has {} bytes; at most {MAX_MANIFEST} are read", section.len()));
+            return Err(format!(
+                "its manifest has {} bytes; at most {MAX_MANIFEST} are read",
+                section.len()
+            ));
         }
-        let manifest: Self = serde_json::from_slice(section).map_err(|error| format!("its manifest is not what it should be: {error}"))?;
+        let manifest: Self = serde_json::from_slice(section)
+            .map_err(|error| format!("its manifest is not what it should be: {error}"))?;
         manifest.checked()
     }
 
     fn checked(self) -> Result<Self, String> {
         if self.manifest != VERSION {
-            return Err(format!("its manifest has form {}; this host reads form {VERSION}", self.manifest));
+            return Err(format!(
+                "its manifest has form {}; this host reads form {VERSION}",
+                self.manifest
+            ));
         }
         let name = &self.name;
         let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -95,7 +104,9 @@ impl Manifest {
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
             let shown = neutral_line(cut(name, 80));
-            return Err(format!("its name `{shown}` is none: at most {MAX_NAME} of [a-z0-9-], a letter first"));
+            return Err(format!(
+                "its name `{shown}` is none: at most {MAX_NAME} of [a-z0-9-], a letter first"
+            ));
         }
         // For people and logs, so neutralised once and for all (invariant 6).
         let line = |text: String| neutral_line(cut(&text, 256));
@@ -110,7 +121,11 @@ impl Manifest {
                 .capabilities
                 .into_iter()
                 .take(32)
-                .map(|request| Request { name: line(request.name), access: request.access.map(line), reason: prose(request.reason) })
+                .map(|request| Request {
+                    name: line(request.name),
+                    access: request.access.map(line),
+                    reason: prose(request.reason),
+                })
                 .collect(),
             ..self
         })
@@ -147,7 +162,9 @@ fn sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
         return Err("it is a core WebAssembly module, not a component. Build it for the target wasm32-wasip2".into());
     }
     if wasm.starts_with(b"\x7fELF") {
-        return Err("it is precompiled code, which can't be checked. Give the component itself".into());
+        return Err(
+            "it is precompiled code, which can't be checked. Give the component itself".into()
+        );
     }
     if !Parser::is_component(wasm) {
         return Err("it is not a WebAssembly component".into());

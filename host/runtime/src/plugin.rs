@@ -33,7 +33,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
     pub wasm: &'static [u8],
-    /// Its code, where the build compiled it ahead of time; otherwise `None`, and it is compiled at its first use.
+    /// Its code, where the build compiled it ahead of time; otherwise `None`, and it is compiled at
+    /// its first use.
     pub compiled: Option<Precompiled>,
 }
 

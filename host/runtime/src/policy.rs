@@ -29,9 +29,11 @@ pub struct PluginPolicy {
     pub filter_rules: Option<Arc<str>>,
     /// The bounds of its calls.
     pub limits: Limits,
-    /// Whether it is only looked at, for what it is. What it imports and asks for is there then, and where nothing of it is granted, refuses.
+    /// Whether it is only looked at, for what it is. What it imports and asks for is there then,
+    /// and where nothing of it is granted, refuses.
     pub looked_at: bool,
-    /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases then.
+    /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases
+    /// then.
     pub replaces_built_in: bool,
 }
 
@@ -41,7 +43,8 @@ pub struct ProcessPolicy {
     pub programs: Programs,
     /// Whether a shell may run the commands that its calls act on.
     pub shell: bool,
-    /// Whether its processes reach the network in any case. Otherwise a call's do where that was decided on.
+    /// Whether its processes reach the network in any case. Otherwise a call's do where that was
+    /// decided on.
     pub network: bool,
     /// What its processes see, and how they are confined.
     pub places: Places,
@@ -77,12 +80,16 @@ pub struct FailedCommand<'a> {
 
 impl fmt::Debug for ProcessPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessPolicy").field("programs", &self.programs).field("shell", &self.shell).finish_non_exhaustive()
+        f.debug_struct("ProcessPolicy")
+            .field("programs", &self.programs)
+            .field("shell", &self.shell)
+            .finish_non_exhaustive()
     }
 }
 
 impl PluginPolicy {
-    /// Where the plugin's relative paths start: its working directory, else the first directory that it is granted.
+    /// Where the plugin's relative paths start: its working directory, else the first directory
+    /// that it is granted.
     pub fn directory(&self) -> Option<&Path> {
         let first = || Some(self.files.as_ref()?.roots().first()?.path.as_path());
         self.working_directory.as_deref().or_else(first)

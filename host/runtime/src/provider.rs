@@ -1,5 +1,6 @@
-//! A loaded plugin as a provider of tools: one version of it, which never changes. Another version is another provider, so that a call
-//! that has begun runs on the version that it was checked against.
+//! A loaded plugin as a provider of tools: one version of it, which never changes. Another version
+//! is another provider, so that a call that has begun runs on the version that it was checked
+//! against.
 
 use std::sync::Arc;
 
@@ -21,7 +22,10 @@ impl Provider for Plugin {
         match self.0.tools.iter().position(|tool| tool.definition.name == call.tool) {
             Some(tool) => Box::pin(run::call(&self.0, tool, call)),
             None => {
-                let failure = Failure::new(Category::ToolNotFound, format!("no tool is named `{}`", call.tool));
+                let failure = Failure::new(
+                    Category::ToolNotFound,
+                    format!("no tool is named `{}`", call.tool),
+                );
                 Box::pin(std::future::ready(Err(failure)))
             }
         }

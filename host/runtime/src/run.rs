@@ -29,11 +29,12 @@ use crate::stop::{self, Stop};
 use crate::warm_pool::WarmInstance;
 use crate::watch::Watch;
 
-/// How long the host waits for a thread that should have seen by itself that its call is over: one that hangs in a system call.
+/// How long the host waits for a thread that should have seen by itself that its call is over: one
+/// that hangs in a system call.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Handles beyond those of the host's table: a guest that has taken all of them still needs some to call with, so that it gets an error
-/// from the function that would make one more, and no trap.
+/// Handles beyond those of the host's table: a guest that has taken all of them still needs some to
+/// call with, so that it gets an error from the function that would make one more, and no trap.
 const HANDLE_SLACK: usize = 64;
 
 /// A call as it goes through this module.
@@ -72,7 +73,8 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     outcome::with_emitted(outcome, &emitted)
 }
 
-/// Sees a guest through to its end, on a thread where what it does keeps nobody waiting. `blocks`: whether it may block.
+/// Sees a guest through to its end, on a thread where what it does keeps nobody waiting. `blocks`:
+/// whether it may block.
 pub(crate) async fn driven<T: Send + 'static>(
     watch: Arc<Watch>,
     run: impl Future<Output = Result<T, Failure>> + Send + 'static,
@@ -80,18 +82,26 @@ pub(crate) async fn driven<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
     if !blocks {
-        // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick. Most are done by then, and a hop to
-        // another thread costs more than they do.
+        // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick.
+        // Most are done by then, and a hop to another thread costs more than they do.
         watch.set_borrowed(true);
-        if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
+        if let Poll::Ready(outcome) =
+            poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await
+        {
             return outcome;
         }
         watch.set_borrowed(false);
     }
     let reactor = tokio::runtime::Handle::current();
     let watched = Arc::clone(&watch);
-    let running = tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
-    match timeout(watch.end.saturating_duration_since(Instant::now()) + STUCK, given_up(running, &watch)).await {
+    let running =
+        tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
+    match timeout(
+        watch.end.saturating_duration_since(Instant::now()) + STUCK,
+        given_up(running, &watch),
+    )
+    .await
+    {
         Ok(outcome) => outcome,
         // The thread hangs. It is left behind, with its permit, and the answer goes out.
         Err(_) => Err(watch.stopped(Stop::Timeout)),
@@ -102,7 +112,10 @@ pub(crate) async fn driven<T: Send + 'static>(
 type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 /// Asks a plugin for its tools, with nothing granted and little allowed.
-pub(crate) async fn list_tools(plugin: &Loaded, exports: PluginIndices) -> Result<Vec<tools::Definition>, String> {
+pub(crate) async fn list_tools(
+    plugin: &Loaded,
+    exports: PluginIndices,
+) -> Result<Vec<tools::Definition>, String> {
     let ask = async move |mut store: Store<CallState>, instance: Instance| {
         let listed = match exports.load(&mut store, &instance) {
             Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
@@ -126,7 +139,8 @@ where
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
-    let state = CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
+    let state =
+        CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
     let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
     let list = async move {
@@ -138,7 +152,9 @@ where
         };
         match listed {
             Ok(Ok(listed)) => Ok(listed),
-            Ok(Err(message)) => Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024)))),
+            Ok(Err(message)) => {
+                Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024))))
+            }
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
@@ -163,15 +179,18 @@ async fn execute(job: Job) -> Outcome {
     };
     let answer = match instance {
         Ok(instance) => {
-            let read_only = plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
-            // All that a call can look at beside its arguments goes through the path layer, which tells. What was looked at before there
-            // was a call, nobody knows.
+            let read_only =
+                plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
+            // All that a call can look at beside its arguments goes through the path layer, which
+            // tells. What was looked at before there was a call, nobody knows.
             call.report.tells_what_it_sees();
             if store.data().files.looked() {
                 call.report.lost_sight();
             }
             let view = |grants| {
-                FileView::new(Arc::clone(grants), read_only).reporting_to(&call.report).under(call.path_rules.as_ref(), &call.report)
+                FileView::new(Arc::clone(grants), read_only)
+                    .reporting_to(&call.report)
+                    .under(call.path_rules.as_ref(), &call.report)
             };
             let view = plugin.policy.files.as_ref().map(view);
             let files = Files::new(view, limits.written);
@@ -186,10 +205,20 @@ async fn execute(job: Job) -> Outcome {
                 report: Arc::clone(&call.report),
             });
             let requests = plugin.policy.egress.as_ref().map(|egress| {
-                let scope = Scope { report: Arc::clone(&call.report), read_only, origins: call.origins };
+                let scope =
+                    Scope { report: Arc::clone(&call.report), read_only, origins: call.origins };
                 Requests::new(Arc::clone(egress), scope)
             });
-            let setup = Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, processes, requests, limits };
+            let setup = Setup {
+                id: call.id,
+                watch: Arc::clone(&watch),
+                events: call.events,
+                emitted,
+                files,
+                processes,
+                requests,
+                limits,
+            };
             store.data_mut().begin(setup);
             store.set_epoch_deadline(1);
             let invocation = tools::Invocation {
@@ -201,7 +230,8 @@ async fn execute(job: Job) -> Outcome {
             instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
         }
         Err(error) => {
-            // It ended before the call began in it, and the log says nevertheless whose end that was.
+            // It ended before the call began in it, and the log says nevertheless whose end that
+            // was.
             store.data_mut().call.id = call.id;
             Err(error)
         }
@@ -212,19 +242,35 @@ async fn execute(job: Job) -> Outcome {
     };
     let outcome = outcome::without_secrets(outcome, store.data());
     let outcome = outcome::with_obstacle(outcome, store.data());
-    let outcome = outcome::with_denial(outcome, store.data_mut(), &call.arguments, &tool.definition, &call.report);
+    let outcome = outcome::with_denial(
+        outcome,
+        store.data_mut(),
+        &call.arguments,
+        &tool.definition,
+        &call.report,
+    );
     plugin.runtime.engine.housekeeper.take_over(&plugin, store);
     outcome
 }
 
 /// A fresh instance of a plugin, which knows of no call yet.
-pub(crate) async fn fresh(plugin: &Loaded, watch: &Arc<Watch>) -> (Store<CallState>, wasmtime::Result<Tools>) {
+pub(crate) async fn fresh(
+    plugin: &Loaded,
+    watch: &Arc<Watch>,
+) -> (Store<CallState>, wasmtime::Result<Tools>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
-    let state = CallState::idle(&plugin.name, &policy.limits, Files::new(view, 0), directory, Arc::clone(watch));
+    let state = CallState::idle(
+        &plugin.name,
+        &policy.limits,
+        Files::new(view, 0),
+        directory,
+        Arc::clone(watch),
+    );
     let (mut store, instance) = instantiate(&plugin.pre, state, &policy.limits).await;
-    let exports = || plugin.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+    let exports =
+        || plugin.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
     let tools = instance.and_then(|instance| exports()?.load(&mut store, &instance));
     (store, tools)
 }
@@ -260,13 +306,15 @@ pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Outpu
     .await
 }
 
-/// Ends a guest that waits in the host for something that never comes: it does not run, so the ticks don't reach it.
+/// Ends a guest that waits in the host for something that never comes: it does not run, so the
+/// ticks don't reach it.
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failure> {
     // A tick later than the guest would be stopped while it runs, so that it is the one to tell.
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
-        // First: where the reactor has ended with its program, what the guest waits for must not be looked at any more.
+        // First: where the reactor has ended with its program, what the guest waits for must not be
+        // looked at any more.
         if cancelled.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(watch.stopped(Stop::Cancelled)));
         }
@@ -279,7 +327,10 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failu
 }
 
 /// Waits for the thread that runs the call, and a little after its cancellation.
-async fn given_up<T>(running: tokio::task::JoinHandle<Result<T, Failure>>, watch: &Watch) -> Result<T, Failure> {
+async fn given_up<T>(
+    running: tokio::task::JoinHandle<Result<T, Failure>>,
+    watch: &Watch,
+) -> Result<T, Failure> {
     let mut running = pin!(running);
     let mut late = pin!(async {
         watch.cancel.cancelled().await;

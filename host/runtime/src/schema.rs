@@ -11,14 +11,16 @@ const MAX_SCHEMA: usize = 64 * 1024;
 /// How deep a schema is nested.
 const MAX_DEPTH: usize = 32;
 
-/// Values in a schema once every reference is replaced by what it names. Checking arguments takes time in proportion to it, and a few
-/// dozen definitions that each refer twice to the next would keep a processor busy for ever.
+/// Values in a schema once every reference is replaced by what it names. Checking arguments takes
+/// time in proportion to it, and a few dozen definitions that each refer twice to the next would
+/// keep a processor busy for ever.
 const MAX_UNFOLDED: usize = 100_000;
 
 /// References that lead from one to the next: whoever follows them does so on a stack.
 const MAX_CHAIN: usize = 100;
 
-/// How many values checking arguments against a schema may look at for one place in them: the values of the schema, references followed.
+/// How many values checking arguments against a schema may look at for one place in them: the
+/// values of the schema, references followed.
 pub fn schema_weight(schema: &Value) -> usize {
     Unfolding::from_document(schema).values
 }
@@ -32,7 +34,8 @@ pub(crate) fn checked(text: &str) -> Result<Value, String> {
     if text.len() > MAX_SCHEMA {
         return Err(format!("has {} bytes; at most {MAX_SCHEMA} are taken", text.len()));
     }
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     check(&value, 0)?;
     let cost = Unfolding::from_document(&value);
     if cost.values > MAX_UNFOLDED {
@@ -42,7 +45,9 @@ pub(crate) fn checked(text: &str) -> Result<Value, String> {
         ));
     }
     if cost.returns > 1 {
-        return Err("refers back to itself more than once for the same place in the arguments".into());
+        return Err(
+            "refers back to itself more than once for the same place in the arguments".into()
+        );
     }
     // Models and people read what it says (invariant 6).
     Ok(neutral_json(value))
@@ -64,14 +69,23 @@ fn check(value: &Value, depth: usize) -> Result<(), String> {
     }
 }
 
-/// References are by pointer and from the root, so that what they name can be told without a second opinion.
+/// References are by pointer and from the root, so that what they name can be told without a second
+/// opinion.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
     let plain = |target: &str| target == "#" || (target.starts_with("#/") && !target.contains('%'));
     match key {
-        "$ref" | "$dynamicRef" | "$recursiveRef" if !text.starts_with('#') => Err("refers to another document".into()),
-        "$ref" if !plain(text) => Err(format!("refers to {text:?}; a reference here has the form `#/$defs/NAME`")),
-        "$dynamicRef" | "$recursiveRef" => Err(format!("has a `{key}`; `$ref` is what is taken here")),
-        "$id" if depth > 0 => Err("has an `$id` inside, which gives references there another root".into()),
+        "$ref" | "$dynamicRef" | "$recursiveRef" if !text.starts_with('#') => {
+            Err("refers to another document".into())
+        }
+        "$ref" if !plain(text) => {
+            Err(format!("refers to {text:?}; a reference here has the form `#/$defs/NAME`"))
+        }
+        "$dynamicRef" | "$recursiveRef" => {
+            Err(format!("has a `{key}`; `$ref` is what is taken here"))
+        }
+        "$id" if depth > 0 => {
+            Err("has an `$id` inside, which gives references there another root".into())
+        }
         "$schema" if !text.contains("json-schema.org/") => Err("is of an unknown dialect".into()),
         _ => Ok(()),
     }
@@ -80,11 +94,11 @@ fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
 /// What checking arguments against a part of a schema may take.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// Values of the schema, references followed. One that leads back to where it is being followed from counts as nothing more: how often
-    /// it is followed again depends on the arguments.
+    /// Values of the schema, references followed. One that leads back to where it is being followed
+    /// from counts as nothing more: how often it is followed again depends on the arguments.
     values: usize,
-    /// How often at most one place in the arguments is checked against a reference that leads back. Twice, and the work doubles with each
-    /// level of the arguments.
+    /// How often at most one place in the arguments is checked against a reference that leads back.
+    /// Twice, and the work doubles with each level of the arguments.
     returns: usize,
 }
 
@@ -112,7 +126,9 @@ impl<'s> Unfolding<'s> {
                 let here = fields.iter().fold(one, |sum, (key, item)| match (key.as_str(), item) {
                     ("$ref", Value::String(target)) => sum.and(self.target(target)),
                     ("properties", Value::Object(places)) => {
-                        elsewhere = places.values().fold(elsewhere, |most, place| most.beside(self.cost(place)));
+                        elsewhere = places
+                            .values()
+                            .fold(elsewhere, |most, place| most.beside(self.cost(place)));
                         sum
                     }
                     ("items" | "additionalProperties", place) => {
@@ -133,7 +149,9 @@ impl<'s> Unfolding<'s> {
         if let Some(known) = self.costs.get(target) {
             return known.unwrap_or(Cost { values: 1, returns: 1 });
         }
-        let Some(value) = self.document.pointer(target.trim_start_matches('#')) else { return Cost::default() };
+        let Some(value) = self.document.pointer(target.trim_start_matches('#')) else {
+            return Cost::default();
+        };
         if self.chain == MAX_CHAIN {
             return Cost { values: usize::MAX, returns: 0 };
         }
@@ -149,12 +167,18 @@ impl<'s> Unfolding<'s> {
 impl Cost {
     /// Of both, for one place in the arguments.
     fn and(self, other: Self) -> Self {
-        Self { values: self.values.saturating_add(other.values), returns: self.returns.saturating_add(other.returns) }
+        Self {
+            values: self.values.saturating_add(other.values),
+            returns: self.returns.saturating_add(other.returns),
+        }
     }
 
     /// Of both, for two places.
     fn beside(self, other: Self) -> Self {
-        Self { values: self.values.saturating_add(other.values), returns: self.returns.max(other.returns) }
+        Self {
+            values: self.values.saturating_add(other.values),
+            returns: self.returns.max(other.returns),
+        }
     }
 }
 
@@ -185,7 +209,10 @@ mod tests {
         check_refused(r##"{"$ref":"#/$defs/a%31"}"##, "the form");
         check_refused(r##"{"$dynamicRef":"#a"}"##, "`$ref` is what is taken");
         check_refused(r#"{"$defs":{"a":{"$id":"x"}}}"#, "another root");
-        assert!(checked(r#"{"$id":"https://example.com/mine","properties":{"$id":{"type":"string"}}}"#).is_ok());
+        assert!(
+            checked(r#"{"$id":"https://example.com/mine","properties":{"$id":{"type":"string"}}}"#)
+                .is_ok()
+        );
     }
 
     fn chain(length: usize, times: usize) -> String {
@@ -199,7 +226,9 @@ mod tests {
 
     #[test]
     fn what_refers_back_to_itself_does_so_once_a_place() {
-        let tree = |node: &str| format!(r##"{{"$ref":"#/$defs/t","$defs":{{"t":{{"properties":{{"x":{node}}}}}}}}}"##);
+        let tree = |node: &str| {
+            format!(r##"{{"$ref":"#/$defs/t","$defs":{{"t":{{"properties":{{"x":{node}}}}}}}}}"##)
+        };
         let back = r##"{"$ref":"#/$defs/t"}"##;
         assert!(checked(&tree(back)).is_ok());
         assert!(checked(&tree(&format!(r#"{{"anyOf":[{back},{{"type":"null"}}]}}"#))).is_ok());
@@ -213,6 +242,9 @@ mod tests {
         check_refused(&chain(8, 10), "unfolds");
         check_refused(&chain(500, 1), "unfolds");
         assert!(checked(&chain(60, 1)).is_ok());
-        assert!(checked(r##"{"properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}}}"##).is_ok(), "a tree is no fault");
+        assert!(
+            checked(r##"{"properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}}}"##).is_ok(),
+            "a tree is no fault"
+        );
     }
 }

@@ -19,11 +19,14 @@ impl Stop {
     }
 
     pub(crate) fn load(stored: &AtomicU8) -> Option<Self> {
-        [Self::Timeout, Self::Cancelled, Self::Cpu].into_iter().find(|stop| *stop as u8 == stored.load(Ordering::Relaxed))
+        [Self::Timeout, Self::Cancelled, Self::Cpu]
+            .into_iter()
+            .find(|stop| *stop as u8 == stored.load(Ordering::Relaxed))
     }
 }
 
-/// The failure of a guest that the host stopped. `waited`: how much of its time it waited for its place.
+/// The failure of a guest that the host stopped. `waited`: how much of its time it waited for its
+/// place.
 pub(crate) fn stopped(stop: Stop, time: Duration, waited: Duration) -> Failure {
     let waited = match waited.as_secs() {
         0 => String::new(),
@@ -45,14 +48,20 @@ pub(crate) fn stopped(stop: Stop, time: Duration, waited: Duration) -> Failure {
 pub(crate) fn busy(waited: Duration) -> Failure {
     let message = match waited.is_zero() {
         true => "too many calls are waiting; this one was not started".to_owned(),
-        false => format!("too many calls are running; this one waited {:.1} s and was not started", waited.as_secs_f64()),
+        false => format!(
+            "too many calls are running; this one waited {:.1} s and was not started",
+            waited.as_secs_f64()
+        ),
     };
-    let mut failure = Failure::new(Category::RateLimited, message).with_code("busy").with_suggestion("Try again in a moment.");
+    let mut failure = Failure::new(Category::RateLimited, message)
+        .with_code("busy")
+        .with_suggestion("Try again in a moment.");
     failure.retry_after = Some(Duration::from_secs(1));
     failure
 }
 
 /// The host's own fault.
 pub(crate) fn host_failed() -> Failure {
-    Failure::new(Category::PermanentFailure, "the host failed to run the call; its log says more").with_code("host")
+    Failure::new(Category::PermanentFailure, "the host failed to run the call; its log says more")
+        .with_code("host")
 }

@@ -1,4 +1,5 @@
-//! The instances of a plugin that wait for its next calls. Each serves one call and is never put back.
+//! The instances of a plugin that wait for its next calls. Each serves one call and is never put
+//! back.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,17 +16,20 @@ pub(crate) const EACH: usize = 2;
 /// Plugins that have instances waiting.
 pub(crate) const PLUGINS: usize = 8;
 
-/// Used stores that wait to be taken apart. What comes on top of them is taken apart at once, by the call itself.
+/// Used stores that wait to be taken apart. What comes on top of them is taken apart at once, by
+/// the call itself.
 pub(crate) const USED: usize = 4;
 
 /// Instances of filters that are kept for their sessions, of all plugins together.
 pub(crate) const FILTERS: usize = 16;
 
-/// Stores that may be there beside those of running calls: those that wait, used ones that wait and as many that are being taken apart,
-/// and the one that is being made; and those of filters that are kept for the next output of their session.
+/// Stores that may be there beside those of running calls: those that wait, used ones that wait and
+/// as many that are being taken apart, and the one that is being made; and those of filters that
+/// are kept for the next output of their session.
 pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + FILTERS;
 
-/// Memories and tables of a component that is readied: the pool has so many more for each of [`SPARE`], so that no call goes short of them.
+/// Memories and tables of a component that is readied: the pool has so many more for each of
+/// [`SPARE`], so that no call goes short of them.
 pub(crate) const MEMORIES: u32 = 1;
 pub(crate) const TABLES: u32 = 4;
 

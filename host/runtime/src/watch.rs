@@ -1,4 +1,5 @@
-//! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody waits any more.
+//! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody
+//! waits any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,11 +33,23 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + time;
-        let (stop, borrowed, waited) = (AtomicU8::new(0), AtomicBool::new(false), AtomicU64::new(0));
-        Self { meter: Meter::default(), cancel, deadline, end: deadline + limits.grace, stop, borrowed, time, waited, cpu: limits.cpu }
+        let (stop, borrowed, waited) =
+            (AtomicU8::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        Self {
+            meter: Meter::default(),
+            cancel,
+            deadline,
+            end: deadline + limits.grace,
+            stop,
+            borrowed,
+            time,
+            waited,
+            cpu: limits.cpu,
+        }
     }
 
-    /// Says whether the guest runs on a thread that others wait for. It gives such a thread back at the next look.
+    /// Says whether the guest runs on a thread that others wait for. It gives such a thread back at
+    /// the next look.
     pub(crate) fn set_borrowed(&self, borrowed: bool) {
         self.borrowed.store(borrowed, Ordering::Relaxed);
     }
@@ -78,7 +91,8 @@ impl Watch {
     }
 }
 
-/// What a call has used of a processor: the time of whatever thread polled it, while it did, and what host functions used on others.
+/// What a call has used of a processor: the time of whatever thread polled it, while it did, and
+/// what host functions used on others.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     /// Nanoseconds of polls that are over, and of helping threads.
@@ -113,5 +127,6 @@ impl Meter {
 
 fn thread_nanos() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

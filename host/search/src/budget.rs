@@ -8,10 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 use super::model::{Control, MAX_RESULTS, SearchEnding, SkipCounts};
 use berth_system::files::FileView;
 
-/// The most text of one answer. Paths count for every line that names one, as they do once the answer crosses into a guest.
+/// The most text of one answer. Paths count for every line that names one, as they do once the
+/// answer crosses into a guest.
 const MAX_TEXT: u64 = 4 << 20;
 
-/// What every result costs beside its text, so that 100 empty lines of context around each match are not free.
+/// What every result costs beside its text, so that 100 empty lines of context around each match
+/// are not free.
 const PER_RESULT: usize = 32;
 
 const COMPLETE: u8 = 0;
@@ -33,7 +35,13 @@ pub(super) struct Budget<'c> {
 impl<'c> Budget<'c> {
     pub(super) fn new(control: &'c Control, limit: u32) -> Self {
         let limit = u64::from(limit.min(MAX_RESULTS));
-        Self { control, limit, taken: AtomicU64::new(0), text: AtomicU64::new(0), end: AtomicU8::new(COMPLETE) }
+        Self {
+            control,
+            limit,
+            taken: AtomicU64::new(0),
+            text: AtomicU64::new(0),
+            end: AtomicU8::new(COMPLETE),
+        }
     }
 
     /// The most threads.
@@ -41,7 +49,8 @@ impl<'c> Budget<'c> {
         self.control.threads.max(1)
     }
 
-    /// Whether there is room for one more result. Where not, this result is the proof that the limit left something out.
+    /// Whether there is room for one more result. Where not, this result is the proof that the
+    /// limit left something out.
     pub(super) fn take(&self) -> bool {
         let room = self.taken.fetch_add(1, Ordering::Relaxed) < self.limit;
         if !room {
@@ -85,16 +94,20 @@ impl<'c> Budget<'c> {
         }
     }
 
-    /// Tells who watches the view where the search did not come to see what it would have seen: that may be otherwise the next time, and
-    /// nothing of it shows. What a limit left out doesn't belong to the answer.
+    /// Tells who watches the view where the search did not come to see what it would have seen:
+    /// that may be otherwise the next time, and nothing of it shows. What a limit left out doesn't
+    /// belong to the answer.
     pub(super) fn tell(&self, view: &FileView, skipped: SkipCounts) {
-        if skipped.unreadable > 0 || matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled) {
+        if skipped.unreadable > 0
+            || matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled)
+        {
             view.lost_sight();
         }
     }
 
     fn end_with(&self, reason: u8) {
-        let _already_ended = self.end.compare_exchange(COMPLETE, reason, Ordering::Relaxed, Ordering::Relaxed);
+        let _already_ended =
+            self.end.compare_exchange(COMPLETE, reason, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

@@ -9,28 +9,53 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
-/// Counts the lines that match in each regular file below a root, or in the one file that the root names. Tells at most `limit` files
-/// (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its whole count; binary files are left out. Context is not looked at.
+/// Counts the lines that match in each regular file below a root, or in the one file that the root
+/// names. Tells at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with
+/// its whole count; binary files are left out. Context is not looked at.
 ///
 /// Where the limit cuts, which files are left is not defined.
 ///
 /// # Errors
 ///
 /// [`SearchError`].
-pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<SearchCounts, SearchError> {
+pub fn count(
+    view: &FileView,
+    scope: &Scope,
+    pattern: &Pattern,
+    limit: u32,
+    control: &Control,
+) -> Result<SearchCounts, SearchError> {
     let pattern = Pattern { before: 0, after: 0, ..pattern.clone() };
     let compiled = engine::compile(&pattern)?;
     let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
-    let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
-    let walked =
-        walk.run(|| Counter { root: &root, budget: &budget, engine: Engine::new(&compiled, &pattern, view, &budget), files: Vec::new() });
+    let walk = Walk {
+        view,
+        root: &root,
+        filter: &filter,
+        budget: &budget,
+        files_only: true,
+        max_depth: scope.max_depth,
+    };
+    let walked = walk.run(|| Counter {
+        root: &root,
+        budget: &budget,
+        engine: Engine::new(&compiled, &pattern, view, &budget),
+        files: Vec::new(),
+    });
 
     budget.tell(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|counter| counter.engine.searched).sum();
-    let mut items: Vec<(String, u64)> = walked.visitors.into_iter().flat_map(|counter| counter.files).collect();
+    let mut items: Vec<(String, u64)> =
+        walked.visitors.into_iter().flat_map(|counter| counter.files).collect();
     items.sort_unstable();
-    Ok(SearchCounts { items, files_searched, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
+    Ok(SearchCounts {
+        items,
+        files_searched,
+        ending: budget.ending(),
+        skipped: walked.skipped,
+        cpu: walked.cpu,
+    })
 }
 
 struct Counter<'c> {

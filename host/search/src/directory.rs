@@ -1,7 +1,8 @@
 //! Directories and files by handle: their names, and what the kernel says of them.
 //!
-//! Everything below the root is opened through the handle of its parent by a single name, and no link is ever followed: wherever a
-//! name points to by the time it is opened, what lies elsewhere is not read.
+//! Everything below the root is opened through the handle of its parent by a single name, and no
+//! link is ever followed: wherever a name points to by the time it is opened, what lies elsewhere
+//! is not read.
 
 use std::ffi::CStr;
 use std::io;
@@ -14,7 +15,8 @@ use rustix::io::Errno;
 
 use berth_system::mounts;
 
-/// The most bytes of names of one directory: about a million names. What comes after is counted as one thing that can't be read.
+/// The most bytes of names of one directory: about a million names. What comes after is counted as
+/// one thing that can't be read.
 const MAX_NAMES: usize = 32 << 20;
 
 /// How much of a directory's entries the kernel hands over at a time.
@@ -34,9 +36,14 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more than what was read.
+    /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more
+    /// than what was read.
     pub(super) fn read(dir: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> (Self, bool) {
-        let mut names = Self { text: Vec::with_capacity(512), entries: Vec::with_capacity(32), any_hidden: false };
+        let mut names = Self {
+            text: Vec::with_capacity(512),
+            entries: Vec::with_capacity(32),
+            any_hidden: false,
+        };
         let mut entries = RawDir::new(dir, buffer);
         while let Some(entry) = entries.next() {
             let Ok(entry) = entry else { return (names, false) };
@@ -49,7 +56,8 @@ impl Names {
             }
             let kind = match entry.file_type() {
                 // Some file systems don't say.
-                FileType::Unknown => stat(dir, name).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                FileType::Unknown => stat(dir, name)
+                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,
             };
             names.push(name, kind);
@@ -90,7 +98,8 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     open(dir, name, OFlags::DIRECTORY)
 }
 
-/// Opens the regular file `name` of `dir`, and tells its metadata. A FIFO neither blocks nor is read, a device is not read.
+/// Opens the regular file `name` of `dir`, and tells its metadata. A FIFO neither blocks nor is
+/// read, a device is not read.
 pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let file = open(dir, name, OFlags::NOCTTY)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -115,7 +124,8 @@ pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize>
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
 }
 
-/// Whether the directory behind a handle lies at `path`, says the kernel. It does not once it was moved or removed.
+/// Whether the directory behind a handle lies at `path`, says the kernel. It does not once it was
+/// moved or removed.
 pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
     static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let handles = HANDLES.get_or_init(|| {
@@ -132,13 +142,22 @@ pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
 
 fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let mut resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
     for _ in 0..RACES {
         match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             // Something is mounted there, which is looked at more closely.
-            Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => resolve.remove(ResolveFlags::NO_XDEV),
-            Ok(opened) if !resolve.contains(ResolveFlags::NO_XDEV) && mounts::is_kernels(&opened)? => return Err(Errno::ACCESS),
+            Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => {
+                resolve.remove(ResolveFlags::NO_XDEV);
+            }
+            Ok(opened)
+                if !resolve.contains(ResolveFlags::NO_XDEV) && mounts::is_kernels(&opened)? =>
+            {
+                return Err(Errno::ACCESS);
+            }
             result => return result,
         }
     }

@@ -19,8 +19,9 @@ const MAX_HEAP: usize = 16 << 20;
 /// The most memory of a compiled regex, and of the tables that it builds while it matches.
 const MAX_REGEX: usize = 10 << 20;
 
-/// Files up to this size are read in one go and searched in place. It is also how far into a file the engine looks for a NUL before it
-/// searches anything, so that such a file is either text or left out as a whole.
+/// Files up to this size are read in one go and searched in place. It is also how far into a file
+/// the engine looks for a NUL before it searches anything, so that such a file is either text or
+/// left out as a whole.
 const IN_ONE_GO: usize = 64 << 10;
 
 /// A file of this size takes longer than it takes to start a thread.
@@ -33,21 +34,30 @@ const LARGE: u64 = 1 << 20;
 /// [`SearchError::InvalidPattern`] with the engine's explanation.
 pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
-    builder.multi_line(true).case_insensitive(!pattern.case_sensitive).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX);
-    // `a$` finds an `a` before CRLF too, which the lines are shown without. Who names the carriage return means it, and `\r$` finds it.
+    builder
+        .multi_line(true)
+        .case_insensitive(!pattern.case_sensitive)
+        .size_limit(MAX_REGEX)
+        .dfa_size_limit(MAX_REGEX);
+    // `a$` finds an `a` before CRLF too, which the lines are shown without. Who names the carriage
+    // return means it, and `\r$` finds it.
     builder.crlf(!names_a_return(&pattern.regex));
     if pattern.multiline {
         builder.line_terminator(None).dot_matches_new_line(true);
     } else {
-        // Promises that no match spans lines, which lets the engine search whole buffers instead of lines.
+        // Promises that no match spans lines, which lets the engine search whole buffers instead of
+        // lines.
         builder.line_terminator(Some(b'\n'));
     }
-    CompiledPattern::new(builder, &pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
+    CompiledPattern::new(builder, &pattern.regex)
+        .map_err(|error| SearchError::InvalidPattern(error.to_string()))
 }
 
 fn names_a_return(regex: &str) -> bool {
     let regex = regex.to_ascii_lowercase();
-    ["\r", r"\r", r"\x0d", r"\x{d}", r"\x{0d}", r"\u000d", r"\u{d}", "[:cntrl:]", r"\p{cc}"].iter().any(|name| regex.contains(name))
+    ["\r", r"\r", r"\x0d", r"\x{d}", r"\x{0d}", r"\u000d", r"\u{d}", "[:cntrl:]", r"\p{cc}"]
+        .iter()
+        .any(|name| regex.contains(name))
 }
 
 /// Searches files, one at a time. Every thread has its own, since it keeps buffers and caches.
@@ -69,7 +79,12 @@ pub(super) trait FileSink: Sink<Error = io::Error> {
 
 impl<'e> Engine<'e> {
     /// `compiled` is what [`compile`] made of `pattern`.
-    pub(super) fn new(compiled: &'e CompiledPattern, pattern: &Pattern, view: &'e FileView, budget: &'e Budget<'e>) -> Self {
+    pub(super) fn new(
+        compiled: &'e CompiledPattern,
+        pattern: &Pattern,
+        view: &'e FileView,
+        budget: &'e Budget<'e>,
+    ) -> Self {
         let context = |lines: u32| lines.min(MAX_CONTEXT) as usize;
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -81,11 +96,24 @@ impl<'e> Engine<'e> {
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
-        Self { matcher: GuardedMatcher::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], view, budget, searched: 0 }
+        Self {
+            matcher: GuardedMatcher::new(compiled, &searcher, budget),
+            searcher,
+            buffer: vec![0; IN_ONE_GO],
+            view,
+            budget,
+            searched: 0,
+        }
     }
 
     /// Searches the file that `item` names, if it still is one. Calls `before_long` if it is large.
-    pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
+    pub(super) fn search(
+        &mut self,
+        item: &Item<'_>,
+        sink: &mut impl FileSink,
+        skipped: &mut SkipCounts,
+        before_long: &mut dyn FnMut(),
+    ) {
         let Ok((file, stat)) = directory::open_file(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
@@ -105,7 +133,12 @@ impl<'e> Engine<'e> {
         skipped.binary += u64::from(sink.is_binary());
     }
 
-    fn search_open(&mut self, file: BorrowedFd<'_>, size: u64, sink: &mut impl FileSink) -> io::Result<()> {
+    fn search_open(
+        &mut self,
+        file: BorrowedFd<'_>,
+        size: u64,
+        sink: &mut impl FileSink,
+    ) -> io::Result<()> {
         match usize::try_from(size) {
             Ok(size) if (1..=IN_ONE_GO).contains(&size) => {
                 let buffer = &mut self.buffer[..size];
@@ -115,13 +148,18 @@ impl<'e> Engine<'e> {
             // Files that tell no size, in /proc for one, may have content all the same.
             _ => {
                 let left = if size == 0 { u64::MAX } else { size };
-                self.searcher.search_reader(&self.matcher, BudgetedFile { file, left, budget: self.budget }, sink)
+                self.searcher.search_reader(
+                    &self.matcher,
+                    BudgetedFile { file, left, budget: self.budget },
+                    sink,
+                )
             }
         }
     }
 }
 
-/// Reads until `buffer` is full or the file ends. The size that the file had makes the read that would meet its end unnecessary.
+/// Reads until `buffer` is full or the file ends. The size that the file had makes the read that
+/// would meet its end unnecessary.
 fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -136,7 +174,8 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 /// A file that ends in an error once the search is over.
 struct BudgetedFile<'w> {
     file: BorrowedFd<'w>,
-    /// What of the size that it had when it was opened is left: a file that grows faster than it is read has an end.
+    /// What of the size that it had when it was opened is left: a file that grows faster than it is
+    /// read has an end.
     left: u64,
     budget: &'w Budget<'w>,
 }

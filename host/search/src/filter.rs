@@ -46,10 +46,13 @@ impl Filter {
     ///
     /// [`SearchError::InvalidPattern`] for what is no glob, and for too many.
     pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
-        let (count, bytes) = (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
+        let (count, bytes) =
+            (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
-            return Err(SearchError::InvalidPattern(format!("{count} globs have {bytes} bytes; {limit}")));
+            return Err(SearchError::InvalidPattern(format!(
+                "{count} globs have {bytes} bytes; {limit}"
+            )));
         }
         let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
         let mut globs = OverrideBuilder::new("");
@@ -57,7 +60,11 @@ impl Filter {
             globs.add(glob).map_err(invalid)?;
         }
         let globs = globs.build().map_err(invalid)?;
-        Ok(Self { globs, hidden: dotted_components(&scope.globs), room: scope.ignore_rules.then(|| Room::new(threads)) })
+        Ok(Self {
+            globs,
+            hidden: dotted_components(&scope.globs),
+            room: scope.ignore_rules.then(|| Room::new(threads)),
+        })
     }
 
     /// A filter that lets everything in: what is named explicitly is never left out.
@@ -71,7 +78,14 @@ impl Filter {
     }
 
     /// Decides on an entry of `folder`: its name, its path below the root, and its real path.
-    pub(super) fn decide(&self, folder: &Folder, name: &[u8], rest: &[u8], path: &[u8], kind: FileType) -> Verdict {
+    pub(super) fn decide(
+        &self,
+        folder: &Folder,
+        name: &[u8],
+        rest: &[u8],
+        path: &[u8],
+        kind: FileType,
+    ) -> Verdict {
         let is_directory = kind == FileType::Directory;
         let verdict = match self.globs.matched(Path::new(OsStr::from_bytes(rest)), is_directory) {
             Match::Ignore(_) => return Verdict::Out,
@@ -84,16 +98,23 @@ impl Filter {
         let said = folder.ignores.as_ref().and_then(|ignores| ignores.verdict(path, is_directory));
         match said {
             Some(true) => Verdict::Out,
-            None if name.first() == Some(&b'.') && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) => Verdict::Out,
+            None if name.first() == Some(&b'.')
+                && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) =>
+            {
+                Verdict::Out
+            }
             Some(false) | None => verdict,
         }
     }
 }
 
-/// The components of positive globs that begin with a dot. Whoever writes the dot wants what is hidden, as in a shell.
+/// The components of positive globs that begin with a dot. Whoever writes the dot wants what is
+/// hidden, as in a shell.
 fn dotted_components(globs: &[String]) -> GlobSet {
     let positive = globs.iter().filter(|glob| !glob.starts_with('!'));
-    let dotted = positive.flat_map(|glob| glob.split('/')).filter(|part| part.starts_with('.') && !matches!(*part, "." | ".."));
+    let dotted = positive
+        .flat_map(|glob| glob.split('/'))
+        .filter(|part| part.starts_with('.') && !matches!(*part, "." | ".."));
     let mut set = GlobSetBuilder::new();
     for glob in dotted.filter_map(|part| GlobBuilder::new(part).build().ok()) {
         set.add(glob);

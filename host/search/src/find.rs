@@ -9,21 +9,35 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
-/// Lists what is below a root, at most `limit` entries (and at most [`MAX_RESULTS`](super::MAX_RESULTS)).
+/// Lists what is below a root, at most `limit` entries (and at most
+/// [`MAX_RESULTS`](super::MAX_RESULTS)).
 ///
 /// Where the limit cuts, which entries are left is not defined.
 ///
 /// # Errors
 ///
 /// [`SearchError`].
-pub fn find(view: &FileView, scope: &Scope, limit: u32, control: &Control) -> Result<Entries, SearchError> {
+pub fn find(
+    view: &FileView,
+    scope: &Scope,
+    limit: u32,
+    control: &Control,
+) -> Result<Entries, SearchError> {
     let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
-    let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: scope.files_only, max_depth: scope.max_depth };
+    let walk = Walk {
+        view,
+        root: &root,
+        filter: &filter,
+        budget: &budget,
+        files_only: scope.files_only,
+        max_depth: scope.max_depth,
+    };
     let walked = walk.run(|| Lister { view, root: &root, budget: &budget, entries: Vec::new() });
 
     budget.tell(view, walked.skipped);
-    let mut items: Vec<SearchEntry> = walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
+    let mut items: Vec<SearchEntry> =
+        walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
     items.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(Entries { items, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
 }
@@ -57,7 +71,13 @@ impl Visitor for Lister<'_> {
             _ => EntryKind::Other,
         };
         let size = if kind == EntryKind::File { directory::size(&stat) } else { 0 };
-        let milliseconds = i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
-        self.entries.push(SearchEntry { path, kind, size, modified_ms: u64::try_from(milliseconds).unwrap_or(0) });
+        let milliseconds =
+            i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
+        self.entries.push(SearchEntry {
+            path,
+            kind,
+            size,
+            modified_ms: u64::try_from(milliseconds).unwrap_or(0),
+        });
     }
 }

@@ -29,8 +29,22 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn new(fd: OwnedFd, prefix: Vec<u8>, depth: u32, ignores: Option<Arc<Ignores>>, names: Names) -> Self {
-        Self { fd, prefix, depth, ignores, names, next: AtomicUsize::new(0), offered: AtomicBool::new(false) }
+    pub(super) fn new(
+        fd: OwnedFd,
+        prefix: Vec<u8>,
+        depth: u32,
+        ignores: Option<Arc<Ignores>>,
+        names: Names,
+    ) -> Self {
+        Self {
+            fd,
+            prefix,
+            depth,
+            ignores,
+            names,
+            next: AtomicUsize::new(0),
+            offered: AtomicBool::new(false),
+        }
     }
 
     /// Takes the next entry that is no directory. Every entry is taken once, by whatever thread.

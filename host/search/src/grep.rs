@@ -10,25 +10,44 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
-/// Finds the lines that match in the regular files below a root, or in the one file that the root names: at most `limit` of them (and
-/// at most [`MAX_RESULTS`](super::MAX_RESULTS)), context not counted.
+/// Finds the lines that match in the regular files below a root, or in the one file that the root
+/// names: at most `limit` of them (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), context not
+/// counted.
 ///
 /// Where the limit cuts, which lines are left is not defined.
 ///
 /// # Errors
 ///
 /// [`SearchError`].
-pub fn grep(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Lines, SearchError> {
+pub fn grep(
+    view: &FileView,
+    scope: &Scope,
+    pattern: &Pattern,
+    limit: u32,
+    control: &Control,
+) -> Result<Lines, SearchError> {
     let compiled = engine::compile(pattern)?;
     let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
-    let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
-    let walked =
-        walk.run(|| Reader { root: &root, budget: &budget, engine: Engine::new(&compiled, pattern, view, &budget), files: Vec::new() });
+    let walk = Walk {
+        view,
+        root: &root,
+        filter: &filter,
+        budget: &budget,
+        files_only: true,
+        max_depth: scope.max_depth,
+    };
+    let walked = walk.run(|| Reader {
+        root: &root,
+        budget: &budget,
+        engine: Engine::new(&compiled, pattern, view, &budget),
+        files: Vec::new(),
+    });
 
     budget.tell(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|reader| reader.engine.searched).sum();
-    let mut files: Vec<Vec<Line>> = walked.visitors.into_iter().flat_map(|reader| reader.files).collect();
+    let mut files: Vec<Vec<Line>> =
+        walked.visitors.into_iter().flat_map(|reader| reader.files).collect();
     files.sort_unstable_by(|a, b| path_of(a).cmp(path_of(b)));
     Ok(Lines {
         files_matched: files.len() as u64,
@@ -55,8 +74,15 @@ struct Reader<'r> {
 
 impl Visitor for Reader<'_> {
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
-        let mut file =
-            FileLines { root: self.root, rest: item.rest, budget: self.budget, path: None, lines: Vec::new(), kept: 0, binary: false };
+        let mut file = FileLines {
+            root: self.root,
+            rest: item.rest,
+            budget: self.budget,
+            path: None,
+            lines: Vec::new(),
+            kept: 0,
+            binary: false,
+        };
         self.engine.search(item, &mut file, skipped, before_long);
         // Context that came before a match for which there was no room.
         file.lines.truncate(file.kept);
@@ -107,7 +133,8 @@ impl Sink for FileLines<'_> {
             return Ok(false);
         }
         let first = found.line_number().unwrap_or(0);
-        let lines = found.bytes().split_inclusive(|byte| *byte == searcher.line_terminator().as_byte());
+        let lines =
+            found.bytes().split_inclusive(|byte| *byte == searcher.line_terminator().as_byte());
         for (number, line) in (first..).zip(lines) {
             if !self.budget.take() || !self.push(number, line, true) {
                 return Ok(false);
@@ -146,13 +173,17 @@ fn shown(line: &[u8]) -> String {
     text
 }
 
-/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays is enough to be told for what it is.
+/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays
+/// is enough to be told for what it is.
 const MAX_WORD: usize = 128;
 
-/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a credential is not told for one, and is most
-/// of it all the same.
+/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a
+/// credential is not told for one, and is most of it all the same.
 fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
-    let of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let of_word = |byte: &&u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
+    };
     let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
     let ends = rest.first().is_some_and(|byte| !of_word(&byte));
     if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }

@@ -1,9 +1,10 @@
 //! A matcher that can be stopped.
 //!
-//! The regex engine takes time linear in the text, but the factor is the pattern's size: a hostile pattern of 10 MiB needs an hour for a
-//! text of 16 MiB, and a call into the engine can't be interrupted. So no call gets a long text untried: lines are handed over a few at
-//! a time, and a text that can't be divided is first tried window by window, with an eye on the clock. The windows cost about what the
-//! whole costs, since what makes a pattern slow shows within a window.
+//! The regex engine takes time linear in the text, but the factor is the pattern's size: a hostile
+//! pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't be
+//! interrupted. So no call gets a long text untried: lines are handed over a few at a time, and a
+//! text that can't be divided is first tried window by window, with an eye on the clock. The
+//! windows cost about what the whole costs, since what makes a pattern slow shows within a window.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,15 +20,15 @@ use super::budget::{Budget, thread_cpu};
 /// How much of several lines the engine gets at a time.
 const STRIDE: usize = 16 << 10;
 
-/// The longest text that the engine gets untried where it can't be divided: the most common files are shorter, and the worst pattern
-/// that compiles takes a quarter of a minute for it.
+/// The longest text that the engine gets untried where it can't be divided: the most common files
+/// are shorter, and the worst pattern that compiles takes a quarter of a minute for it.
 const UNTRIED: usize = 64 << 10;
 
 /// The pieces in which a longer one is tried.
 const WINDOW: usize = 4 << 10;
 
-/// How long, in CPU time, a pattern may take for the windows of a text: this, and as long as the slowest speed allows. Ordinary
-/// patterns are ten times as fast.
+/// How long, in CPU time, a pattern may take for the windows of a text: this, and as long as the
+/// slowest speed allows. Ordinary patterns are ten times as fast.
 const TRIAL: Duration = Duration::from_millis(100);
 const SLOWEST_BYTES_PER_MICROSECOND: u64 = 16;
 
@@ -47,7 +48,8 @@ pub(super) struct GuardedMatcher<'g> {
     /// A clone has caches of its own.
     matcher: RegexMatcher,
     budget: &'g Budget<'g>,
-    /// Whether the engine gets the whole text again for every match, as it does where matches can span lines. Once is enough then.
+    /// Whether the engine gets the whole text again for every match, as it does where matches can
+    /// span lines. Once is enough then.
     repeats: bool,
     /// Whether the text that repeats was tried.
     tried: Cell<bool>,
@@ -69,18 +71,23 @@ impl CompiledPattern {
     /// # Errors
     ///
     /// The engine's explanation.
-    pub(super) fn new(builder: RegexMatcherBuilder, regex: &str) -> Result<Self, grep_regex::Error> {
+    pub(super) fn new(
+        builder: RegexMatcherBuilder,
+        regex: &str,
+    ) -> Result<Self, grep_regex::Error> {
         let matcher = builder.build(regex)?;
         Ok(Self { builder, regex: regex.to_owned(), matcher, trial: OnceLock::new() })
     }
 
-    /// What windows are tried with: the pattern, with the empty text as a match beside. The engine passes over every text that is
-    /// shorter than the shortest match, so the pattern itself would not show how slow it is.
+    /// What windows are tried with: the pattern, with the empty text as a match beside. The engine
+    /// passes over every text that is shorter than the shortest match, so the pattern itself would
+    /// not show how slow it is.
     fn trial(&self) -> Option<&RegexMatcher> {
         let build = || {
             // The line end closes a comment, which a pattern with `(?x)` may end in.
             let mut endings = ["", "\n"].iter();
-            endings.find_map(|end| self.builder.build(&format!(r"(?:{}{end})|\A\z", self.regex)).ok())
+            endings
+                .find_map(|end| self.builder.build(&format!(r"(?:{}{end})|\A\z", self.regex)).ok())
         };
         self.trial.get_or_init(build).as_ref()
     }
@@ -88,7 +95,11 @@ impl CompiledPattern {
 
 impl<'g> GuardedMatcher<'g> {
     /// For a search by `searcher`.
-    pub(super) fn new(compiled: &'g CompiledPattern, searcher: &Searcher, budget: &'g Budget<'g>) -> Self {
+    pub(super) fn new(
+        compiled: &'g CompiledPattern,
+        searcher: &Searcher,
+        budget: &'g Budget<'g>,
+    ) -> Self {
         let matcher = compiled.matcher.clone();
         let repeats = searcher.multi_line_with_matcher(&matcher);
         Self { compiled, matcher, budget, repeats, tried: Cell::new(false) }
@@ -105,7 +116,9 @@ impl<'g> GuardedMatcher<'g> {
             return Ok(());
         }
         let trial = self.compiled.trial().ok_or(StopError)?;
-        let until = thread_cpu() + TRIAL + Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
+        let until = thread_cpu()
+            + TRIAL
+            + Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
         for window in text.chunks(WINDOW) {
             let _found = trial.is_match(window).map_err(stopped)?;
             if !self.budget.check() || thread_cpu() > until {
@@ -136,7 +149,8 @@ impl Matcher for GuardedMatcher<'_> {
         let mut start = 0;
         while start < text.len() {
             let piece = &text[start..start + lines_up_to(&text[start..], STRIDE)];
-            // The clock costs too much for every short line that a match leaves, and little beside a piece.
+            // The clock costs too much for every short line that a match leaves, and little beside
+            // a piece.
             if self.budget.has_ended() || (piece.len() > WINDOW && !self.budget.check()) {
                 return Err(StopError);
             }
@@ -144,10 +158,16 @@ impl Matcher for GuardedMatcher<'_> {
             let found = self.matcher.find_candidate_line(piece).map_err(stopped)?;
             let is_last = start + piece.len() == text.len();
             match found {
-                // An empty match behind the last line of a piece is one only if the next line has it.
-                Some(LineMatchKind::Confirmed(at) | LineMatchKind::Candidate(at)) if at == piece.len() && !is_last => {}
-                Some(LineMatchKind::Confirmed(at)) => return Ok(Some(LineMatchKind::Confirmed(start + at))),
-                Some(LineMatchKind::Candidate(at)) => return Ok(Some(LineMatchKind::Candidate(start + at))),
+                // An empty match behind the last line of a piece is one only if the next line has
+                // it.
+                Some(LineMatchKind::Confirmed(at) | LineMatchKind::Candidate(at))
+                    if at == piece.len() && !is_last => {}
+                Some(LineMatchKind::Confirmed(at)) => {
+                    return Ok(Some(LineMatchKind::Confirmed(start + at)));
+                }
+                Some(LineMatchKind::Candidate(at)) => {
+                    return Ok(Some(LineMatchKind::Candidate(start + at)));
+                }
                 None => {}
             }
             start += piece.len();
@@ -168,7 +188,8 @@ impl Matcher for GuardedMatcher<'_> {
     }
 }
 
-/// How much of `text` to take so that it ends with a line: at most `most`, or the one line that is longer.
+/// How much of `text` to take so that it ends with a line: at most `most`, or the one line that is
+/// longer.
 fn lines_up_to(text: &[u8], most: usize) -> usize {
     if text.len() <= most {
         return text.len();

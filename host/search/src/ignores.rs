@@ -1,8 +1,9 @@
 //! Ignore files, with ripgrep's meaning.
 //!
-//! `.gitignore` and `.git/info/exclude` count inside a git repository, up to its top; `.ignore` counts everywhere, and before them. The
-//! deepest file that says something decides. They are read by handle like every other file, and only where the rules let them be
-//! read: nothing outside of the grants steers a search.
+//! `.gitignore` and `.git/info/exclude` count inside a git repository, up to its top; `.ignore`
+//! counts everywhere, and before them. The deepest file that says something decides. They are read
+//! by handle like every other file, and only where the rules let them be read: nothing outside of
+//! the grants steers a search.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -24,7 +25,8 @@ use berth_system::files::FileView;
 /// The longest ignore file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// How much memory the rules of the ignore files may take that a search holds at a time: those from its root down to where its threads are.
+/// How much memory the rules of the ignore files may take that a search holds at a time: those from
+/// its root down to where its threads are.
 const MAX_MEMORY: u64 = 64 << 20;
 
 /// The room that a search has for rules.
@@ -45,7 +47,8 @@ struct File {
     takes: u64,
 }
 
-/// What the ignore files of one directory say, and of those above it. Directories without any share those of their parent.
+/// What the ignore files of one directory say, and of those above it. Directories without any share
+/// those of their parent.
 #[derive(Debug)]
 pub(super) struct Ignores {
     above: Option<Arc<Self>>,
@@ -77,7 +80,8 @@ struct MarkerNames {
 }
 
 impl Ignores {
-    /// Whether the entry at the real path `path` is ignored (`Some(true)`), wanted (`Some(false)`), or not spoken of.
+    /// Whether the entry at the real path `path` is ignored (`Some(true)`), wanted (`Some(false)`),
+    /// or not spoken of.
     pub(super) fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let (mut ignore, mut git_ignore, mut git_exclude) = (None, None, None);
         let mut in_repository = self.in_repository;
@@ -88,8 +92,10 @@ impl Ignores {
                 return ignore;
             }
             if in_repository {
-                git_ignore = git_ignore.or_else(|| said(at.git_ignore.as_ref(), path, is_directory));
-                git_exclude = git_exclude.or_else(|| said(at.git_exclude.as_ref(), path, is_directory));
+                git_ignore =
+                    git_ignore.or_else(|| said(at.git_ignore.as_ref(), path, is_directory));
+                git_exclude =
+                    git_exclude.or_else(|| said(at.git_exclude.as_ref(), path, is_directory));
                 in_repository = !at.is_repository;
             }
             level = at.above.as_deref();
@@ -98,7 +104,11 @@ impl Ignores {
     }
 
     /// The ignore files of a directory of which `names` are the entries, below `above`.
-    pub(super) fn from_entries(place: Place<'_>, names: &Names, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    pub(super) fn from_entries(
+        place: Place<'_>,
+        names: &Names,
+        above: Option<Arc<Self>>,
+    ) -> Option<Arc<Self>> {
         if !names.any_hidden {
             return above;
         }
@@ -121,7 +131,11 @@ impl Ignores {
             place.view.record_presence(&[place.prefix, name.to_bytes()].concat(), is_there);
             is_there
         };
-        let present = MarkerNames { ignore: has(c".ignore"), git_ignore: has(c".gitignore"), git: has(c".git") };
+        let present = MarkerNames {
+            ignore: has(c".ignore"),
+            git_ignore: has(c".gitignore"),
+            git: has(c".git"),
+        };
         Self::load(place, present, above)
     }
 
@@ -142,8 +156,8 @@ impl Ignores {
 }
 
 impl Place<'_> {
-    /// The rules in the file at `path`, or none: a file that can't be read or is not regular says nothing. What there is no room for is
-    /// counted.
+    /// The rules in the file at `path`, or none: a file that can't be read or is not regular says
+    /// nothing. What there is no room for is counted.
     fn rules(&self, path: &[&CStr]) -> Option<File> {
         let text = self.text(path)?;
         let takes = Rules::memory(&text, self.room.threads);
@@ -151,7 +165,8 @@ impl Place<'_> {
             self.room.leave_out();
             return None;
         }
-        let mut file = File { rules: None, prefix: self.prefix.len(), room: Arc::clone(self.room), takes };
+        let mut file =
+            File { rules: None, prefix: self.prefix.len(), room: Arc::clone(self.room), takes };
         file.rules = Rules::new(&text);
         if file.rules.is_none() {
             self.room.leave_out();
@@ -160,9 +175,15 @@ impl Place<'_> {
     }
 
     fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
-        let real = [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')].concat();
-        // The rules about calls are about what a call reaches: what a repository ignores is no part of an answer.
-        self.view.rules().decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
+        let real =
+            [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')]
+                .concat();
+        // The rules about calls are about what a call reaches: what a repository ignores is no part
+        // of an answer.
+        self.view
+            .rules()
+            .decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read)
+            .ok()?;
         let (file, stat) = match self.open(path) {
             Ok(opened) => opened,
             Err(errno) => {
@@ -196,7 +217,10 @@ impl Place<'_> {
         let mut opened: Option<OwnedFd> = None;
         for parent in parents {
             real.extend_from_slice(parent.to_bytes());
-            let inside = directory::open_directory(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), parent)?;
+            let inside = directory::open_directory(
+                opened.as_ref().map_or(self.dir, OwnedFd::as_fd),
+                parent,
+            )?;
             if !directory::lies_at(inside.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
@@ -213,7 +237,8 @@ impl Room {
         Arc::new(Self { threads, taken: AtomicU64::new(0), left_out: AtomicU64::new(0) })
     }
 
-    /// How many ignore files were left out, because they are too long or there was no room for what they say.
+    /// How many ignore files were left out, because they are too long or there was no room for what
+    /// they say.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }

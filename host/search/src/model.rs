@@ -21,7 +21,8 @@ pub struct Control {
     pub deadline: Instant,
     /// Set when nobody waits any more.
     pub cancel: CancellationToken,
-    /// The most threads, the caller's own among them; 0 is taken as 1. More than one run only where there is work to share.
+    /// The most threads, the caller's own among them; 0 is taken as 1. More than one run only where
+    /// there is work to share.
     pub threads: usize,
 }
 
@@ -30,10 +31,11 @@ pub struct Control {
 pub struct Scope {
     /// A file or a directory, absolute.
     pub root: String,
-    /// Globs as in a `.gitignore`, relative to the root; `!` excludes, a later match wins. None: everything.
+    /// Globs as in a `.gitignore`, relative to the root; `!` excludes, a later match wins. None:
+    /// everything.
     ///
-    /// They narrow what the ignore rules leave, with one exception: a hidden name is found where a component of a glob that begins with
-    /// a dot matches it, so that `.github/**` finds something.
+    /// They narrow what the ignore rules leave, with one exception: a hidden name is found where a
+    /// component of a glob that begins with a dot matches it, so that `.github/**` finds something.
     pub globs: Vec<String>,
     /// Honour ignore files, and leave out hidden entries.
     pub ignore_rules: bool,
@@ -50,7 +52,8 @@ pub struct Pattern {
     pub regex: String,
     /// Whether upper and lower case differ.
     pub case_sensitive: bool,
-    /// Lets a match span lines, and `.` match a line end. Such a search holds each file in memory, at most 16 MiB of it.
+    /// Lets a match span lines, and `.` match a line end. Such a search holds each file in memory,
+    /// at most 16 MiB of it.
     pub multiline: bool,
     /// Lines of context before a match; more than [`MAX_CONTEXT`] is taken as that.
     pub before: u32,
@@ -117,8 +120,9 @@ pub struct SkipCounts {
     pub denied: u64,
     /// No permission, an I/O error, too large to hold, too deep, moved or gone meanwhile.
     pub unreadable: u64,
-    /// Files with a NUL byte, where matching looks for text. The search of a file ends where its first NUL is seen, as ripgrep's does:
-    /// lines found more than a buffer (64 KiB) before it are kept.
+    /// Files with a NUL byte, where matching looks for text. The search of a file ends where its
+    /// first NUL is seen, as ripgrep's does: lines found more than a buffer (64 KiB) before it are
+    /// kept.
     pub binary: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The work that the threads of a search share: a stack, so that the walk goes deep first and few directories are open at a time.
+//! The work that the threads of a search share: a stack, so that the walk goes deep first and few
+//! directories are open at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::budget::Budget;
 use super::folder::Folder;
 
-/// The most directories that wait to be entered; more are counted as unreadable. Bounds the memory that a hostile tree can take.
+/// The most directories that wait to be entered; more are counted as unreadable. Bounds the memory
+/// that a hostile tree can take.
 const MAX_PENDING: usize = 1 << 20;
 
 /// Something to do.
@@ -42,7 +44,8 @@ impl Queue {
         Self { state: Mutex::new(state), changed: Condvar::new(), idle: AtomicUsize::new(0) }
     }
 
-    /// Takes what was put in last, and waits for it where others still work. `None`: everything is done, or the search has ended.
+    /// Takes what was put in last, and waits for it where others still work. `None`: everything is
+    /// done, or the search has ended.
     pub(super) fn next(&self, budget: &Budget<'_>) -> Option<Task> {
         let mut state = self.lock();
         loop {

@@ -27,22 +27,30 @@ pub(super) struct Root {
     spelled: String,
 }
 
-/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that hold there. So many threads search.
+/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that
+/// hold there. So many threads search.
 ///
 /// # Errors
 ///
 /// [`SearchError`].
-pub(super) fn open(view: &FileView, scope: &Scope, threads: usize) -> Result<(Root, Filter), SearchError> {
+pub(super) fn open(
+    view: &FileView,
+    scope: &Scope,
+    threads: usize,
+) -> Result<(Root, Filter), SearchError> {
     let filter = Filter::new(scope, threads)?;
     let spelled = &scope.root;
     let explain = |error| explain(error, spelled);
     let found = view.find(Path::new(spelled)).map_err(explain)?;
     match found.kind {
         FileType::Directory => {
-            let root = Root::directory(view, &found, scope, filter.room()).map_err(|errno| explain(errno.into()))?;
+            let root = Root::directory(view, &found, scope, filter.room())
+                .map_err(|errno| explain(errno.into()))?;
             Ok((root, filter))
         }
-        FileType::RegularFile => Ok((Root::file(view, &found, spelled).map_err(explain)?, Filter::everything())),
+        FileType::RegularFile => {
+            Ok((Root::file(view, &found, spelled).map_err(explain)?, Filter::everything()))
+        }
         _ => Err(SearchError::Failed(format!("{spelled} is neither a file nor a directory"))),
     }
 }
@@ -57,7 +65,12 @@ impl Root {
         format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(rest))
     }
 
-    fn directory(view: &FileView, found: &ResolvedObject, scope: &Scope, room: Option<&Arc<Room>>) -> Result<Self, Errno> {
+    fn directory(
+        view: &FileView,
+        found: &ResolvedObject,
+        scope: &Scope,
+        room: Option<&Arc<Room>>,
+    ) -> Result<Self, Errno> {
         let fd = directory::open_directory(found.handle.as_fd(), c".")?;
         // As everywhere in the walk: what was moved since the rules decided on it is gone.
         if !directory::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
@@ -72,7 +85,12 @@ impl Root {
             ignores = Ignores::from_entries(place, &names, ignores_above(view, &found.path, room));
         }
         let folder = Folder::new(fd, prefix, 0, ignores, names);
-        Ok(Self { folder: Arc::new(folder), is_cut: !whole, is_file: false, spelled: scope.root.clone() })
+        Ok(Self {
+            folder: Arc::new(folder),
+            is_cut: !whole,
+            is_file: false,
+            spelled: scope.root.clone(),
+        })
     }
 
     fn file(view: &FileView, found: &ResolvedObject, spelled: &str) -> Result<Self, FileError> {
@@ -84,7 +102,12 @@ impl Root {
         let parent = view.unreported().find(parent)?;
         let names = Names::one(&name, FileType::RegularFile);
         let folder = Folder::new(parent.handle, prefix(&parent.path), 0, None, names);
-        Ok(Self { folder: Arc::new(folder), is_cut: false, is_file: true, spelled: spelled.to_owned() })
+        Ok(Self {
+            folder: Arc::new(folder),
+            is_cut: false,
+            is_file: true,
+            spelled: spelled.to_owned(),
+        })
     }
 }
 
@@ -113,6 +136,9 @@ fn explain(error: FileError, spelled: &str) -> SearchError {
     match error {
         FileError::Denied(denial) => SearchError::Denied(denial),
         FileError::Errno(Errno::NOENT | Errno::NOTDIR) => SearchError::NotFound(spelled.to_owned()),
-        FileError::Errno(errno) => SearchError::Failed(format!("{spelled} can't be opened: {}", std::io::Error::from(errno))),
+        FileError::Errno(errno) => SearchError::Failed(format!(
+            "{spelled} can't be opened: {}",
+            std::io::Error::from(errno)
+        )),
     }
 }

@@ -1,7 +1,8 @@
 //! The lines of one ignore file, with the meaning that the `ignore` crate gives them.
 //!
-//! The lines are whoever wrote the searched files': compiled by that crate, a file of 1 MiB took 1.2 GiB, and one of ten lines remembered
-//! 20 MiB of the names that it had seen. Here what is remembered is bounded, and what is compiled can be reckoned beforehand.
+//! The lines are whoever wrote the searched files': compiled by that crate, a file of 1 MiB took
+//! 1.2 GiB, and one of ten lines remembered 20 MiB of the names that it had seen. Here what is
+//! remembered is bounded, and what is compiled can be reckoned beforehand.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +17,8 @@ const REMEMBERED: usize = 256 << 10;
 /// What the automaton of one file may take, beside that.
 const MAX_AUTOMATON: usize = 32 << 20;
 
-/// The memory that a line without wildcards takes, which is looked up, and each of its bytes. Measured, like the others.
+/// The memory that a line without wildcards takes, which is looked up, and each of its bytes.
+/// Measured, like the others.
 const PLAIN: (u64, u64) = (1 << 10, 16);
 
 /// The same for a line with wildcards, which becomes a part of the automaton.
@@ -44,7 +46,8 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file; one that is no glob says nothing. `None`: they take more than is left to them.
+    /// Compiles the lines of a file; one that is no glob says nothing. `None`: they take more than
+    /// is left to them.
     pub(super) fn new(text: &[u8]) -> Option<Self> {
         let (mut names, mut names_lines) = (GlobSetBuilder::new(), Vec::new());
         let (mut patterns, mut patterns_lines) = (Vec::new(), Vec::new());
@@ -52,7 +55,14 @@ impl Rules {
         for (line, glob) in parse(text) {
             let is_plain = is_plain(&glob);
             let mut builder = GlobBuilder::new(&glob);
-            let Ok(glob) = builder.literal_separator(true).backslash_escape(true).allow_unclosed_class(true).build() else { continue };
+            let Ok(glob) = builder
+                .literal_separator(true)
+                .backslash_escape(true)
+                .allow_unclosed_class(true)
+                .build()
+            else {
+                continue;
+            };
             if is_plain {
                 names.add(glob);
                 names_lines.push(lines.len());
@@ -63,11 +73,17 @@ impl Rules {
             lines.push(line);
         }
         let mut patterns = RegexSetBuilder::new(patterns);
-        let patterns = patterns.dot_matches_new_line(true).size_limit(MAX_AUTOMATON).dfa_size_limit(REMEMBERED).build().ok()?;
+        let patterns = patterns
+            .dot_matches_new_line(true)
+            .size_limit(MAX_AUTOMATON)
+            .dfa_size_limit(REMEMBERED)
+            .build()
+            .ok()?;
         Some(Self { names: names.build().ok()?, names_lines, patterns, patterns_lines, lines })
     }
 
-    /// The memory, in bytes, that the rules in `text` take at the most, with what `threads` remember.
+    /// The memory, in bytes, that the rules in `text` take at the most, with what `threads`
+    /// remember.
     pub(super) fn memory(text: &[u8], threads: usize) -> u64 {
         let (mut sum, mut all_are_plain) = (0, true);
         for (_, glob) in parse(text) {
@@ -79,7 +95,8 @@ impl Rules {
         sum + if all_are_plain { 0 } else { (threads * REMEMBERED) as u64 }
     }
 
-    /// What the last line that matches the path `rest` below the file's directory says: whether it is ignored.
+    /// What the last line that matches the path `rest` below the file's directory says: whether it
+    /// is ignored.
     pub(super) fn verdict(&self, rest: &[u8], is_directory: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
         let names = self.names.matches(path).into_iter().map(|index| self.names_lines[index]);
@@ -90,10 +107,14 @@ impl Rules {
     }
 }
 
-/// Whether a glob stands for one name or path, or for an extension, which is looked up. Everything else takes an automaton.
+/// Whether a glob stands for one name or path, or for an extension, which is looked up. Everything
+/// else takes an automaton.
 fn is_plain(glob: &str) -> bool {
     let (anywhere, name) = glob.strip_prefix("**/").map_or((false, glob), |name| (true, name));
-    let (name, is_extension) = name.strip_prefix("*.").filter(|_| anywhere).map_or((name, false), |extension| (extension, true));
+    let (name, is_extension) = name
+        .strip_prefix("*.")
+        .filter(|_| anywhere)
+        .map_or((name, false), |extension| (extension, true));
     !(name.is_empty() || name.contains(WILDCARDS) || is_extension && name.contains(['.', '/']))
 }
 
@@ -138,17 +159,22 @@ mod tests {
     /// Each file's lines and each path, from few characters, so that they meet.
     #[test]
     fn lines_say_what_the_ignore_crate_reads_in_them() {
-        const PARTS: [&str; 18] =
-            ["a", "b", "ab", ".", ".a", "/", "**", "**/", "/**", "*", "*.", "?", "[ab]", "{a,b}", "!", "\\", "#", " "];
+        const PARTS: [&str; 18] = [
+            "a", "b", "ab", ".", ".a", "/", "**", "**/", "/**", "*", "*.", "?", "[ab]", "{a,b}",
+            "!", "\\", "#", " ",
+        ];
         let mut state = 1_u64;
         let mut below = |end: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % end
         };
         let (mut ignored, mut wanted) = (0, 0);
         for _ in 0..8_000 {
-            let lines: Vec<String> =
-                (0..=below(4)).map(|_| (0..=below(5)).map(|_| PARTS[below(PARTS.len())]).collect::<String>()).collect();
+            let lines: Vec<String> = (0..=below(4))
+                .map(|_| (0..=below(5)).map(|_| PARTS[below(PARTS.len())]).collect::<String>())
+                .collect();
             let text = lines.join("\n");
             let rules = Rules::new(text.as_bytes()).expect("few lines have room");
             let mut builder = GitignoreBuilder::new("/r");
@@ -157,15 +183,20 @@ mod tests {
             }
             let expected = builder.build().expect("it builds");
             for _ in 0..8 {
-                let path: Vec<String> =
-                    (0..=below(3)).map(|_| (0..=below(2)).map(|_| ["a", "b", ".a", "ab"][below(4)]).collect()).collect();
+                let path: Vec<String> = (0..=below(3))
+                    .map(|_| (0..=below(2)).map(|_| ["a", "b", ".a", "ab"][below(4)]).collect())
+                    .collect();
                 let (path, is_directory) = (path.join("/"), below(2) == 0);
                 let expected = match expected.matched(Path::new("/r").join(&path), is_directory) {
                     Match::None => None,
                     Match::Ignore(_) => Some(true),
                     Match::Whitelist(_) => Some(false),
                 };
-                assert_eq!(rules.verdict(path.as_bytes(), is_directory), expected, "{text:?} of {path:?}, a directory: {is_directory}");
+                assert_eq!(
+                    rules.verdict(path.as_bytes(), is_directory),
+                    expected,
+                    "{text:?} of {path:?}, a directory: {is_directory}"
+                );
                 ignored += usize::from(expected == Some(true));
                 wanted += usize::from(expected == Some(false));
             }

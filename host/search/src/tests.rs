@@ -22,7 +22,8 @@ use berth_system::files::{FileView, Grants};
 
 fn tree() -> (TempDir, FileView, Scope) {
     let dir = tempfile::tempdir().expect("a scratch folder");
-    let grant = Grant { path: dir.path().to_owned(), access: Access::Read, place: "the test".into() };
+    let grant =
+        Grant { path: dir.path().to_owned(), access: Access::Read, place: "the test".into() };
     let grants = Grants::open(vec![grant], Vec::new(), |rules| rules).expect("the grant");
     let scope = Scope { root: dir.path().to_str().expect("UTF-8").to_owned(), ..Scope::default() };
     (dir, FileView::new(Arc::new(grants), true), scope)
@@ -33,28 +34,45 @@ fn wide_tree(files: usize) -> (TempDir, FileView, Scope) {
     let (dir, view, scope) = tree();
     for n in 0..files {
         let folder = dir.path().join((n / 50).to_string());
-        fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(n.to_string()), "needle\n")).expect("a file");
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(folder.join(n.to_string()), "needle\n"))
+            .expect("a file");
     }
     (dir, view, scope)
 }
 
 fn control(threads: usize) -> Control {
-    Control { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new(), threads }
+    Control {
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: CancellationToken::new(),
+        threads,
+    }
 }
 
 /// Does something at each item, on whatever thread, and says that it takes long.
 struct Each<F>(F);
 
 impl<F: Fn() + Send> Visitor for Each<F> {
-    fn visit(&mut self, _item: &Item<'_>, _skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
+    fn visit(
+        &mut self,
+        _item: &Item<'_>,
+        _skipped: &mut SkipCounts,
+        before_long: &mut dyn FnMut(),
+    ) {
         before_long();
         (self.0)();
     }
 }
 
-fn walk<F: Fn() + Send + Copy + Sync>(view: &FileView, scope: &Scope, budget: &Budget<'_>, each: F) -> WalkResult<Each<F>> {
+fn walk<F: Fn() + Send + Copy + Sync>(
+    view: &FileView,
+    scope: &Scope,
+    budget: &Budget<'_>,
+    each: F,
+) -> WalkResult<Each<F>> {
     let (root, filter) = root::open(view, scope, 2).expect("the root");
-    let walk = Walk { view, root: &root, filter: &filter, budget, files_only: true, max_depth: None };
+    let walk =
+        Walk { view, root: &root, filter: &filter, budget, files_only: true, max_depth: None };
     walk.run(|| Each(each))
 }
 
@@ -103,7 +121,8 @@ fn a_panic_in_one_thread_does_not_leave_the_others_waiting() {
     }
 }
 
-/// Searches a tree whose files take long, and returns how many threads there were and what the others used.
+/// Searches a tree whose files take long, and returns how many threads there were and what the
+/// others used.
 fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration) {
     let control = control(threads);
     let ids = Mutex::new(HashSet::new());
@@ -114,7 +133,9 @@ fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration
         };
         // Goes on when all are there, or would be if they ever came.
         let waited = Instant::now();
-        while met(&mut ids.lock().expect("no panic")) < threads && waited.elapsed() < Duration::from_secs(60) {
+        while met(&mut ids.lock().expect("no panic")) < threads
+            && waited.elapsed() < Duration::from_secs(60)
+        {
             thread::yield_now();
         }
     });
@@ -147,7 +168,10 @@ fn few_directories_are_open_at_a_time() {
     let control = control(2);
     let most = AtomicUsize::new(0);
     walk(&view, &scope, &Budget::new(&control, 10_000), || {
-        most.fetch_max(fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count), Ordering::Relaxed);
+        most.fetch_max(
+            fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count),
+            Ordering::Relaxed,
+        );
     });
     // Other tests have some too.
     assert!(most.into_inner() < 300);
@@ -182,14 +206,20 @@ fn a_cancelled_search_stops_inside_a_file() {
     fs::write(dir.path().join("file"), "needle\n".repeat(lines)).expect("a file");
     let control = control(1);
     let budget = Budget::new(&control, 10_000);
-    let pattern = Pattern { regex: "needle".to_owned(), case_sensitive: true, ..Pattern::default() };
+    let pattern =
+        Pattern { regex: "needle".to_owned(), case_sensitive: true, ..Pattern::default() };
     let compiled = engine::compile(&pattern).expect("a regex");
     let mut engine = Engine::new(&compiled, &pattern, &view, &budget);
     let (root, _) = root::open(&view, &scope, 2).expect("the root");
     let mut sink = CancelAtMatch { control: &control, matches: 0 };
     let mut skipped = SkipCounts::default();
     let path = [&root.folder.prefix, &b"file"[..]].concat();
-    engine.search(&Item { folder: &root.folder, name: c"file", path: &path, rest: b"file" }, &mut sink, &mut skipped, &mut || ());
+    engine.search(
+        &Item { folder: &root.folder, name: c"file", path: &path, rest: b"file" },
+        &mut sink,
+        &mut skipped,
+        &mut || (),
+    );
     assert_eq!(budget.ending(), SearchEnding::Cancelled);
     assert_eq!((engine.searched, skipped.unreadable), (0, 0));
     // At most what one buffer holds.

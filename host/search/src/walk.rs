@@ -1,4 +1,5 @@
-//! The walk: threads that share a stack of directories, and the files of a directory where others have nothing to do.
+//! The walk: threads that share a stack of directories, and the files of a directory where others
+//! have nothing to do.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -25,7 +26,8 @@ use berth_system::files::FileView;
 /// How deep a walk goes below its root. Every level may hold a handle.
 const MAX_DEPTH: u32 = 128;
 
-/// How long a search runs before it starts threads: longer than it takes to start one, so that a small tree stays cheap.
+/// How long a search runs before it starts threads: longer than it takes to start one, so that a
+/// small tree stays cheap.
 const ALONE: Duration = Duration::from_micros(200);
 
 /// How many entries are visited between two looks at the clock.
@@ -57,7 +59,8 @@ pub(super) struct Item<'i> {
 
 /// What is done with each item. Every thread has its own.
 pub(super) trait Visitor: Send {
-    /// Looks at an item; what can't be used is counted in `skipped`. Calls `before_long` when it knows that this will take a while.
+    /// Looks at an item; what can't be used is counted in `skipped`. Calls `before_long` when it
+    /// knows that this will take a while.
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut());
 }
 
@@ -72,10 +75,12 @@ pub(super) struct WalkResult<V> {
 }
 
 impl Walk<'_> {
-    /// Walks. `visitor` makes one visitor for each thread; the calling thread is the first, others start when there is work for them.
+    /// Walks. `visitor` makes one visitor for each thread; the calling thread is the first, others
+    /// start when there is work for them.
     pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
-        let mut skipped = SkipCounts { unreadable: u64::from(self.root.is_cut), ..SkipCounts::default() };
+        let mut skipped =
+            SkipCounts { unreadable: u64::from(self.root.is_cut), ..SkipCounts::default() };
         let mut visitors = Vec::new();
         let mut cpu = Duration::ZERO;
         thread::scope(|scope| {
@@ -87,18 +92,23 @@ impl Walk<'_> {
                         let worker = Worker::new(self, &queue, visitor(), None);
                         (worker.run(None), thread_cpu())
                     };
-                    match thread::Builder::new().name("search".to_owned()).spawn_scoped(scope, other) {
+                    match thread::Builder::new()
+                        .name("search".to_owned())
+                        .spawn_scoped(scope, other)
+                    {
                         Ok(other) => others.push(other),
                         // The search goes on with those that there are.
                         Err(_) => return queue.unjoin(),
                     }
                 }
             };
-            let (own, met) = Worker::new(self, &queue, visitor(), Some(&mut start_others)).run(Some(&self.root.folder));
+            let (own, met) = Worker::new(self, &queue, visitor(), Some(&mut start_others))
+                .run(Some(&self.root.folder));
             visitors.push(own);
             skipped.add(met);
             for other in others {
-                let ((visitor, met), used) = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let ((visitor, met), used) =
+                    other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 visitors.push(visitor);
                 skipped.add(met);
                 cpu += used;
@@ -128,9 +138,21 @@ struct PeerThreads<'w> {
 }
 
 impl<'w, V: Visitor> Worker<'w, V> {
-    fn new(walk: &'w Walk<'w>, queue: &'w Queue, visitor: V, start_others: Option<&'w mut dyn FnMut()>) -> Self {
+    fn new(
+        walk: &'w Walk<'w>,
+        queue: &'w Queue,
+        visitor: V,
+        start_others: Option<&'w mut dyn FnMut()>,
+    ) -> Self {
         let others = PeerThreads { queue, start: start_others, began: Instant::now() };
-        Self { walk, others, visitor, skipped: SkipCounts::default(), visited: 0, scratch: Vec::new() }
+        Self {
+            walk,
+            others,
+            visitor,
+            skipped: SkipCounts::default(),
+            visited: 0,
+            scratch: Vec::new(),
+        }
     }
 
     /// Works until there is nothing left, beginning with `first`.
@@ -167,7 +189,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         let mut path = Vec::with_capacity(parent.prefix.len() + name.count_bytes() + 1);
         path.extend_from_slice(&parent.prefix);
         path.extend_from_slice(name.to_bytes());
-        // The rules have allowed this path; a directory that was moved meanwhile lies at one that they were not asked about.
+        // The rules have allowed this path; a directory that was moved meanwhile lies at one that
+        // they were not asked about.
         if !directory::lies_at(fd.as_fd(), &path) {
             return None;
         }
@@ -241,7 +264,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits an entry that is wanted and allowed. False: neither it nor what may be in it is for this search.
+    /// Visits an entry that is wanted and allowed. False: neither it nor what may be in it is for
+    /// this search.
     fn consider(&mut self, folder: &Arc<Folder>, name: &CStr, kind: FileType, path: &[u8]) -> bool {
         let rest = &path[self.walk.root.folder.prefix.len()..];
         let verdict = self.walk.filter.decide(folder, name.to_bytes(), rest, path, kind);
@@ -255,7 +279,9 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
         if verdict == Verdict::In && !(self.walk.files_only && kind == FileType::Directory) {
             let others = &mut self.others;
-            self.visitor.visit(&Item { folder, name, path, rest }, &mut self.skipped, &mut || others.offer_now(folder));
+            self.visitor.visit(&Item { folder, name, path, rest }, &mut self.skipped, &mut || {
+                others.offer_now(folder);
+            });
         }
         true
     }
@@ -263,7 +289,11 @@ impl<'w, V: Visitor> Worker<'w, V> {
     /// Whether the search goes on; every few entries the clock is asked.
     fn goes_on(&mut self) -> bool {
         self.visited = self.visited.wrapping_add(1);
-        if self.visited.is_multiple_of(CHECK_EVERY) { self.walk.budget.check() } else { !self.walk.budget.has_ended() }
+        if self.visited.is_multiple_of(CHECK_EVERY) {
+            self.walk.budget.check()
+        } else {
+            !self.walk.budget.has_ended()
+        }
     }
 }
 

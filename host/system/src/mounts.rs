@@ -1,4 +1,5 @@
-//! What is mounted where: which file systems are the kernel's own, and under which other names a folder can be reached.
+//! What is mounted where: which file systems are the kernel's own, and under which other names a
+//! folder can be reached.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// File systems in which the kernel shows itself and takes orders: memory and variables of processes, settings of the machine. By their
-/// names, and by the numbers that the kernel gives them.
+/// File systems in which the kernel shows itself and takes orders: memory and variables of
+/// processes, settings of the machine. By their names, and by the numbers that the kernel gives
+/// them.
 const KERNEL: [(&str, i64); 30] = [
     ("proc", PROC),
     ("sysfs", 0x6265_6572),
@@ -99,7 +101,11 @@ impl Mounts {
             }
         }
         *known = None;
-        let table = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let table = rustix::fs::open(
+            "/proc/self/mountinfo",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let mounts = Arc::new(Self::parse(&read(&table)?));
         *known = Some((table, Arc::clone(&mounts)));
         Ok(mounts)
@@ -109,9 +115,15 @@ impl Mounts {
     fn parse(table: &[u8]) -> Self {
         let mount = |line: &[u8]| {
             let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-            let kind = words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
+            let kind =
+                words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
             let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-            Some(Mount { device: text(words.get(2)?), part: unescaped(words.get(3)?), point: unescaped(words.get(4)?), kind: text(kind) })
+            Some(Mount {
+                device: text(words.get(2)?),
+                part: unescaped(words.get(3)?),
+                point: unescaped(words.get(4)?),
+                kind: text(kind),
+            })
         };
         Self(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
     }
@@ -127,8 +139,8 @@ impl Mounts {
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// The other names of a path, or of what there is of it: those that it has since what it lies in, it itself, or a part of it is mounted in
-    /// another place too. It need not be there.
+    /// The other names of a path, or of what there is of it: those that it has since what it lies
+    /// in, it itself, or a part of it is mounted in another place too. It need not be there.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
         let Some(around) = self.around(path) else { return Vec::new() };
         let rest = path.strip_prefix(&around.point).unwrap_or(path);
@@ -164,10 +176,16 @@ fn unescaped(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        let digits = after.get(..3).filter(|digits| {
+            *first == b'\\' && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
+        });
         match digits {
             Some(digits) => {
-                path.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                path.push(
+                    digits.iter().fold(0_u8, |value, digit| {
+                        value.wrapping_mul(8).wrapping_add(digit - b'0')
+                    }),
+                );
                 rest = &after[3..];
             }
             None => {
@@ -201,16 +219,27 @@ mod tests {
         assert_eq!(names(data), [Path::new("/mnt/with space/share/berth"), Path::new("/mnt/deep")]);
         assert_eq!(names("/home/u/.config/berth"), [] as [PathBuf; 0]);
         assert_eq!(names("/etc/berth"), [] as [PathBuf; 0]);
-        assert_eq!(names("/mnt/deep"), [Path::new(data).join("approvals"), "/mnt/with space/share/berth/approvals".into()]);
+        assert_eq!(
+            names("/mnt/deep"),
+            [Path::new(data).join("approvals"), "/mnt/with space/share/berth/approvals".into()]
+        );
     }
 
     #[test]
     fn the_kernels_own_are_told_by_their_kind() {
         let mounts = Mounts::parse(TABLE);
         let kernels = |path: &str| mounts.around(Path::new(path)).is_some_and(Mount::is_kernels);
-        assert!(kernels("/proc/1/environ") && kernels("/srv/root/proc/self") && kernels("/srv/root/cgroup"));
+        assert!(
+            kernels("/proc/1/environ")
+                && kernels("/srv/root/proc/self")
+                && kernels("/srv/root/cgroup")
+        );
         assert!(!kernels("/srv/root") && !kernels("/home/u") && !kernels("/process"));
-        let below: Vec<_> = mounts.below(Path::new("/srv")).filter(|mount| mount.is_kernels()).map(|mount| &mount.point).collect();
+        let below: Vec<_> = mounts
+            .below(Path::new("/srv"))
+            .filter(|mount| mount.is_kernels())
+            .map(|mount| &mount.point)
+            .collect();
         assert_eq!(below, [Path::new("/srv/root/proc"), Path::new("/srv/root/cgroup")]);
     }
 
@@ -219,7 +248,10 @@ mod tests {
         let mounts = Mounts::now().expect("there is a table");
         assert!(mounts.around(Path::new("/proc/self")).is_some_and(Mount::is_proc));
         assert_eq!(Mounts::now().expect("there is a table"), mounts);
-        assert_eq!(is_kernels(std::fs::File::open("/proc/self/stat").expect("it is there")), Ok(true));
+        assert_eq!(
+            is_kernels(std::fs::File::open("/proc/self/stat").expect("it is there")),
+            Ok(true)
+        );
         assert_eq!(is_kernels(std::fs::File::open("/").expect("it is there")), Ok(false));
     }
 }

@@ -13,7 +13,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 /// The mode of files that are nobody else's business.
 const PRIVATE: u32 = 0o600;
 
-/// A folder that nobody else can change, by its handle. What Berth makes, nobody else can enter either.
+/// A folder that nobody else can change, by its handle. What Berth makes, nobody else can enter
+/// either.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
@@ -32,8 +33,8 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a link, belongs to somebody else, or others
-    /// may write to it.
+    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a
+    /// link, belongs to somebody else, or others may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
@@ -54,7 +55,8 @@ impl PrivateFolder {
             _ => {}
         }
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
-        let handle = self.0.open_with(name, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
+        let handle =
+            self.0.open_with(name, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
         private(&handle, 0o077)?;
         Ok(Self(Dir::from_std_file(handle)))
     }
@@ -72,8 +74,8 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a link or no regular file, belongs to
-    /// somebody else, or others may write to it.
+    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a
+    /// link or no regular file, belongs to somebody else, or others may write to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
@@ -95,7 +97,8 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Opens a file in it for reading, and for writing at its end alone, making it where it is missing.
+    /// Opens a file in it for reading, and for writing at its end alone, making it where it is
+    /// missing.
     ///
     /// # Errors
     ///
@@ -104,7 +107,8 @@ impl PrivateFolder {
         self.own(name, OpenOptions::new().read(true).append(true))
     }
 
-    /// Opens a file in it for reading and writing in its place, making it where it is missing. Whoever has it open can lock it.
+    /// Opens a file in it for reading and writing in its place, making it where it is missing.
+    /// Whoever has it open can lock it.
     ///
     /// # Errors
     ///
@@ -115,7 +119,10 @@ impl PrivateFolder {
 
     /// Opens or makes a file that is nobody else's.
     fn own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-        let file = self.0.open_with(name, options.create(true).mode(0o600).custom_flags(UNFOLLOWED))?.into_std();
+        let file = self
+            .0
+            .open_with(name, options.create(true).mode(0o600).custom_flags(UNFOLLOWED))?
+            .into_std();
         if !file.metadata()?.is_file() {
             return Err(refused("it is not a regular file"));
         }
@@ -129,11 +136,18 @@ impl PrivateFolder {
     ///
     /// [`ErrorKind::AlreadyExists`] where another has that name, else as the system has them.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, rustix::fs::RenameFlags::NOREPLACE)?)
+        Ok(rustix::fs::renameat_with(
+            &self.0,
+            from,
+            &self.0,
+            to,
+            rustix::fs::RenameFlags::NOREPLACE,
+        )?)
     }
 
-    /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that whoever has the old one open keeps it
-    /// as it was, and nobody ever sees half of the new one, whatever happens to the machine.
+    /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that
+    /// whoever has the old one open keeps it as it was, and nobody ever sees half of the new one,
+    /// whatever happens to the machine.
     ///
     /// # Errors
     ///
@@ -142,7 +156,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, PRIVATE, File::sync_all)
     }
 
-    /// [`put`](Self::put) with permission bits of its own, for a file that the user keeps there and that others may read.
+    /// [`put`](Self::put) with permission bits of its own, for a file that the user keeps there and
+    /// that others may read.
     ///
     /// # Errors
     ///
@@ -151,7 +166,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, mode, File::sync_all)
     }
 
-    /// [`put`](Self::put) without waiting for the disk: for what may be lost where the machine breaks down right afterwards.
+    /// [`put`](Self::put) without waiting for the disk: for what may be lost where the machine
+    /// breaks down right afterwards.
     ///
     /// # Errors
     ///
@@ -160,9 +176,16 @@ impl PrivateFolder {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
 
-    fn put_then(&self, name: &str, bytes: &[u8], mode: u32, written: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    fn put_then(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        mode: u32,
+        written: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let aside = format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let aside =
+            format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(PRIVATE);
         let put = self.0.open_with(&aside, &options).and_then(|file| {
@@ -204,7 +227,8 @@ impl PrivateFolder {
         self.0.remove_file(name)
     }
 
-    /// Waits until nobody else holds the lock of that name, and holds it as long as the answer lives.
+    /// Waits until nobody else holds the lock of that name, and holds it as long as the answer
+    /// lives.
     ///
     /// # Errors
     ///
@@ -229,7 +253,10 @@ const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast
 fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(refused(format!("it belongs to user {}, not to the one who runs Berth", stat.st_uid)));
+        return Err(refused(format!(
+            "it belongs to user {}, not to the one who runs Berth",
+            stat.st_uid
+        )));
     }
     if stat.st_mode & others != 0 {
         let closed = FileType::from_raw_mode(stat.st_mode).is_dir() || others & 0o044 != 0;
@@ -288,11 +315,17 @@ mod tests {
         folder.file("file").expect_err("a link is no file");
         folder.lock("lock").expect_err("a link is no lock");
         folder.put("file", b"new").expect("the link is replaced");
-        assert_eq!(io::read_to_string(folder.file("file").expect("it is there")).expect("it is text"), "new");
+        assert_eq!(
+            io::read_to_string(folder.file("file").expect("it is there")).expect("it is text"),
+            "new"
+        );
         assert_eq!(fs::metadata(path.join("file")).expect("it is there").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_to_string(&outside).expect("it is there"), "as it was");
-        fs::set_permissions(path.join("file"), Permissions::from_mode(0o620)).expect("its mode is set");
-        assert!(folder.file("file").expect_err("others may write").to_string().contains("chmod go-w"));
+        fs::set_permissions(path.join("file"), Permissions::from_mode(0o620))
+            .expect("its mode is set");
+        assert!(
+            folder.file("file").expect_err("others may write").to_string().contains("chmod go-w")
+        );
         folder.file("none").expect_err("there is none");
         fs::create_dir(path.join("folder")).expect("a folder is made");
         folder.file("folder").expect_err("a folder is no file");
@@ -306,20 +339,31 @@ mod tests {
         let within = folder.folder("within").expect("it is made");
         assert_eq!(fs::metadata(path.join("within")).expect("it is there").mode() & 0o7777, 0o700);
         for line in ["one", "two"] {
-            within.appended("log").expect("it opens").write_all(line.as_bytes()).expect("it is written");
+            within
+                .appended("log")
+                .expect("it opens")
+                .write_all(line.as_bytes())
+                .expect("it is written");
         }
         assert_eq!(fs::read_to_string(path.join("within/log")).expect("it is there"), "onetwo");
-        assert_eq!(fs::metadata(path.join("within/log")).expect("it is there").mode() & 0o7777, 0o600);
+        assert_eq!(
+            fs::metadata(path.join("within/log")).expect("it is there").mode() & 0o7777,
+            0o600
+        );
         within.rename("log", "old").expect("it is renamed");
         fs::write(path.join("within/log"), "another").expect("a file is written");
-        assert_eq!(within.rename("log", "old").expect_err("the name is taken").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(
+            within.rename("log", "old").expect_err("the name is taken").kind(),
+            ErrorKind::AlreadyExists
+        );
         assert_eq!(fs::read_to_string(path.join("within/old")).expect("it is there"), "onetwo");
 
         symlink(&path, path.join("link")).expect("a link is made");
         folder.folder("link").expect_err("a link is no folder");
         symlink(path.join("within/old"), path.join("within/to-old")).expect("a link is made");
         within.appended("to-old").expect_err("a link is no file");
-        fs::set_permissions(path.join("within"), Permissions::from_mode(0o750)).expect("its mode is set");
+        fs::set_permissions(path.join("within"), Permissions::from_mode(0o750))
+            .expect("its mode is set");
         folder.folder("within").expect_err("others may enter");
     }
 }

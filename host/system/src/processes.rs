@@ -22,14 +22,20 @@ pub(crate) struct Process {
 /// All that can be seen.
 pub(crate) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(look_at).collect()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(look_at)
+        .collect()
 }
 
 fn look_at(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which may hold anything, the fields from the third on.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    let field = |number: usize| {
+        fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0)
+    };
     let parent = fields.get(1)?.parse().ok()?;
     let ticks = field(14) + field(15) + field(16) + field(17);
     let ended = fields.first() == Some(&"Z");
@@ -43,7 +49,8 @@ pub(crate) fn below(pid: Pid) -> Vec<Process> {
     let mut parents = HashSet::from([pid.as_raw_nonzero().get()]);
     let mut found = Vec::new();
     loop {
-        let (next, rest): (Vec<Process>, Vec<Process>) = left.into_iter().partition(|process| parents.contains(&process.parent));
+        let (next, rest): (Vec<Process>, Vec<Process>) =
+            left.into_iter().partition(|process| parents.contains(&process.parent));
         if next.is_empty() {
             return found;
         }
@@ -53,10 +60,12 @@ pub(crate) fn below(pid: Pid) -> Vec<Process> {
     }
 }
 
-/// How often what is left is looked for: something that multiplies is a little quicker than who ends it, and not for ever.
+/// How often what is left is looked for: something that multiplies is a little quicker than who
+/// ends it, and not for ever.
 const ROUNDS: usize = 1000;
 
-/// Ends all that a process has started. It has to be one that inherits orphans, or what they started is not found.
+/// Ends all that a process has started. It has to be one that inherits orphans, or what they
+/// started is not found.
 pub(crate) fn end_below(pid: Pid) {
     for _ in 0..ROUNDS {
         let found: Vec<Process> = below(pid).into_iter().filter(|process| !process.ended).collect();
@@ -66,9 +75,12 @@ pub(crate) fn end_below(pid: Pid) {
         // Stopped first, so that nothing new comes while they end.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in &found {
-                let handle = Pid::from_raw(process.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+                let handle = Pid::from_raw(process.pid)
+                    .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
                 // The number may be another's by now: only what still has the same parent is meant.
-                if let Some(handle) = handle.filter(|_| look_at(process.pid).is_some_and(|now| now.parent == process.parent)) {
+                if let Some(handle) = handle.filter(|_| {
+                    look_at(process.pid).is_some_and(|now| now.parent == process.parent)
+                }) {
                     let _ = pidfd_send_signal(&handle, signal);
                 }
             }

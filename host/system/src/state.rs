@@ -1,4 +1,5 @@
-//! What Berth keeps from one run to the next: small JSON files in its data folder, which no tool reaches.
+//! What Berth keeps from one run to the next: small JSON files in its data folder, which no tool
+//! reaches.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -19,52 +20,67 @@ const DIGITS: usize = 64;
 ///
 /// # Errors
 ///
-/// [`HostError::Io`], naming the file: the folder or the file can't be believed, or the file is damaged. It is never taken for an empty
-/// one, since what it holds may be a refusal.
+/// [`HostError::Io`], naming the file: the folder or the file can't be believed, or the file is
+/// damaged. It is never taken for an empty one, since what it holds may be a refusal.
 pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, HostError> {
     match PrivateFolder::open(folder) {
-        Ok(opened) => read_in(&opened, name).map_err(HostError::io(folder.join(name).display().to_string())),
+        Ok(opened) => {
+            read_in(&opened, name).map_err(HostError::io(folder.join(name).display().to_string()))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
         Err(error) => Err(HostError::io(folder.display().to_string())(error)),
     }
 }
 
-/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change` succeeds and changes something. The folder is
-/// made where it is missing.
+/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change`
+/// succeeds and changes something. The folder is made where it is missing.
 ///
 /// # Errors
 ///
 /// As [`read`], those of `change`, and where the new file can't be written.
-pub fn update<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
+pub fn update<T, R>(
+    folder: &Path,
+    name: &str,
+    change: impl FnOnce(&mut T) -> Result<R, HostError>,
+) -> Result<R, HostError>
 where
     T: DeserializeOwned + Default + Serialize,
 {
     changed(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
 }
 
-/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all of them, so that they come and go without it.
+/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all of them, so
+/// that they come and go without it.
 pub const LOCK: &str = "lock";
 
-/// As [`update`], for what changes often: what a power failure follows on may be lost, and what does not change is not written.
+/// As [`update`], for what changes often: what a power failure follows on may be lost, and what
+/// does not change is not written.
 ///
 /// # Errors
 ///
 /// As [`update`].
-pub fn update_lightly<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
+pub fn update_lightly<T, R>(
+    folder: &Path,
+    name: &str,
+    change: impl FnOnce(&mut T) -> Result<R, HostError>,
+) -> Result<R, HostError>
 where
     T: DeserializeOwned + Default + Serialize,
 {
     changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
 }
 
-/// The secret that `folder` keeps under `name`: 32 random bytes as 64 hexadecimal digits, made at the first need. Nobody else can read it.
+/// The secret that `folder` keeps under `name`: 32 random bytes as 64 hexadecimal digits, made at
+/// the first need. Nobody else can read it.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: the folder or the file can't be believed, it holds something else, or the system has no random bytes.
+/// [`HostError::Io`]: the folder or the file can't be believed, it holds something else, or the
+/// system has no random bytes.
 pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
-    let opened = PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
+    let opened =
+        PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
     let _held = opened.lock(LOCK).map_err(failed)?;
     match opened.secret(name) {
         Ok(file) => {
@@ -73,12 +89,16 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
             let digits = text.trim_end();
             match digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 true => Ok(digits.to_owned()),
-                false => Err(failed(io::Error::new(ErrorKind::InvalidData, "it is no secret of Berth's; remove it to have another made"))),
+                false => Err(failed(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "it is no secret of Berth's; remove it to have another made",
+                ))),
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let mut bytes = [0; DIGITS / 2];
-            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(|error| failed(error.into()))?;
+            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+                .map_err(|error| failed(error.into()))?;
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             opened.put(name, format!("{digits}\n").as_bytes()).map_err(failed)?;
             Ok(digits)
@@ -97,7 +117,8 @@ fn changed<T, R>(
 where
     T: DeserializeOwned + Default + Serialize,
 {
-    let opened = PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
+    let opened =
+        PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
     let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
     let _held = opened.lock(lock).map_err(failed)?;
     let mut value: T = read_in(&opened, name).map_err(failed)?;
@@ -106,7 +127,10 @@ where
     let result = change(&mut value)?;
     let after = text(&value)?;
     if after.len() as u64 > MAX_BYTES {
-        return Err(failed(io::Error::new(ErrorKind::FileTooLarge, "it is full: what is no longer needed has to go first")));
+        return Err(failed(io::Error::new(
+            ErrorKind::FileTooLarge,
+            "it is full: what is no longer needed has to go first",
+        )));
     }
     if after != before {
         put(&opened, name, &after).map_err(failed)?;
@@ -122,8 +146,12 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
     };
     let mut text = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    let damaged =
-        |why: String| io::Error::new(ErrorKind::InvalidData, format!("it is damaged ({why}); mend it, or remove it to begin anew"));
+    let damaged = |why: String| {
+        io::Error::new(
+            ErrorKind::InvalidData,
+            format!("it is damaged ({why}); mend it, or remove it to begin anew"),
+        )
+    };
     if text.len() as u64 > MAX_BYTES {
         return Err(damaged(format!("larger than {} MiB", MAX_BYTES >> 20)));
     }
@@ -165,14 +193,19 @@ mod tests {
         let folder = root.path().join("data");
         assert_eq!(read::<Kept>(&folder, "kept.json").expect("nothing is no mistake"), Kept::new());
         assert!(!folder.exists(), "reading makes nothing");
-        let before = update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1))).expect("it is kept");
+        let before =
+            update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1)))
+                .expect("it is kept");
         assert_eq!(before, None);
         let failed = update(&folder, "kept.json", |kept: &mut Kept| {
             kept.insert("a".to_owned(), 2);
             Err::<(), _>(HostError::Config("no".to_owned()))
         });
         failed.expect_err("the change failed");
-        assert_eq!(read::<Kept>(&folder, "kept.json").expect("it is there"), Kept::from([("a".to_owned(), 1)]));
+        assert_eq!(
+            read::<Kept>(&folder, "kept.json").expect("it is there"),
+            Kept::from([("a".to_owned(), 1)])
+        );
     }
 
     #[test]
@@ -184,8 +217,10 @@ mod tests {
             for thread in 0..4 {
                 scope.spawn(move || {
                     for number in 0..10 {
-                        update(folder, "kept.json", |kept: &mut Kept| Ok(kept.insert(format!("{thread}.{number}"), 0)))
-                            .expect("it is kept");
+                        update(folder, "kept.json", |kept: &mut Kept| {
+                            Ok(kept.insert(format!("{thread}.{number}"), 0))
+                        })
+                        .expect("it is kept");
                     }
                 });
             }
@@ -197,7 +232,8 @@ mod tests {
     fn a_damaged_file_is_an_error_that_names_it_and_stays_as_it_is() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folder = root.path().join("data");
-        update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1))).expect("it is kept");
+        update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1)))
+            .expect("it is kept");
         for damage in ["", "{", "[]", "{\"a\": \"b\"}", &" ".repeat(5 << 20)] {
             fs::write(folder.join("kept.json"), damage).expect("it is damaged");
             let error = read::<Kept>(&folder, "kept.json").expect_err("it is damaged").to_string();
@@ -211,8 +247,12 @@ mod tests {
     fn a_folder_that_others_may_write_to_is_not_believed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(root.path(), Permissions::from_mode(0o777)).expect("its mode is set");
-        let error = read::<Kept>(root.path(), "kept.json").expect_err("others may write").to_string();
-        assert!(error.contains(&root.path().display().to_string()) && error.contains("chmod go-rwx"), "{error}");
+        let error =
+            read::<Kept>(root.path(), "kept.json").expect_err("others may write").to_string();
+        assert!(
+            error.contains(&root.path().display().to_string()) && error.contains("chmod go-rwx"),
+            "{error}"
+        );
         update(root.path(), "kept.json", |_: &mut Kept| Ok(())).expect_err("others may write");
         assert_eq!(fs::read_dir(root.path()).expect("it is there").count(), 0);
     }

@@ -1,4 +1,5 @@
-//! The path layer on real directories: what it lets through, and what the outside looks like after everything that it refuses.
+//! The path layer on real directories: what it lets through, and what the outside looks like after
+//! everything that it refuses.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +15,8 @@ use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-/// A granted folder `in`, with `secrets/**`, `.env` refused for reading and `locked/**` for writing, and a folder `out` beside it.
+/// A granted folder `in`, with `secrets/**`, `.env` refused for reading and `locked/**` for
+/// writing, and a folder `out` beside it.
 struct World {
     _temp: TempDir,
     inside: PathBuf,
@@ -82,13 +84,22 @@ impl World {
 }
 
 fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
-    let grants = grants.into_iter().map(|(path, access)| Grant { path, access, place: "[tools.file]".into() }).collect();
-    let own = vec![OwnFolder { path: inside.join("own"), secret: true }, OwnFolder { path: inside.join("later/own"), secret: true }];
+    let grants = grants
+        .into_iter()
+        .map(|(path, access)| Grant { path, access, place: "[tools.file]".into() })
+        .collect();
+    let own = vec![
+        OwnFolder { path: inside.join("own"), secret: true },
+        OwnFolder { path: inside.join("later/own"), secret: true },
+    ];
     let globs = |patterns: &[&str]| {
-        let patterns = patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
+        let patterns =
+            patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
         PathGlobs::new(patterns.collect()).expect("globs")
     };
-    let opened = Grants::open(grants, own, |rules| rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"])));
+    let opened = Grants::open(grants, own, |rules| {
+        rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"]))
+    });
     Arc::new(opened.expect("granted"))
 }
 
@@ -180,7 +191,9 @@ fn links_that_a_guest_makes_lead_nowhere_else() {
     let world = World::new();
     for target in ["/etc", "../out", "sub/../../out", "..", "secrets/key", ".env"] {
         match world.view.symlink(target, world.dir(), "made") {
-            Err(FileError::Denied(_)) => assert!(fs::symlink_metadata(world.inside.join("made")).is_err(), "{target}"),
+            Err(FileError::Denied(_)) => {
+                assert!(fs::symlink_metadata(world.inside.join("made")).is_err(), "{target}");
+            }
             other => panic!("{target}: {other:?}"),
         }
     }
@@ -191,7 +204,16 @@ fn what_is_denied_can_neither_be_read_nor_renamed_into_reach() {
     let world = World::new();
     symlink(".env", world.inside.join("alias")).expect("linked");
     symlink("secrets", world.inside.join("alias-dir")).expect("linked");
-    for path in [".env", "./.env", "sub/../.env", "secrets/key", "alias", "alias-dir/key", "secrets", "secrets/missing"] {
+    for path in [
+        ".env",
+        "./.env",
+        "sub/../.env",
+        "secrets/key",
+        "alias",
+        "alias-dir/key",
+        "secrets",
+        "secrets/missing",
+    ] {
         denied(world.view.open_at(world.dir(), path, READ), "deny_read");
         denied(world.view.open_at(world.dir(), path, TRUNCATE), "deny_read");
         denied(world.view.find_at(world.dir(), path, true), "deny_read");
@@ -216,7 +238,8 @@ fn a_folder_with_many_folders_is_looked_through_with_few_handles() {
     denied(world.view.rename((world.dir(), "moved"), (world.dir(), "moved")), "deny_read");
 }
 
-/// What is under a provisional name when the view is done with goes, with what is below, and nothing else does.
+/// What is under a provisional name when the view is done with goes, with what is below, and
+/// nothing else does.
 #[test]
 fn what_was_not_named_is_removed_and_nothing_else() {
     let world = World::new();
@@ -227,20 +250,32 @@ fn what_was_not_named_is_removed_and_nothing_else() {
     symlink(&world.outside, at("away")).expect("made");
     for number in 0..4 {
         make(&name(number));
-        world.view.open_at(world.dir(), &format!("{}/file", name(number)), CREATE).expect("is made");
+        world
+            .view
+            .open_at(world.dir(), &format!("{}/file", name(number)), CREATE)
+            .expect("is made");
     }
-    // One gets its name, one is taken away, one has somebody else's in its place, and one holds a link.
+    // One gets its name, one is taken away, one has somebody else's in its place, and one holds a
+    // link.
     world.view.rename((world.dir(), &name(0)), (world.dir(), "named")).expect("is named");
     fs::rename(at(&name(1)), at("taken")).expect("renamed");
     fs::rename(at("sub"), at(&name(1))).expect("renamed");
     fs::rename(at("away"), at(&format!("{}/away", name(2)))).expect("renamed");
     // What a rule protects stays, wherever it came from.
     fs::write(at(&format!("{}/.env", name(3))), "TOKEN").expect("written");
-    errno(world.view.rename((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))), Errno::PERM);
+    errno(
+        world.view.rename((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))),
+        Errno::PERM,
+    );
     errno(world.view.rename((world.dir(), "ro"), (world.dir(), &name(5))), Errno::PERM);
-    errno(world.view.link((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))), Errno::PERM);
+    errno(
+        world.view.link((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))),
+        Errno::PERM,
+    );
     world.view.remove_provisional();
-    for there in ["named/file", "taken/file", &name(1), &name(9), &format!("{}/.env", name(3)), "a.txt"] {
+    for there in
+        ["named/file", "taken/file", &name(1), &name(9), &format!("{}/.env", name(3)), "a.txt"]
+    {
         assert!(at(there).exists(), "{there}");
     }
     assert!(!at(&name(2)).exists());
@@ -289,8 +324,12 @@ fn own_folders_and_files_are_out_of_reach() {
     // A name that is protected stays what it is, also where it is a link.
     symlink("a.txt", world.inside.join("named")).expect("linked");
     let named = vec![OwnFolder { path: world.inside.join("named"), secret: false }];
-    let grant = Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
-    let view = FileView::new(Arc::new(Grants::open(vec![grant], named, |rules| rules).expect("granted")), false);
+    let grant =
+        Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
+    let view = FileView::new(
+        Arc::new(Grants::open(vec![grant], named, |rules| rules).expect("granted")),
+        false,
+    );
     denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
     denied(view.unlink(world.dir(), "named"), "Berth's own");
     denied(view.open_at(world.dir(), "a.txt", TRUNCATE), "Berth's own");
@@ -303,7 +342,8 @@ fn own_folders_and_files_are_out_of_reach() {
 #[test]
 fn read_only_grants_and_calls_change_nothing() {
     let world = World::with(|inside| vec![(inside.to_owned(), Access::Read)]);
-    let read_only_call = FileView::new(open(vec![(world.inside.clone(), Access::Write)], &world.inside), true);
+    let read_only_call =
+        FileView::new(open(vec![(world.inside.clone(), Access::Write)], &world.inside), true);
     for (view, rule) in [(&world.view, "read-only grant"), (&read_only_call, "only reads")] {
         let dir = view.grants().roots()[0].dir.as_fd();
         denied(view.open_at(dir, "a.txt", TRUNCATE), rule);
@@ -325,16 +365,23 @@ fn read_only_grants_and_calls_change_nothing() {
 
 #[test]
 fn overlapping_grants_are_each_their_own() {
-    let world = World::with(|inside| vec![(inside.to_owned(), Access::Write), (inside.join("ro"), Access::Read)]);
+    let world = World::with(|inside| {
+        vec![(inside.to_owned(), Access::Write), (inside.join("ro"), Access::Read)]
+    });
     denied(world.view.open_at(world.dir(), "ro/f", TRUNCATE), "read-only grant");
     denied(world.view.rename((world.dir(), "ro"), (world.dir(), "rw")), "read-only grant");
     denied(world.view.rename((world.dir(), "ro/f"), (world.dir(), "f")), "read-only grant");
     denied(world.view.link((world.dir(), "ro/f"), (world.dir(), "f")), "read-only grant");
     assert_eq!(world.read("ro/f").expect("is read"), "ro");
 
-    let world = World::with(|inside| vec![(inside.to_owned(), Access::Read), (inside.join("sub"), Access::Write)]);
+    let world = World::with(|inside| {
+        vec![(inside.to_owned(), Access::Read), (inside.join("sub"), Access::Write)]
+    });
     denied(world.view.open_at(world.dir(), "a.txt", TRUNCATE), "read-only grant");
-    denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "sub/a.txt")), "read-only grant");
+    denied(
+        world.view.rename((world.dir(), "a.txt"), (world.dir(), "sub/a.txt")),
+        "read-only grant",
+    );
     denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/a.txt")), "read-only grant");
     world.view.open_at(world.dir(), "sub/new", CREATE).expect("is made");
 }
@@ -344,7 +391,8 @@ fn what_is_no_file_is_not_opened() {
     let world = World::new();
     let dir = fs::File::open(&world.inside).expect("is there");
     rustix::fs::mknodat(&dir, "fifo", FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("made");
-    let _socket = std::os::unix::net::UnixListener::bind(world.inside.join("socket")).expect("bound");
+    let _socket =
+        std::os::unix::net::UnixListener::bind(world.inside.join("socket")).expect("bound");
     for path in ["fifo", "socket"] {
         errno(world.view.open_at(world.dir(), path, READ), Errno::NOTSUP);
         errno(world.view.open_at(world.dir(), path, TRUNCATE), Errno::NOTSUP);
@@ -379,7 +427,8 @@ fn a_replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
     assert_eq!(fs::metadata(&script).expect("is there").mode() & 0o7777, 0o750);
 
     fs::write(world.inside.join("theirs"), "x").expect("written");
-    fs::set_permissions(world.inside.join("theirs"), fs::Permissions::from_mode(0o600)).expect("set");
+    fs::set_permissions(world.inside.join("theirs"), fs::Permissions::from_mode(0o600))
+        .expect("set");
     world.view.rename((world.dir(), "theirs"), (world.dir(), "run.sh")).expect("is moved");
     assert_eq!(fs::metadata(&script).expect("is there").mode() & 0o7777, 0o600);
 }
@@ -388,7 +437,8 @@ fn a_replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
 fn listings_leave_out_what_is_denied() {
     let world = World::new();
     let mut listing = world.view.list(world.dir()).expect("is listed");
-    let mut names: Vec<String> = listing.by_ref().map(|entry| entry.expect("is read").name).collect();
+    let mut names: Vec<String> =
+        listing.by_ref().map(|entry| entry.expect("is read").name).collect();
     names.sort();
     assert_eq!(names, ["a.txt", "locked", "ro", "sub"]);
     assert_eq!(listing.hidden(), 3);
@@ -400,12 +450,21 @@ fn paths_are_located_as_people_spell_them() {
     let alias = world.inside.parent().expect("has one").join("alias");
     symlink(&world.inside, &alias).expect("linked");
     let locate = |path: PathBuf, access| world.view.locate(&path, access, LastLink::Followed);
-    for path in [world.inside.join("a.txt"), alias.join("a.txt"), world.inside.join("../in/a.txt")] {
+    for path in [world.inside.join("a.txt"), alias.join("a.txt"), world.inside.join("../in/a.txt")]
+    {
         let located = locate(path.clone(), Access::Write).expect("is located");
-        assert_eq!((located.given, located.real), (world.inside.join("a.txt"), world.inside.join("a.txt")), "{}", path.display());
+        assert_eq!(
+            (located.given, located.real),
+            (world.inside.join("a.txt"), world.inside.join("a.txt")),
+            "{}",
+            path.display()
+        );
     }
     let new = world.inside.join("not/there/yet");
-    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), ResolvedPath { given: new.clone(), real: new });
+    assert_eq!(
+        locate(new.clone(), Access::Write).expect("is located"),
+        ResolvedPath { given: new.clone(), real: new }
+    );
     denied(locate(world.inside.join("secrets/not/yet"), Access::Write), "deny_read");
     denied(locate(world.inside.join("locked/not/yet"), Access::Write), "deny_write");
     denied(locate(world.inside.join("not/../../out/secret"), Access::Read), "allowed_paths");
@@ -417,14 +476,19 @@ fn paths_are_located_as_people_spell_them() {
 fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
     let world = World::new();
     fs::create_dir_all(world.inside.join("deep/er")).expect("made");
-    for (target, name) in
-        [("deep/er", "short"), ("deep/new.txt", "dangling"), ("dangling", "twice"), ("secrets/new", "bad"), ("loop", "loop")]
-    {
+    for (target, name) in [
+        ("deep/er", "short"),
+        ("deep/new.txt", "dangling"),
+        ("dangling", "twice"),
+        ("secrets/new", "bad"),
+        ("loop", "loop"),
+    ] {
         symlink(target, world.inside.join(name)).expect("linked");
     }
     let real = |path: &str| {
         let path = world.inside.join(path);
-        let located = world.view.locate(&path, Access::Write, LastLink::Followed).expect("is located");
+        let located =
+            world.view.locate(&path, Access::Write, LastLink::Followed).expect("is located");
         assert_eq!(located.given, path);
         located.real.strip_prefix(&world.inside).expect("is inside").display().to_string()
     };
@@ -439,9 +503,15 @@ fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
     ] {
         assert_eq!(real(path), expected, "{path}");
     }
-    denied(world.view.locate(&world.inside.join("bad"), Access::Write, LastLink::Followed), "deny_read");
+    denied(
+        world.view.locate(&world.inside.join("bad"), Access::Write, LastLink::Followed),
+        "deny_read",
+    );
     // Where the link itself is meant, it is what it is.
-    let meant = world.view.locate(&world.inside.join("dangling"), Access::Write, LastLink::Meant).expect("is located");
+    let meant = world
+        .view
+        .locate(&world.inside.join("dangling"), Access::Write, LastLink::Meant)
+        .expect("is located");
     assert_eq!(meant.real, world.inside.join("dangling"));
 }
 
@@ -456,7 +526,8 @@ fn swapping_names_meanwhile_never_leads_out() {
         scope.spawn(|| {
             let [swap, trap, aside] = ["swap", "trap", "aside"].map(|name| world.inside.join(name));
             while !done.load(Ordering::Relaxed) {
-                for (from, to) in [(&swap, &aside), (&trap, &swap), (&swap, &trap), (&aside, &swap)] {
+                for (from, to) in [(&swap, &aside), (&trap, &swap), (&swap, &trap), (&aside, &swap)]
+                {
                     fs::rename(from, to).expect("renamed");
                 }
             }
@@ -480,7 +551,9 @@ fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
     fs::create_dir(world.inside.join("open")).expect("made");
     fs::write(world.inside.join("open/key"), "public").expect("written");
     fs::create_dir(world.inside.join("swap")).expect("made");
-    for (target, link) in [("../.env", "a"), ("../public", "b"), ("../secrets", "c"), ("../open", "d")] {
+    for (target, link) in
+        [("../.env", "a"), ("../public", "b"), ("../secrets", "c"), ("../open", "d")]
+    {
         symlink(target, world.inside.join("swap").join(link)).expect("linked");
     }
     let done = AtomicBool::new(false);
@@ -490,7 +563,14 @@ fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
             while !done.load(Ordering::Relaxed) {
                 for (one, other) in [("a", "b"), ("c", "d")] {
                     let flags = rustix::fs::RenameFlags::EXCHANGE;
-                    rustix::fs::renameat_with(rustix::fs::CWD, at(one), rustix::fs::CWD, at(other), flags).expect("exchanged");
+                    rustix::fs::renameat_with(
+                        rustix::fs::CWD,
+                        at(one),
+                        rustix::fs::CWD,
+                        at(other),
+                        flags,
+                    )
+                    .expect("exchanged");
                 }
             }
         });
@@ -501,7 +581,8 @@ fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
                 }
                 let _ = world.view.open_at(world.dir(), name, TRUNCATE);
             }
-            let made = fs::write(world.inside.join("public"), "public").and_then(|()| fs::write(world.inside.join("open/key"), "public"));
+            let made = fs::write(world.inside.join("public"), "public")
+                .and_then(|()| fs::write(world.inside.join("open/key"), "public"));
             made.expect("written");
         }
         done.store(true, Ordering::Relaxed);
@@ -514,7 +595,8 @@ fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
 #[test]
 fn a_denied_file_that_loses_its_name_meanwhile_is_not_read_by_none() {
     let world = World::new();
-    // It has another name elsewhere, as a backup by hard links gives it, so it stays when its name here goes.
+    // It has another name elsewhere, as a backup by hard links gives it, so it stays when its name
+    // here goes.
     let (denied, elsewhere) = (world.inside.join(".env"), world.outside.join("kept"));
     fs::hard_link(&denied, &elsewhere).expect("linked");
     let done = AtomicBool::new(false);
@@ -551,9 +633,11 @@ fn owner_and_mode_are_taken_over_by_nothing_that_has_another_name() {
     // As if its number had gone to a file of somebody else's, that has a name outside too.
     fs::hard_link(world.inside.join("made"), world.outside.join("other")).expect("linked");
     fs::set_permissions(world.inside.join("made"), fs::Permissions::from_mode(0o600)).expect("set");
-    fs::set_permissions(world.inside.join("a.txt"), fs::Permissions::from_mode(0o666)).expect("set");
+    fs::set_permissions(world.inside.join("a.txt"), fs::Permissions::from_mode(0o666))
+        .expect("set");
     if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(world.inside.join("a.txt"), Some(1234), Some(1234)).expect("given away");
+        std::os::unix::fs::chown(world.inside.join("a.txt"), Some(1234), Some(1234))
+            .expect("given away");
     }
     let own = fs::metadata(world.outside.join("other")).expect("is there").uid();
     world.view.rename((world.dir(), "made"), (world.dir(), "a.txt")).expect("renamed");

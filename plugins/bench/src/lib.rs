@@ -23,7 +23,8 @@ pub struct EchoArguments {
 
 impl Tool for Echo {
     const NAME: &str = "echo";
-    const DESCRIPTION: &str = "Says back what it is told. Use it to see whether tools work, and how fast.";
+    const DESCRIPTION: &str =
+        "Says back what it is told. Use it to see whether tools work, and how fast.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Arguments = EchoArguments;
 

@@ -20,9 +20,11 @@ pub(crate) struct CopyPath;
 pub(crate) struct Arguments {
     /// The file or directory to copy.
     source: String,
-    /// The full path of the copy, with its name, not the directory to put it in. Directories on the way to it are made.
+    /// The full path of the copy, with its name, not the directory to put it in. Directories on the
+    /// way to it are made.
     destination: String,
-    /// Replace a file or link that has this name already. Default: false. A directory is never replaced.
+    /// Replace a file or link that has this name already. Default: false. A directory is never
+    /// replaced.
     overwrite: Option<bool>,
 }
 
@@ -33,7 +35,8 @@ struct Answer {
     directories: u64,
     links: u64,
     bytes: u64,
-    /// Links that lead where nothing is granted, pipes, sockets and the like, and what another call has not finished.
+    /// Links that lead where nothing is granted, pipes, sockets and the like, and what another call
+    /// has not finished.
     left_out: u64,
     /// Whether something had the name of the copy before.
     replaced: bool,
@@ -48,17 +51,26 @@ impl Tool for CopyPath {
         something in the directory may not be read, where the destination is a directory (name the copy itself: dir/name), and where it \
         is there already unless overwrite is set.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
-    const SUBJECTS: &[Subject] = &[Subject::reads_path("/source"), Subject::changes_name("/destination")];
+    const SUBJECTS: &[Subject] =
+        &[Subject::reads_path("/source"), Subject::changes_name("/destination")];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { source, destination, overwrite } = arguments;
-        let meta = fs::metadata(&source).map_err(|error| nearby::suggest_names(open_failure("reading", &source, &error), &source))?;
+        let meta = fs::metadata(&source).map_err(|error| {
+            nearby::suggest_names(open_failure("reading", &source, &error), &source)
+        })?;
         let survey = if meta.is_dir() { Some(Survey::new(&source)?) } else { None };
-        let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let replaced = transfer::prepare_destination(
+            &source,
+            meta.is_dir(),
+            &destination,
+            overwrite == Some(true),
+        )?;
         let copied = match survey {
             Some(survey) => {
-                let (provisional, copied) = transfer::copy_directory(&source, &destination, &survey, false, call)?;
+                let (provisional, copied) =
+                    transfer::copy_directory(&source, &destination, &survey, false, call)?;
                 give_name(provisional, &destination)?;
                 copied
             }
@@ -76,18 +88,35 @@ impl Tool for CopyPath {
             notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
         }
         let CopyCounts { files, directories, links, bytes, left_out } = copied;
-        Output::text(text).with_structured(&Answer { files, directories, links, bytes, left_out, replaced })
+        Output::text(text).with_structured(&Answer {
+            files,
+            directories,
+            links,
+            bytes,
+            left_out,
+            replaced,
+        })
     }
 }
 
 fn give_name(provisional: Provisional, destination: &str) -> Result<(), Failure> {
-    provisional.name(Path::new(destination)).map_err(|error| Failure::io(format!("naming the copy {destination}"), &error))
+    provisional
+        .name(Path::new(destination))
+        .map_err(|error| Failure::io(format!("naming the copy {destination}"), &error))
 }
 
 /// `3 files, 2 directories, 1.5 KiB`.
 fn describe_counts(copied: &CopyCounts) -> String {
-    let directories = if copied.directories == 1 { "1 directory".to_owned() } else { format!("{} directories", copied.directories) };
-    let links = if copied.links > 0 { format!(", {}", plural(copied.links, "link")) } else { String::new() };
+    let directories = if copied.directories == 1 {
+        "1 directory".to_owned()
+    } else {
+        format!("{} directories", copied.directories)
+    };
+    let links = if copied.links > 0 {
+        format!(", {}", plural(copied.links, "link"))
+    } else {
+        String::new()
+    };
     format!("{}, {directories}{links}, {}", plural(copied.files, "file"), size(copied.bytes))
 }
 
@@ -102,7 +131,9 @@ mod tests {
     use crate::tree;
 
     fn copy(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
-        testing::call::<CopyPath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))
+        testing::call::<CopyPath>(
+            json!({ "source": source, "destination": destination, "overwrite": overwrite }),
+        )
     }
 
     #[test]
@@ -111,7 +142,10 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("new/deep/to"));
         fs::write(&from, "x".repeat(600_000)).unwrap();
         let output = copy(&from, &to, false).unwrap();
-        assert_eq!(output.joined_text(), format!("Copied {} to {}: 585.9 KiB.", from.display(), to.display()));
+        assert_eq!(
+            output.joined_text(),
+            format!("Copied {} to {}: 585.9 KiB.", from.display(), to.display())
+        );
         assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
         assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1);
     }
@@ -129,15 +163,31 @@ mod tests {
         fs::create_dir(from.join(".berth-0123456789abcdef.tmp")).unwrap();
         fs::write(from.join(".berth-0123456789abcdef.tmp/half"), "half").unwrap();
         fs::write(from.join("sub/.berth-fedcba9876543210.tmp"), "half").unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, from.join("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            from.join("fifo"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
         let output = copy(&from, &to, false).unwrap();
         let expected = json!({ "files": 2, "directories": 3, "links": 2, "bytes": 3, "left_out": 3, "replaced": false });
         assert_eq!(output.structured, Some(expected));
-        assert!(output.joined_text().contains("2 files, 3 directories, 2 links, 3 B.\n[Left out: 3 entries"), "{}", output.joined_text());
+        assert!(
+            output
+                .joined_text()
+                .contains("2 files, 3 directories, 2 links, 3 B.\n[Left out: 3 entries"),
+            "{}",
+            output.joined_text()
+        );
         assert_eq!(fs::read_to_string(to.join("sub/.b")).unwrap(), "bb");
         assert_eq!(fs::read_link(to.join("sub/link")).unwrap(), Path::new("../a"));
         assert!(to.join("sub/empty").is_dir() && fs::symlink_metadata(to.join("fifo")).is_err());
-        assert_eq!(fs::read_dir(to.join("sub")).unwrap().count() + fs::read_dir(&to).unwrap().count(), 3 + 3);
+        assert_eq!(
+            fs::read_dir(to.join("sub")).unwrap().count() + fs::read_dir(&to).unwrap().count(),
+            3 + 3
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
@@ -150,7 +200,10 @@ mod tests {
             fs::write(at(name), text).unwrap();
         }
         let failure = copy(&at("a"), &at("b"), false).unwrap_err();
-        assert!(failure.code.as_deref() == Some("exists") && failure.suggestion.unwrap().contains("overwrite=true"));
+        assert!(
+            failure.code.as_deref() == Some("exists")
+                && failure.suggestion.unwrap().contains("overwrite=true")
+        );
         let failure = copy(&at("a"), &at("dir"), true).unwrap_err();
         assert!(failure.suggestion.unwrap().contains(at("dir/a").to_str().unwrap()));
         assert_eq!(copy(&at("dir"), &at("a"), true).unwrap_err().code.as_deref(), Some("exists"));
@@ -174,7 +227,11 @@ mod tests {
         symlink("a/sub", at("round")).unwrap();
         for destination in ["a", "a/b", "a/sub/b", "./a/b", "round/b", "a/../a/b"] {
             let failure = copy(&at("a"), &at(destination), true).unwrap_err();
-            assert_eq!(failure.category, berth_sdk::Category::InvalidParameters, "{destination}: {failure}");
+            assert_eq!(
+                failure.category,
+                berth_sdk::Category::InvalidParameters,
+                "{destination}: {failure}"
+            );
         }
         assert_eq!(fs::read_dir(at("a/sub")).unwrap().count(), 0, "and nothing is left behind");
         assert_eq!(fs::read_dir(at("a")).unwrap().count(), 2);

@@ -28,13 +28,19 @@ impl Tool for CreateDirectory {
     const DESCRIPTION: &str = "\
         Creates a directory, with the directories on the way to it. One that is there already is left as it is, which is no failure. \
         Fails where a file is in the way. Not needed before write, copy_path or move_path: they make the directories that they need.";
-    const ANNOTATIONS: Annotations = Annotations { destructive: false, idempotent: true, open_world: false, ..Annotations::ACTING };
+    const ANNOTATIONS: Annotations = Annotations {
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+        ..Annotations::ACTING
+    };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     type Arguments = Arguments;
 
     fn call(Arguments { path }: Arguments, _call: &Call) -> Result<Output, Failure> {
         if fs::metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-            return Output::text(format!("{path} is there already.")).with_structured(&Answer { created: false });
+            return Output::text(format!("{path} is there already."))
+                .with_structured(&Answer { created: false });
         }
         make_with_parents(&path)?;
         Output::text(format!("Created {path}.")).with_structured(&Answer { created: true })
@@ -44,12 +50,23 @@ impl Tool for CreateDirectory {
 /// Makes a directory and those above it, as far as they are missing.
 pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| {
-        let in_the_way =
-            || std::path::Path::new(path).ancestors().find(|above| fs::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()));
+        let in_the_way = || {
+            std::path::Path::new(path)
+                .ancestors()
+                .find(|above| fs::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()))
+        };
         match in_the_way() {
-            Some(file) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::NotFound) => {
-                Failure::permanent("exists", format!("{} is in the way: it is not a directory", file.display()))
-                    .with_suggestion("Choose another name, or move or delete what is in the way.")
+            Some(file)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::NotFound
+                ) =>
+            {
+                Failure::permanent(
+                    "exists",
+                    format!("{} is in the way: it is not a directory", file.display()),
+                )
+                .with_suggestion("Choose another name, or move or delete what is in the way.")
             }
             _ => Failure::io(format!("making the directory {path}"), &error),
         }
@@ -83,9 +100,14 @@ mod tests {
         fs::write(&file, "kept").unwrap();
         std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
         for (path, blocker) in [("file", "file"), ("file/below/it", "file"), ("link", "link")] {
-            let failure = testing::call::<CreateDirectory>(json!({ "path": dir.path().join(path) })).unwrap_err();
+            let failure =
+                testing::call::<CreateDirectory>(json!({ "path": dir.path().join(path) }))
+                    .unwrap_err();
             assert_eq!(failure.code.as_deref(), Some("exists"), "{failure}");
-            let named = format!("{} is in the way: it is not a directory", dir.path().join(blocker).display());
+            let named = format!(
+                "{} is in the way: it is not a directory",
+                dir.path().join(blocker).display()
+            );
             assert_eq!(failure.message, named);
         }
         assert_eq!(fs::read_to_string(file).unwrap(), "kept");

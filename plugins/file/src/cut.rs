@@ -7,7 +7,10 @@ const MAX_WORD: usize = 128;
 /// The length of `shown` without a last word that goes on in `rest`. The beginning of a credential
 /// isn't recognised as one, yet gives most of it away.
 pub(crate) fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
-    let of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let of_word = |byte: &&u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
+    };
     let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
     let ends = rest.first().is_some_and(|byte| !of_word(&byte));
     if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }
@@ -29,7 +32,11 @@ mod tests {
             (&long, "x", &long),
             ("é", "x", "é"),
         ] {
-            assert_eq!(&shown[..without_unfinished(shown.as_bytes(), rest.as_bytes())], left, "{shown} {rest}");
+            assert_eq!(
+                &shown[..without_unfinished(shown.as_bytes(), rest.as_bytes())],
+                left,
+                "{shown} {rest}"
+            );
         }
     }
 }

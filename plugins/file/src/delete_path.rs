@@ -48,26 +48,32 @@ impl Tool for DeletePath {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { path, recursive } = arguments;
-        let deleting = |error| nearby::suggest_names(Failure::io(format!("deleting {path}"), &error), &path);
+        let deleting =
+            |error| nearby::suggest_names(Failure::io(format!("deleting {path}"), &error), &path);
         let meta = fs::symlink_metadata(&path).map_err(deleting)?;
         if !meta.is_dir() {
             fs::remove_file(&path).map_err(deleting)?;
             let what = if meta.is_symlink() { "the link " } else { "" };
-            return Output::text(format!("Deleted {what}{path}.")).with_structured(&Answer { deleted: 1 });
+            return Output::text(format!("Deleted {what}{path}."))
+                .with_structured(&Answer { deleted: 1 });
         }
         if recursive != Some(true) {
             return match fs::remove_dir(&path).map_err(deleting) {
-                Err(failure) if failure.code.as_deref() == Some("not-empty") => Err(not_empty_failure(&path)),
+                Err(failure) if failure.code.as_deref() == Some("not-empty") => {
+                    Err(not_empty_failure(&path))
+                }
                 removed => {
                     removed?;
-                    Output::text(format!("Deleted the empty directory {path}.")).with_structured(&Answer { deleted: 1 })
+                    Output::text(format!("Deleted the empty directory {path}."))
+                        .with_structured(&Answer { deleted: 1 })
                 }
             };
         }
         check(&path).map_err(deleting)?;
         let deleted = remove(&path, call)?;
         let below = entries(deleted - 1);
-        Output::text(format!("Deleted {path} and the {below} in it.")).with_structured(&Answer { deleted })
+        Output::text(format!("Deleted {path} and the {below} in it."))
+            .with_structured(&Answer { deleted })
     }
 }
 
@@ -89,14 +95,18 @@ pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
     });
     removed.map_err(|error| {
         let failure = Failure::io(format!("deleting {path}"), &error);
-        let message = format!("{}; {gone} of the entries in it are gone, the others are there", failure.message);
+        let message = format!(
+            "{}; {gone} of the entries in it are gone, the others are there",
+            failure.message
+        );
         Failure { message, ..failure }
     })
 }
 
 fn not_empty_failure(path: &str) -> Failure {
     let scope = Scope { root: path.to_owned(), max_depth: Some(1), ..Scope::default() };
-    let count = search::find(&scope, MAX_COUNTED).map_or(0, |found| found.items.len() as u64 + found.skipped.denied);
+    let count = search::find(&scope, MAX_COUNTED)
+        .map_or(0, |found| found.items.len() as u64 + found.skipped.denied);
     let holds = match count {
         0 => "is not empty".to_owned(),
         count if count >= u64::from(MAX_COUNTED) => format!("holds {} or more", entries(count)),
@@ -126,7 +136,10 @@ mod tests {
         fs::write(dir.path().join("file"), "").unwrap();
         fs::create_dir(dir.path().join("empty")).unwrap();
         for name in ["file", "empty"] {
-            assert_eq!(delete(dir.path().join(name), false).unwrap().structured, Some(json!({ "deleted": 1 })));
+            assert_eq!(
+                delete(dir.path().join(name), false).unwrap().structured,
+                Some(json!({ "deleted": 1 }))
+            );
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -140,10 +153,16 @@ mod tests {
             fs::write(full.join(name), "").unwrap();
         }
         let failure = delete(full.clone(), false).unwrap_err();
-        assert_eq!(failure.message, format!("{} holds 3 entries, so it was not deleted", full.display()));
+        assert_eq!(
+            failure.message,
+            format!("{} holds 3 entries, so it was not deleted", full.display())
+        );
         assert!(full.join("a").exists() && failure.suggestion.unwrap().contains("recursive=true"));
         let output = delete(full.clone(), true).unwrap();
-        assert_eq!(output.joined_text(), format!("Deleted {} and the 5 entries in it.", full.display()));
+        assert_eq!(
+            output.joined_text(),
+            format!("Deleted {} and the 5 entries in it.", full.display())
+        );
         assert!(!full.exists());
     }
 

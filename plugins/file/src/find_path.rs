@@ -16,8 +16,9 @@ pub(crate) struct FindPath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A glob. Without a slash it fits names at any depth: `*.rs`, `test_*.{py,pyi}`. With one it fits paths from the directory on:
-    /// `src/**/*.rs`. An absolute one says where to look by itself.
+    /// A glob. Without a slash it fits names at any depth: `*.rs`, `test_*.{py,pyi}`. With one it
+    /// fits paths from the directory on: `src/**/*.rs`. An absolute one says where to look by
+    /// itself.
     pattern: String,
     /// The directory to look in. Default: the working directory.
     path: Option<String>,
@@ -55,11 +56,18 @@ impl Tool for FindPath {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { pattern, path, limit, max_results } = arguments;
         let (root, glob) = split_pattern(&pattern, path)?;
-        let scope = Scope { root: root.clone(), globs: vec![glob], ignore_rules: true, files_only: true, max_depth: None };
+        let scope = Scope {
+            root: root.clone(),
+            globs: vec![glob],
+            ignore_rules: true,
+            files_only: true,
+            max_depth: None,
+        };
         let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1));
         let found = found.map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let paths = PathShortener::new();
-        let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n".into()]).collect();
+        let mut text: String =
+            found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n".into()]).collect();
         let count = found.items.len();
         if count == 0 && found.ending == Ending::Complete {
             text = format!(
@@ -68,11 +76,17 @@ impl Tool for FindPath {
             );
         }
         if found.ending == Ending::Limit {
-            notices::add(&mut text, &format!("Stopped at {count} paths; there are more. Narrow the pattern or the path, or raise limit."));
+            notices::add(
+                &mut text,
+                &format!(
+                    "Stopped at {count} paths; there are more. Narrow the pattern or the path, or raise limit."
+                ),
+            );
         }
         notices::add_ending(&mut text, found.ending);
         notices::add_skipped(&mut text, found.skipped);
-        Output::text(text).with_structured(&Answer { paths: count, cut: found.ending != Ending::Complete })
+        Output::text(text)
+            .with_structured(&Answer { paths: count, cut: found.ending != Ending::Complete })
     }
 }
 
@@ -80,26 +94,36 @@ impl Tool for FindPath {
 /// without a path, so that it can check the directory.
 fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
     // The leading slash ties the glob to the directory itself.
-    let plain = pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
+    let plain =
+        pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
     if plain.trim_matches('/').is_empty() {
         return Err(Failure::invalid("pattern is empty").with_suggestion("`*` fits every file."));
     }
     if plain.starts_with('!') {
-        let failure = Failure::invalid("a pattern says which files to find, not which to leave out");
-        return Err(failure.with_suggestion("Write `\\!` for a name that begins with an exclamation mark."));
+        let failure =
+            Failure::invalid("a pattern says which files to find, not which to leave out");
+        return Err(
+            failure.with_suggestion("Write `\\!` for a name that begins with an exclamation mark.")
+        );
     }
     // Paths are compared without these, so such a pattern would find nothing and not say why.
     if plain.starts_with("~/") || plain.split('/').any(|part| part == "..") {
         let failure = Failure::invalid("a pattern can't go through `..` or `~`");
-        return Err(failure.with_suggestion("Name the directory in path, and leave it out of the pattern."));
+        return Err(
+            failure.with_suggestion("Name the directory in path, and leave it out of the pattern.")
+        );
     }
     if !pattern.starts_with('/') {
         return Ok((paths::or_working_directory(path)?, plain));
     }
     let root = path.unwrap_or_default();
-    match plain.strip_prefix(root.trim_end_matches('/')).filter(|rest| rest.starts_with('/') && !root.is_empty()) {
+    match plain
+        .strip_prefix(root.trim_end_matches('/'))
+        .filter(|rest| rest.starts_with('/') && !root.is_empty())
+    {
         Some(rest) => Ok((root.clone(), rest.to_owned())),
-        None => Err(Failure::invalid(format!("pattern is absolute and not below path, {root}")).with_suggestion("Leave out path.")),
+        None => Err(Failure::invalid(format!("pattern is absolute and not below path, {root}"))
+            .with_suggestion("Leave out path.")),
     }
 }
 
@@ -141,11 +165,21 @@ mod tests {
     fn an_absolute_pattern_says_where() {
         let dir = tree();
         let base = dir.path().display();
-        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/src/**/c.rs"), "path": dir.path() })), "src/deep/c.rs\n");
+        assert_eq!(
+            find(&dir, json!({ "pattern": format!("{base}/src/**/c.rs"), "path": dir.path() })),
+            "src/deep/c.rs\n"
+        );
         assert_eq!(find(&dir, json!({ "pattern": "./b.rs", "path": dir.path() })), "b.rs\n");
-        assert!(find(&dir, json!({ "pattern": "./c.rs", "path": dir.path() })).starts_with("No file in "));
-        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/*.txt"), "path": dir.path() })), "a.txt\n");
-        let outside = testing::call::<FindPath>(json!({ "pattern": "/etc/*", "path": dir.path() })).unwrap_err();
+        assert!(
+            find(&dir, json!({ "pattern": "./c.rs", "path": dir.path() }))
+                .starts_with("No file in ")
+        );
+        assert_eq!(
+            find(&dir, json!({ "pattern": format!("{base}/*.txt"), "path": dir.path() })),
+            "a.txt\n"
+        );
+        let outside = testing::call::<FindPath>(json!({ "pattern": "/etc/*", "path": dir.path() }))
+            .unwrap_err();
         assert!(outside.message.contains("not below path"), "{outside}");
     }
 
@@ -160,20 +194,35 @@ mod tests {
 
     #[test]
     fn a_pattern_that_means_nothing_is_refused() {
-        for pattern in ["", "/", "./", "!*.rs", "a{b", "../*", "src/../*.rs", "/etc/../*", "~/*.rs"] {
-            let failure = testing::call::<FindPath>(json!({ "pattern": pattern, "path": "/" })).unwrap_err();
-            assert_eq!(failure.category, berth_sdk::Category::InvalidParameters, "{pattern}: {failure}");
+        for pattern in ["", "/", "./", "!*.rs", "a{b", "../*", "src/../*.rs", "/etc/../*", "~/*.rs"]
+        {
+            let failure =
+                testing::call::<FindPath>(json!({ "pattern": pattern, "path": "/" })).unwrap_err();
+            assert_eq!(
+                failure.category,
+                berth_sdk::Category::InvalidParameters,
+                "{pattern}: {failure}"
+            );
         }
     }
 
     #[test]
     fn what_is_looked_through_is_the_path() {
-        for (pattern, root, glob) in
-            [("/a/b/*.rs", "/a", "/b/*.rs"), ("/a/b", "/", "/a/b"), ("./*.rs", "/w", "/*.rs"), ("x/y", "/w", "x/y")]
-        {
-            assert_eq!(split_pattern(pattern, Some(root.to_owned())).unwrap(), (root.to_owned(), glob.to_owned()));
+        for (pattern, root, glob) in [
+            ("/a/b/*.rs", "/a", "/b/*.rs"),
+            ("/a/b", "/", "/a/b"),
+            ("./*.rs", "/w", "/*.rs"),
+            ("x/y", "/w", "x/y"),
+        ] {
+            assert_eq!(
+                split_pattern(pattern, Some(root.to_owned())).unwrap(),
+                (root.to_owned(), glob.to_owned())
+            );
         }
         // The host has added the missing folder.
-        assert_eq!(split_pattern("/a/*.rs", None).unwrap_err().category, berth_sdk::Category::InvalidParameters);
+        assert_eq!(
+            split_pattern("/a/*.rs", None).unwrap_err().category,
+            berth_sdk::Category::InvalidParameters
+        );
     }
 }

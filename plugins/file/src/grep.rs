@@ -16,13 +16,15 @@ pub(crate) struct Grep;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A regular expression in the syntax of Rust's regex crate: no look-around, no back-references. `\(` matches a parenthesis.
+    /// A regular expression in the syntax of Rust's regex crate: no look-around, no
+    /// back-references. `\(` matches a parenthesis.
     pattern: String,
     /// A directory, which is searched with all below it, or a file. Default: the working directory.
     path: Option<String>,
     /// Whether `a` and `A` differ. Default: true.
     case_sensitive: Option<bool>,
-    /// Only files that fit this glob: `*.rs`, `src/**/*.{ts,tsx}`; with `!` before it, only those that don't.
+    /// Only files that fit this glob: `*.rs`, `src/**/*.{ts,tsx}`; with `!` before it, only those
+    /// that don't.
     include: Option<String>,
     /// Lines to show before each match.
     #[schemars(range(max = 100))]
@@ -33,8 +35,8 @@ pub(crate) struct Arguments {
     /// Lines to show before and after each match, where before or after don't say otherwise.
     #[schemars(range(max = 100))]
     context: Option<u32>,
-    /// What to show: content, the matching lines; files, only the paths of files with a match; count, how many lines match in each file.
-    /// Default: content.
+    /// What to show: content, the matching lines; files, only the paths of files with a match;
+    /// count, how many lines match in each file. Default: content.
     mode: Option<Mode>,
     /// Let a match span lines, and `.` match a line end. Default: false.
     multiline: Option<bool>,
@@ -79,12 +81,18 @@ impl Tool for Grep {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         if arguments.pattern.is_empty() {
-            return Err(Failure::invalid("pattern is empty").with_suggestion("Use find_path to list files, or read to see one."));
+            return Err(Failure::invalid("pattern is empty")
+                .with_suggestion("Use find_path to list files, or read to see one."));
         }
         let root = paths::or_working_directory(arguments.path)?;
         let scope = Scope {
             root: root.clone(),
-            globs: arguments.include.as_deref().map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned()).into_iter().collect(),
+            globs: arguments
+                .include
+                .as_deref()
+                .map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned())
+                .into_iter()
+                .collect(),
             ignore_rules: true,
             files_only: true,
             max_depth: None,
@@ -100,30 +108,58 @@ impl Tool for Grep {
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).max(1);
         let paths = PathShortener::new();
         let failed = |error: SearchError| nearby::suggest_names(error.into(), &root);
-        let (mut text, found, ending, skipped, searched) = match arguments.mode.unwrap_or(Mode::Content) {
-            Mode::Content => {
-                let lines = search::grep(&scope, &pattern, limit).map_err(failed)?;
-                let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
-                let found = Answer { matches, files: lines.files_matched, cut: lines.ending != Ending::Complete };
-                (content(&lines, &paths, pattern.before + pattern.after > 0), found, lines.ending, lines.skipped, lines.files_searched)
-            }
-            mode => {
-                let counts = search::count(&scope, &pattern, limit).map_err(failed)?;
-                let matches = counts.items.iter().map(|(_, count)| count).sum();
-                let found = Answer { matches, files: counts.items.len() as u64, cut: counts.ending != Ending::Complete };
-                (files(&counts, &paths, mode == Mode::Count), found, counts.ending, counts.skipped, counts.files_searched)
-            }
-        };
+        let (mut text, found, ending, skipped, searched) =
+            match arguments.mode.unwrap_or(Mode::Content) {
+                Mode::Content => {
+                    let lines = search::grep(&scope, &pattern, limit).map_err(failed)?;
+                    let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
+                    let found = Answer {
+                        matches,
+                        files: lines.files_matched,
+                        cut: lines.ending != Ending::Complete,
+                    };
+                    (
+                        content(&lines, &paths, pattern.before + pattern.after > 0),
+                        found,
+                        lines.ending,
+                        lines.skipped,
+                        lines.files_searched,
+                    )
+                }
+                mode => {
+                    let counts = search::count(&scope, &pattern, limit).map_err(failed)?;
+                    let matches = counts.items.iter().map(|(_, count)| count).sum();
+                    let found = Answer {
+                        matches,
+                        files: counts.items.len() as u64,
+                        cut: counts.ending != Ending::Complete,
+                    };
+                    (
+                        files(&counts, &paths, mode == Mode::Count),
+                        found,
+                        counts.ending,
+                        counts.skipped,
+                        counts.files_searched,
+                    )
+                }
+            };
         if found.files == 0 && ending == Ending::Complete {
             text = match &arguments.include {
-                Some(glob) if searched == 0 => format!("No file in {root} fits {glob}, so none was searched.\n"),
-                _ => format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file")),
+                Some(glob) if searched == 0 => {
+                    format!("No file in {root} fits {glob}, so none was searched.\n")
+                }
+                _ => {
+                    format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file"))
+                }
             };
         }
         if ending == Ending::Limit {
             notices::add(
                 &mut text,
-                &format!("Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.", describe_matches(&found)),
+                &format!(
+                    "Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.",
+                    describe_matches(&found)
+                ),
             );
         }
         notices::add_ending(&mut text, ending);
@@ -134,16 +170,24 @@ impl Tool for Grep {
 
 /// Describes what a cut answer holds.
 fn describe_matches(found: &Answer) -> String {
-    let lines = if found.matches == 1 { "1 matching line".to_owned() } else { format!("{} matching lines", found.matches) };
+    let lines = if found.matches == 1 {
+        "1 matching line".to_owned()
+    } else {
+        format!("{} matching lines", found.matches)
+    };
     format!("{lines} in {}", plural(found.files, "file"))
 }
 
-/// `path:line: text` for matches, `path-line- text` for context, `--` where lines are left out between places with context.
+/// `path:line: text` for matches, `path-line- text` for context, `--` where lines are left out
+/// between places with context.
 fn content(lines: &Lines, paths: &PathShortener, with_context: bool) -> String {
-    let mut text = String::with_capacity(lines.items.iter().map(|line| line.path.len() + line.text.len() + 10).sum());
+    let mut text = String::with_capacity(
+        lines.items.iter().map(|line| line.path.len() + line.text.len() + 10).sum(),
+    );
     let mut last: Option<&Line> = None;
     for line in &lines.items {
-        let apart = last.is_some_and(|last| last.path != line.path || last.number + 1 != line.number);
+        let apart =
+            last.is_some_and(|last| last.path != line.path || last.number + 1 != line.number);
         if with_context && apart {
             text.push_str("--\n");
         }
@@ -213,10 +257,13 @@ mod tests {
 
     #[test]
     fn context_is_marked_and_parted() {
-        let text = Tree::new().grep(json!({ "pattern": "^two", "case_sensitive": false, "context": 1 })).unwrap();
+        let text = Tree::new()
+            .grep(json!({ "pattern": "^two", "case_sensitive": false, "context": 1 }))
+            .unwrap();
         let a = "a.txt-1- one\na.txt:2: two\na.txt-3- three\n--\na.txt-5- five\na.txt:6: Two\n--\nsub/b.rs:1: two\n";
         assert_eq!(text, format!("{a}{SKIPPED}"));
-        let after = Tree::new().grep(json!({ "pattern": "four", "context": 1, "before": 0 })).unwrap();
+        let after =
+            Tree::new().grep(json!({ "pattern": "four", "context": 1, "before": 0 })).unwrap();
         assert_eq!(after, format!("a.txt:4: four\na.txt-5- five\n{SKIPPED}"));
     }
 
@@ -226,7 +273,8 @@ mod tests {
         let with = |mode: &str| tree.grep(json!({ "pattern": "(?i)two", "mode": mode })).unwrap();
         assert_eq!(with("files"), format!("a.txt\nsub/b.rs\n{SKIPPED}"));
         assert_eq!(with("count"), format!("a.txt: 2\nsub/b.rs: 1\n{SKIPPED}"));
-        let rust = tree.grep(json!({ "pattern": "two", "mode": "files", "include": "*.rs" })).unwrap();
+        let rust =
+            tree.grep(json!({ "pattern": "two", "mode": "files", "include": "*.rs" })).unwrap();
         assert_eq!(rust, "sub/b.rs\n");
     }
 

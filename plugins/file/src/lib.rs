@@ -87,10 +87,24 @@ mod tests {
             let name = tool["name"].as_str().unwrap();
             let subject = |pointer, kind, access| json!({ "pointer": pointer, "kind": kind, "access": access });
             let (writes, subjects) = match name {
-                "write" | "edit" | "create_directory" => (true, json!([subject("/path", "path", "write")])),
+                "write" | "edit" | "create_directory" => {
+                    (true, json!([subject("/path", "path", "write")]))
+                }
                 "delete_path" => (true, json!([subject("/path", "name", "write")])),
-                "copy_path" => (true, json!([subject("/source", "path", "read"), subject("/destination", "name", "write")])),
-                "move_path" => (true, json!([subject("/source", "name", "write"), subject("/destination", "name", "write")])),
+                "copy_path" => (
+                    true,
+                    json!([
+                        subject("/source", "path", "read"),
+                        subject("/destination", "name", "write")
+                    ]),
+                ),
+                "move_path" => (
+                    true,
+                    json!([
+                        subject("/source", "name", "write"),
+                        subject("/destination", "name", "write")
+                    ]),
+                ),
                 _ => (false, json!([subject("/path", "path", "read")])),
             };
             let annotations = &tool["annotations"];
@@ -107,7 +121,10 @@ mod tests {
             let schema = &tool["input_schema"];
             assert_eq!(schema["additionalProperties"], false, "{schema}");
             for (name, property) in schema["properties"].as_object().unwrap() {
-                assert!(property["description"].as_str().is_some_and(|text| !text.contains('\n')), "{name}: {property}");
+                assert!(
+                    property["description"].as_str().is_some_and(|text| !text.contains('\n')),
+                    "{name}: {property}"
+                );
             }
         }
     }

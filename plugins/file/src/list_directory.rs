@@ -34,16 +34,20 @@ impl Tool for ListDirectory {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let root = paths::or_working_directory(arguments.path)?;
         if std::fs::metadata(&root).is_ok_and(|meta| !meta.is_dir()) {
-            let failure = Failure::permanent("not-a-directory", format!("{root} is not a directory"));
+            let failure =
+                Failure::permanent("not-a-directory", format!("{root} is not a directory"));
             return Err(failure.with_suggestion("Use read to see a file."));
         }
         let scope = Scope { root: root.clone(), max_depth: Some(1), ..Scope::default() };
-        let found = search::find(&scope, MAX_ENTRIES).map_err(|error| nearby::suggest_names(error.into(), &root))?;
+        let found = search::find(&scope, MAX_ENTRIES)
+            .map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let mut text = listing(&root, &found.items);
         if found.ending == Ending::Limit {
             notices::add(
                 &mut text,
-                &format!("Only the first {MAX_ENTRIES} entries are shown. Use find_path with a pattern to see others."),
+                &format!(
+                    "Only the first {MAX_ENTRIES} entries are shown. Use find_path with a pattern to see others."
+                ),
             );
         }
         notices::add_ending(&mut text, found.ending);
@@ -57,7 +61,9 @@ fn listing(root: &str, entries: &[Entry]) -> String {
     if entries.is_empty() {
         return format!("{root} is empty.\n");
     }
-    let name = |entry: &Entry| one_line(paths::below(root, &entry.path).unwrap_or(&entry.path)).into_owned();
+    let name = |entry: &Entry| {
+        one_line(paths::below(root, &entry.path).unwrap_or(&entry.path)).into_owned()
+    };
     let mut lines: Vec<(u8, String)> = entries
         .iter()
         .map(|entry| match entry.kind {
@@ -87,7 +93,8 @@ mod tests {
         fs::write(dir.path().join(".hidden"), "").unwrap();
         fs::create_dir_all(dir.path().join("sub/below")).unwrap();
         std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
-        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        let text =
+            testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
         assert_eq!(text, "[dir] sub/\n[file] .hidden  0 B\n[file] a  1.5 KiB\n[symlink] link\n");
     }
 
@@ -97,7 +104,8 @@ mod tests {
         for number in 0..=MAX_ENTRIES {
             fs::write(dir.path().join(format!("{number:05}")), "").unwrap();
         }
-        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        let text =
+            testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
         assert_eq!(text.lines().count(), 1_001);
         assert!(text.ends_with("Use find_path with a pattern to see others.]\n"), "{text}");
     }
@@ -109,7 +117,8 @@ mod tests {
         fs::write(dir.path().join("a"), "").unwrap();
         assert_eq!(code(dir.path().join("a")).as_deref(), Some("not-a-directory"));
         assert_eq!(code(dir.path().join("b")).as_deref(), Some("not-found"));
-        let text = testing::call::<ListDirectory>(json!({ "path": tempfile::tempdir().unwrap().path() }));
+        let text =
+            testing::call::<ListDirectory>(json!({ "path": tempfile::tempdir().unwrap().path() }));
         assert!(text.is_err(), "a directory that is gone is not found");
     }
 
@@ -117,14 +126,16 @@ mod tests {
     fn a_name_can_not_forge_an_entry() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a\n[dir] b"), "").unwrap();
-        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        let text =
+            testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
         assert_eq!(text, "[file] a\u{fffd}[dir] b  0 B\n");
     }
 
     #[test]
     fn an_empty_directory_is_said_to_be_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        let text =
+            testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
         assert!(text.ends_with(" is empty.\n"), "{text}");
     }
 }

@@ -19,9 +19,11 @@ pub(crate) struct MovePath;
 pub(crate) struct Arguments {
     /// The file, link or directory to move. Of a link, the link itself is moved.
     source: String,
-    /// The full new path, with the name, not the directory to put it in. Directories on the way to it are made.
+    /// The full new path, with the name, not the directory to put it in. Directories on the way to
+    /// it are made.
     destination: String,
-    /// Replace a file or link that has this name already. Default: false. A directory is never replaced.
+    /// Replace a file or link that has this name already. Default: false. A directory is never
+    /// replaced.
     overwrite: Option<bool>,
 }
 
@@ -43,14 +45,22 @@ impl Tool for MovePath {
         where something in the directory may not be moved, where the destination is a directory, and where it is there already unless \
         overwrite is set.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
-    const SUBJECTS: &[Subject] = &[Subject::changes_name("/source"), Subject::changes_name("/destination")];
+    const SUBJECTS: &[Subject] =
+        &[Subject::changes_name("/source"), Subject::changes_name("/destination")];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { source, destination, overwrite } = arguments;
-        let failed = |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
-        let meta = fs::symlink_metadata(&source).map_err(|error| nearby::suggest_names(failed(&error), &source))?;
-        let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let failed =
+            |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
+        let meta = fs::symlink_metadata(&source)
+            .map_err(|error| nearby::suggest_names(failed(&error), &source))?;
+        let replaced = transfer::prepare_destination(
+            &source,
+            meta.is_dir(),
+            &destination,
+            overwrite == Some(true),
+        )?;
         let copied = match fs::rename(&source, &destination) {
             Ok(()) => false,
             Err(error) if error.kind() == ErrorKind::CrossesDevices => {
@@ -64,27 +74,38 @@ impl Tool for MovePath {
             Err(error) => return Err(failed(&error)),
         };
         let how = if replaced { ", which it replaced" } else { "" };
-        Output::text(format!("Moved {source} to {destination}{how}.")).with_structured(&Answer { replaced, copied })
+        Output::text(format!("Moved {source} to {destination}{how}."))
+            .with_structured(&Answer { replaced, copied })
     }
 }
 
 /// Moves to another file system. A copy gets the new name when it is complete; only then is the
 /// original deleted. The host has already checked that the original may be removed: it checks this
 /// before it asks the kernel for a rename.
-fn copy_and_delete(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
+fn copy_and_delete(
+    source: &str,
+    meta: &fs::Metadata,
+    destination: &str,
+    call: &Call,
+) -> Result<(), Failure> {
+    let failed =
+        |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
     let provisional = if meta.is_dir() {
-        let (provisional, copied) = transfer::copy_directory(source, destination, &Survey::new(source)?, true, call)?;
+        let (provisional, copied) =
+            transfer::copy_directory(source, destination, &Survey::new(source)?, true, call)?;
         if copied.left_out > 0 {
             let what = entries(copied.left_out);
-            let message = format!("{what} in {source} can't be moved to another file system, so nothing was moved");
+            let message = format!(
+                "{what} in {source} can't be moved to another file system, so nothing was moved"
+            );
             return Err(Failure::permanent("not-moved", message).with_suggestion(
                 "They are pipes, sockets, links that lead out of what is granted, or what another call is building. Move the rest part by part, or copy it.",
             ));
         }
         provisional
     } else if meta.is_symlink() {
-        let points_to = rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
+        let points_to =
+            rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
         Provisional::link(Path::new(destination), &points_to).map_err(failed)?
     } else {
         transfer::copy_file(source, destination, true)?.0
@@ -96,7 +117,10 @@ fn copy_and_delete(source: &str, meta: &fs::Metadata, destination: &str, call: &
         fs::remove_file(source).map_err(|error| Failure::io(format!("deleting {source}"), &error))
     };
     removed.map_err(|failure| {
-        let message = format!("all of it is at {destination} now, but the original is still there: {}", failure.message);
+        let message = format!(
+            "all of it is at {destination} now, but the original is still there: {}",
+            failure.message
+        );
         Failure { message, ..failure }
     })
 }
@@ -112,7 +136,9 @@ mod tests {
     use super::*;
 
     fn move_path(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
-        testing::call::<MovePath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))
+        testing::call::<MovePath>(
+            json!({ "source": source, "destination": destination, "overwrite": overwrite }),
+        )
     }
 
     fn tree(root: &Path) {
@@ -160,37 +186,59 @@ mod tests {
         for name in ["a", "b"] {
             fs::write(at(name), name).unwrap();
         }
-        assert_eq!(move_path(&at("a"), &at("b"), false).unwrap_err().code.as_deref(), Some("exists"));
+        assert_eq!(
+            move_path(&at("a"), &at("b"), false).unwrap_err().code.as_deref(),
+            Some("exists")
+        );
         let failure = move_path(&at("a"), &at("dir"), true).unwrap_err();
         assert!(failure.suggestion.unwrap().contains(at("dir/a").to_str().unwrap()));
         move_path(&at("dir"), &at("b"), true).unwrap_err();
         move_path(&at("dir"), &at("dir/sub/in"), true).unwrap_err();
         symlink("dir/sub", at("round")).unwrap();
-        assert!(move_path(&at("dir"), &at("round/in"), true).unwrap_err().message.contains("into itself"));
+        assert!(
+            move_path(&at("dir"), &at("round/in"), true)
+                .unwrap_err()
+                .message
+                .contains("into itself")
+        );
         // Two names of one file: the kernel would leave both.
         fs::hard_link(at("a"), at("c")).unwrap();
         assert!(move_path(&at("a"), &at("c"), true).unwrap_err().message.contains("the same"));
         check_tree(&at("dir"));
-        assert_eq!((fs::read_to_string(at("a")).unwrap(), fs::read_to_string(at("b")).unwrap()), ("a".into(), "b".into()));
+        assert_eq!(
+            (fs::read_to_string(at("a")).unwrap(), fs::read_to_string(at("b")).unwrap()),
+            ("a".into(), "b".into())
+        );
     }
 
     #[test]
     fn between_file_systems_it_is_copied_and_then_deleted() {
         let shm = PathBuf::from("/dev/shm");
         let dir = tempfile::tempdir().unwrap();
-        let Ok(other) = tempfile::tempdir_in(&shm) else { return println!("skipped: there is no /dev/shm here") };
+        let Ok(other) = tempfile::tempdir_in(&shm) else {
+            return println!("skipped: there is no /dev/shm here");
+        };
         if fs::metadata(dir.path()).unwrap().dev() == fs::metadata(other.path()).unwrap().dev() {
             return println!("skipped: /dev/shm is no other file system than the temporary folder");
         }
         let (from, to) = (dir.path().join("from"), other.path().join("to"));
         tree(&from);
-        assert_eq!(move_path(&from, &to, false).unwrap().structured, Some(json!({ "replaced": false, "copied": true })));
+        assert_eq!(
+            move_path(&from, &to, false).unwrap().structured,
+            Some(json!({ "replaced": false, "copied": true }))
+        );
         check_tree(&to);
         assert!(!from.exists());
         for name in ["link", "sub/file"] {
             move_path(&to.join(name), &dir.path().join("back").join(name), false).unwrap();
         }
         check_tree(&dir.path().join("back"));
-        assert_eq!((fs::read_dir(other.path()).unwrap().count(), fs::read_dir(dir.path()).unwrap().count()), (1, 1));
+        assert_eq!(
+            (
+                fs::read_dir(other.path()).unwrap().count(),
+                fs::read_dir(dir.path()).unwrap().count()
+            ),
+            (1, 1)
+        );
     }
 }

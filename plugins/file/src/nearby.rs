@@ -14,7 +14,11 @@ const MAX_LENGTH: usize = 100;
 
 /// Adds names like `path` to a failure that says that nothing has that name.
 pub(crate) fn suggest_names(failure: Failure, path: &str) -> Failure {
-    if failure.code.as_deref() == Some("not-found") { failure.with_suggestion(suggestion(path)) } else { failure }
+    if failure.code.as_deref() == Some("not-found") {
+        failure.with_suggestion(suggestion(path))
+    } else {
+        failure
+    }
 }
 
 /// What to try instead of `path`, which doesn't exist.
@@ -29,11 +33,13 @@ fn suggestion(path: &str) -> String {
         return format!("Its directory {parent} isn't there either. Use find_path to find it.");
     };
     let base = parent.trim_end_matches('/');
-    let itself = |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
+    let itself =
+        |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
     if found.items.iter().any(|entry| entry.kind == Kind::Symlink && itself(&entry.path)) {
         return "It is a symbolic link to something that isn't there.".to_owned();
     }
-    let names = found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
+    let names =
+        found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
     let near = nearest(name, names);
     if near.is_empty() {
         return format!("Nothing in {parent} has a name like it. Use find_path to find it.");
@@ -63,7 +69,11 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
     near.sort();
     // Beside a name that is one slip away, one that is three away is noise.
     let farthest = near.first().map_or(0, |(nearest, _)| nearest + 1);
-    near.into_iter().take_while(|(distance, _)| *distance <= farthest).take(MAX_NAMES).map(|(_, name)| name).collect()
+    near.into_iter()
+        .take_while(|(distance, _)| *distance <= farthest)
+        .take(MAX_NAMES)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 /// How many letters have to be put in, taken out or changed (Levenshtein).
@@ -87,7 +97,9 @@ mod tests {
 
     #[test]
     fn distance_counts_single_letters() {
-        let distance = |a: &str, b: &str| distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
+        let distance = |a: &str, b: &str| {
+            distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
+        };
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("same", "same"), 0);
@@ -109,7 +121,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("link");
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
-        assert_eq!(suggestion(path.to_str().unwrap()), "It is a symbolic link to something that isn't there.");
+        assert_eq!(
+            suggestion(path.to_str().unwrap()),
+            "It is a symbolic link to something that isn't there."
+        );
     }
 
     #[test]

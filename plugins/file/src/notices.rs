@@ -16,19 +16,25 @@ pub(crate) fn add(text: &mut String, notice: &str) {
 pub(crate) fn add_ending(text: &mut String, ending: Ending) {
     match ending {
         Ending::Complete | Ending::Limit => {}
-        Ending::Deadline => add(text, "The time was up before everything was searched; narrow the path or the pattern."),
+        Ending::Deadline => add(
+            text,
+            "The time was up before everything was searched; narrow the path or the pattern.",
+        ),
         Ending::Cancelled => add(text, "The call was cancelled before everything was searched."),
     }
 }
 
 /// Says what a search left out.
 pub(crate) fn add_skipped(text: &mut String, skipped: Skipped) {
-    let parts: Vec<String> =
-        [(skipped.denied, "denied by the operator's rules"), (skipped.unreadable, "unreadable"), (skipped.binary, "binary")]
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, why)| format!("{count} {why}"))
-            .collect();
+    let parts: Vec<String> = [
+        (skipped.denied, "denied by the operator's rules"),
+        (skipped.unreadable, "unreadable"),
+        (skipped.binary, "binary"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, why)| format!("{count} {why}"))
+    .collect();
     if !parts.is_empty() {
         add(text, &format!("Skipped: {}.", parts.join(", ")));
     }
@@ -45,7 +51,11 @@ pub(crate) fn size(bytes: u64) -> String {
         tenths /= 1024;
         unit = larger;
     }
-    if unit == "B" { format!("{bytes} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    }
 }
 
 /// `1 line`, `2 lines`.
@@ -64,7 +74,13 @@ mod tests {
 
     #[test]
     fn sizes_are_for_people() {
-        for (bytes, shown) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (5 << 30, "5.0 GiB"),
+        ] {
             assert_eq!(size(bytes), shown);
         }
         assert!(size(u64::MAX).ends_with("TiB"));

@@ -11,7 +11,9 @@ pub(crate) fn or_working_directory(path: Option<String>) -> Result<String, Failu
         return Ok(path);
     }
     let directory = working_directory()?;
-    directory.into_os_string().into_string().map_err(|_| Failure::permanent("invalid-name", "the working directory's name is not UTF-8"))
+    directory.into_os_string().into_string().map_err(|_| {
+        Failure::permanent("invalid-name", "the working directory's name is not UTF-8")
+    })
 }
 
 /// `path` without `root` and the slash behind it.
@@ -23,17 +25,25 @@ pub(crate) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
 pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failure {
     // The host opens nothing that could block or act: no FIFO, no socket, no device.
     if error.kind() == ErrorKind::Unsupported {
-        return Failure::permanent("not-a-file", format!("{path} is neither a file nor a directory"));
+        return Failure::permanent(
+            "not-a-file",
+            format!("{path} is neither a file nor a directory"),
+        );
     }
     Failure::io(format!("{doing} {path}"), error)
 }
 
 /// A name without control characters. A file's name must not be able to add lines to a listing.
 pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
-    if name.contains(char::is_control) { name.replace(char::is_control, "\u{fffd}").into() } else { name.into() }
+    if name.contains(char::is_control) {
+        name.replace(char::is_control, "\u{fffd}").into()
+    } else {
+        name.into()
+    }
 }
 
-/// Shows paths as short as they can be: from the working directory where they are below it. They mean the same in the next call.
+/// Shows paths as short as they can be: from the working directory where they are below it. They
+/// mean the same in the next call.
 pub(crate) struct PathShortener {
     from: Option<String>,
 }
@@ -66,8 +76,15 @@ mod tests {
     #[test]
     fn what_is_no_file_is_said_to_be_none() {
         let failure = open_failure("reading", "/a", &ErrorKind::Unsupported.into());
-        assert_eq!((failure.code.as_deref(), &*failure.message), (Some("not-a-file"), "/a is neither a file nor a directory"));
-        assert!(open_failure("reading", "/a", &ErrorKind::NotFound.into()).message.starts_with("reading /a: "));
+        assert_eq!(
+            (failure.code.as_deref(), &*failure.message),
+            (Some("not-a-file"), "/a is neither a file nor a directory")
+        );
+        assert!(
+            open_failure("reading", "/a", &ErrorKind::NotFound.into())
+                .message
+                .starts_with("reading /a: ")
+        );
     }
 
     #[test]

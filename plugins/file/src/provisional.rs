@@ -47,9 +47,12 @@ impl Provisional {
         let directory = for_path.parent().ok_or(ErrorKind::IsADirectory)?;
         let mut tries = 0;
         loop {
-            let path = directory.join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+            let path = directory
+                .join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
             match make(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => tries += 1,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => {
+                    tries += 1;
+                }
                 made => return Ok((Self { path }, made?)),
             }
         }
@@ -59,7 +62,8 @@ impl Provisional {
         &self.path
     }
 
-    /// Gives it its name. What has that name is replaced, unless it is a directory with something in it.
+    /// Gives it its name. What has that name is replaced, unless it is a directory with something
+    /// in it.
     pub(crate) fn name(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.path.clear();

@@ -11,8 +11,9 @@ use crate::provisional::Provisional;
 /// Links that lead to links are followed this often.
 const MAX_LINKS: usize = 8;
 
-/// Gives the file at `path` the content `bytes`: a temporary file beside it is written, flushed and renamed over it. Where this fails, the
-/// file is as it was, and the temporary one is gone. The directory has to be there.
+/// Gives the file at `path` the content `bytes`: a temporary file beside it is written, flushed and
+/// renamed over it. Where this fails, the file is as it was, and the temporary one is gone. The
+/// directory has to be there.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (provisional, mut file) = Provisional::file(path)?;
     file.write_all(bytes)?;
@@ -21,7 +22,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     provisional.name(path)
 }
 
-/// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a link would cut it off from its target.
+/// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a
+/// link would cut it off from its target.
 pub(crate) fn resolve_links(path: &str) -> Result<PathBuf, Failure> {
     let mut real = PathBuf::from(path);
     for _ in 0..MAX_LINKS {
@@ -47,8 +49,10 @@ mod tests {
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -83,6 +87,9 @@ mod tests {
         symlink(at("sub/c"), at("b")).unwrap();
         assert_eq!(resolve_links(at("a").to_str().unwrap()).unwrap(), at("sub/c"));
         symlink("round", at("round")).unwrap();
-        assert_eq!(resolve_links(at("round").to_str().unwrap()).unwrap_err().code.as_deref(), Some("too-many-links"));
+        assert_eq!(
+            resolve_links(at("round").to_str().unwrap()).unwrap_err().code.as_deref(),
+            Some("too-many-links")
+        );
     }
 }

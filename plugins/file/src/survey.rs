@@ -35,15 +35,21 @@ impl Survey {
             }
             if found.skipped.denied > 0 {
                 let denied = entries(found.skipped.denied);
-                let message = format!("{denied} below {source} may not be read by the operator's rules, so nothing was copied");
-                return Err(Failure::permanent("not-permitted", message)
-                    .with_suggestion("Copy the parts of it that may be read, one by one; list_directory shows them."));
+                let message = format!(
+                    "{denied} below {source} may not be read by the operator's rules, so nothing was copied"
+                );
+                return Err(Failure::permanent("not-permitted", message).with_suggestion(
+                    "Copy the parts of it that may be read, one by one; list_directory shows them.",
+                ));
             }
             survey.entries += found.items.len() as u64;
             match found.ending {
                 Ending::Complete if survey.entries <= MAX_ENTRIES => {}
                 Ending::Deadline | Ending::Cancelled => {
-                    return Err(Failure::new(berth_sdk::Category::Timeout, format!("there was no time to look at all of {source}")));
+                    return Err(Failure::new(
+                        berth_sdk::Category::Timeout,
+                        format!("there was no time to look at all of {source}"),
+                    ));
                 }
                 _ => {
                     let message = format!("{source} holds more than is copied at once");
@@ -52,9 +58,16 @@ impl Survey {
                     )));
                 }
             }
-            survey.files += found.items.iter().filter(|entry| entry.kind == Kind::File).count() as u64;
+            survey.files +=
+                found.items.iter().filter(|entry| entry.kind == Kind::File).count() as u64;
             if !whole {
-                pending.extend(found.items.into_iter().filter(|entry| entry.kind == Kind::Directory).map(|entry| entry.path));
+                pending.extend(
+                    found
+                        .items
+                        .into_iter()
+                        .filter(|entry| entry.kind == Kind::Directory)
+                        .map(|entry| entry.path),
+                );
             }
         }
         Ok(survey)

@@ -19,7 +19,12 @@ const STRIDE: u64 = 64;
 
 /// Checks that `source` can be put at `destination`, and makes the missing parent directories.
 /// Returns whether something will be replaced.
-pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, destination: &str, overwrite: bool) -> Result<bool, Failure> {
+pub(crate) fn prepare_destination(
+    source: &str,
+    source_is_directory: bool,
+    destination: &str,
+    overwrite: bool,
+) -> Result<bool, Failure> {
     let (from, to) = (Path::new(source), Path::new(destination));
     if to != from && to.starts_with(from) {
         return Err(into_itself_failure(source, destination));
@@ -34,7 +39,10 @@ pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, desti
         }
         meta => meta.map_err(|error| open_failure("looking at", destination, &error))?,
     };
-    let same = |a, b| match (statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW), statat(CWD, b, AtFlags::SYMLINK_NOFOLLOW)) {
+    let same = |a, b| match (
+        statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW),
+        statat(CWD, b, AtFlags::SYMLINK_NOFOLLOW),
+    ) {
         (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
         _ => false,
     };
@@ -43,12 +51,21 @@ pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, desti
     }
     if meta.is_dir() {
         let inside = to.join(from.file_name().unwrap_or_default());
-        return Err(Failure::permanent("is-a-directory", format!("{destination} is a directory, and directories are not replaced"))
-            .with_suggestion(format!("To put it in there, set destination to {}. To replace it, delete it first.", inside.display())));
+        return Err(Failure::permanent(
+            "is-a-directory",
+            format!("{destination} is a directory, and directories are not replaced"),
+        )
+        .with_suggestion(format!(
+            "To put it in there, set destination to {}. To replace it, delete it first.",
+            inside.display()
+        )));
     }
     if source_is_directory {
-        return Err(Failure::permanent("exists", format!("{destination} is there already, and a directory replaces nothing"))
-            .with_suggestion("Choose another destination, or delete what is there first."));
+        return Err(Failure::permanent(
+            "exists",
+            format!("{destination} is there already, and a directory replaces nothing"),
+        )
+        .with_suggestion("Choose another destination, or delete what is there first."));
     }
     if !overwrite {
         return Err(Failure::permanent("exists", format!("{destination} is there already"))
@@ -58,14 +75,21 @@ pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, desti
 }
 
 pub(crate) fn into_itself_failure(source: &str, destination: &str) -> Failure {
-    Failure::invalid(format!("{destination} lies in {source}, and a directory can't be put into itself"))
+    Failure::invalid(format!(
+        "{destination} lies in {source}, and a directory can't be put into itself"
+    ))
 }
 
 /// A copy of a file, complete, under a provisional name.
-pub(crate) fn copy_file(source: &str, destination: &str, durable: bool) -> Result<(Provisional, u64), Failure> {
+pub(crate) fn copy_file(
+    source: &str,
+    destination: &str,
+    durable: bool,
+) -> Result<(Provisional, u64), Failure> {
     let mut from = File::open(source).map_err(|error| open_failure("reading", source, &error))?;
-    let copied = Provisional::file(Path::new(destination))
-        .and_then(|(provisional, mut to)| Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?)));
+    let copied = Provisional::file(Path::new(destination)).and_then(|(provisional, mut to)| {
+        Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?))
+    });
     copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
 }
 
@@ -92,7 +116,10 @@ pub(crate) fn copy_directory(
             reported = copied.files;
             #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
             let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
-            call.progress(fraction, &format!("copied {} of {}", copied.files, plural(survey.files, "file")));
+            call.progress(
+                fraction,
+                &format!("copied {} of {}", copied.files, plural(survey.files, "file")),
+            );
         }
     };
     let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();

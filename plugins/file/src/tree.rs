@@ -25,7 +25,8 @@ pub(crate) struct CopyCounts {
     pub(crate) directories: u64,
     pub(crate) links: u64,
     pub(crate) bytes: u64,
-    /// Links that may not be made, what is neither file, directory nor link, and what another call is building.
+    /// Links that may not be made, what is neither file, directory nor link, and what another call
+    /// is building.
     pub(crate) left_out: u64,
 }
 
@@ -83,7 +84,11 @@ pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u6
 }
 
 /// Copies what is in the directory `source` to the empty directory `target`.
-pub(crate) fn copy(source: OwnedFd, target: &Path, options: &mut CopyOptions<'_>) -> io::Result<CopyCounts> {
+pub(crate) fn copy(
+    source: OwnedFd,
+    target: &Path,
+    options: &mut CopyOptions<'_>,
+) -> io::Result<CopyCounts> {
     struct Level {
         entries: Vec<(CString, FileType)>,
         source: OwnedFd,
@@ -99,7 +104,10 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, options: &mut CopyOptions<'_>
             continue;
         };
         if name.to_bytes() == options.own_name {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "a directory can't be copied into itself"));
+            return Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "a directory can't be copied into itself",
+            ));
         }
         match kind {
             _ if is_provisional(name.to_bytes()) => copied.left_out += 1,
@@ -117,9 +125,19 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, options: &mut CopyOptions<'_>
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let from = rustix::fs::openat(&level.source, &name, flags, Mode::empty())?;
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let to = rustix::fs::openat(&level.target, &name, flags, Mode::from_raw_mode(0o666))?;
-                copied.bytes += copy_bytes(&mut File::from(from), &mut File::from(to), &mut buffer, options.durable)?;
+                let flags = OFlags::WRONLY
+                    | OFlags::CREATE
+                    | OFlags::EXCL
+                    | OFlags::NOFOLLOW
+                    | OFlags::CLOEXEC;
+                let to =
+                    rustix::fs::openat(&level.target, &name, flags, Mode::from_raw_mode(0o666))?;
+                copied.bytes += copy_bytes(
+                    &mut File::from(from),
+                    &mut File::from(to),
+                    &mut buffer,
+                    options.durable,
+                )?;
                 copied.files += 1;
             }
             FileType::Symlink => {
@@ -163,7 +181,12 @@ fn copy_bytes(from: &mut File, to: &mut File, buffer: &mut [u8], durable: bool) 
 
 /// A directory itself, not one that a link leads to.
 fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::openat(
+        parent,
+        name,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, FileType)>> {
@@ -175,7 +198,9 @@ fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, FileType)>> {
             continue;
         }
         let kind = match entry.file_type() {
-            FileType::Unknown => FileType::from_raw_mode(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode),
+            FileType::Unknown => FileType::from_raw_mode(
+                rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
+            ),
             kind => kind,
         };
         entries.push((name.to_owned(), kind));

@@ -44,7 +44,8 @@ impl Tool for Write {
         Creates a file, or replaces all that a file holds, with the given content. Missing directories are made. The change is atomic: \
         where it fails, the file is as it was. Says whether the file is new, and how many lines changed. To change a part of a file use \
         edit. Fails where the path is a directory or may not be written.";
-    const ANNOTATIONS: Annotations = Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
+    const ANNOTATIONS: Annotations =
+        Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_write"];
     const PREVIEW: Option<Preview> = Some(Preview::Whole { file: "path", content: "content" });
@@ -58,9 +59,12 @@ impl Tool for Write {
             && let Some(parent) = target.parent()
             && !parent.is_dir()
         {
-            fs::create_dir_all(parent).map_err(|error| Failure::io(format!("making the directory {}", parent.display()), &error))?;
+            fs::create_dir_all(parent).map_err(|error| {
+                Failure::io(format!("making the directory {}", parent.display()), &error)
+            })?;
         }
-        replace(&target, content.as_bytes()).map_err(|error| Failure::io(format!("writing {path}"), &error))?;
+        replace(&target, content.as_bytes())
+            .map_err(|error| Failure::io(format!("writing {path}"), &error))?;
 
         let (bytes, lines) = (content.len() as u64, count_lines(content.as_bytes()));
         let now = format!("{}, {}", plural(lines, "line"), size(bytes));
@@ -68,10 +72,15 @@ impl Tool for Write {
         let text = match old {
             OldContent::Missing => format!("Created {path}: {now}."),
             OldContent::Long => format!("Overwrote {path}: {now}."),
-            OldContent::Bytes(old) if old == content.as_bytes() => format!("{path} held exactly this already: {now}."),
+            OldContent::Bytes(old) if old == content.as_bytes() => {
+                format!("{path} held exactly this already: {now}.")
+            }
             OldContent::Bytes(old) => {
                 let (added, removed) = changed_lines(&old, content.as_bytes());
-                format!("Overwrote {path}: {now}; {} added, {removed} removed.", plural(added, "line"))
+                format!(
+                    "Overwrote {path}: {now}; {} added, {removed} removed.",
+                    plural(added, "line")
+                )
             }
         };
         Output::text(text).with_structured(&Answer { created, bytes, lines })
@@ -90,7 +99,9 @@ fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
     let (meta, mut file) = match opened {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(OldContent::Missing),
-        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory_failure(path)),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            return Err(directory_failure(path));
+        }
         // A plugin that may write but not read gets no comparison.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(OldContent::Long),
         Err(error) => return Err(open_failure("writing", path, &error)),
@@ -99,12 +110,18 @@ fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
         return Err(directory_failure(path));
     }
     let mut bytes = Vec::new();
-    let compared = meta.len() <= MAX_COMPARED && (&mut file).take(MAX_COMPARED + 1).read_to_end(&mut bytes).is_ok();
-    Ok(if compared && bytes.len() as u64 <= MAX_COMPARED { OldContent::Bytes(bytes) } else { OldContent::Long })
+    let compared = meta.len() <= MAX_COMPARED
+        && (&mut file).take(MAX_COMPARED + 1).read_to_end(&mut bytes).is_ok();
+    Ok(if compared && bytes.len() as u64 <= MAX_COMPARED {
+        OldContent::Bytes(bytes)
+    } else {
+        OldContent::Long
+    })
 }
 
 fn directory_failure(path: &str) -> Failure {
-    Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it.")
+    Failure::permanent("is-a-directory", format!("{path} is a directory"))
+        .with_suggestion("Name a file in it.")
 }
 
 /// How many lines are in `new` and not in `old`, and the other way round, wherever they stand.
@@ -116,11 +133,14 @@ fn changed_lines(old: &[u8], new: &[u8]) -> (u64, u64) {
     for line in old.split_inclusive(|&byte| byte == b'\n') {
         *balance.entry(line).or_default() -= 1;
     }
-    balance.values().fold((0, 0), |(added, removed), &count| (added + count.max(0).unsigned_abs(), removed + count.min(0).unsigned_abs()))
+    balance.values().fold((0, 0), |(added, removed), &count| {
+        (added + count.max(0).unsigned_abs(), removed + count.min(0).unsigned_abs())
+    })
 }
 
 fn count_lines(text: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(text.last().is_some_and(|&byte| byte != b'\n'))
+    memchr::memchr_iter(b'\n', text).count() as u64
+        + u64::from(text.last().is_some_and(|&byte| byte != b'\n'))
 }
 
 #[cfg(test)]
@@ -150,8 +170,16 @@ mod tests {
         let path = dir.path().join("a");
         fs::write(&path, "one\ntwo\nthree\n").unwrap();
         let text = write(&path, "one\n2\nthree\nfour\n").unwrap().joined_text();
-        assert_eq!(text, format!("Overwrote {}: 4 lines, 17 B; 2 lines added, 1 removed.", path.display()));
-        assert!(write(&path, "one\n2\nthree\nfour\n").unwrap().joined_text().contains("held exactly this already"));
+        assert_eq!(
+            text,
+            format!("Overwrote {}: 4 lines, 17 B; 2 lines added, 1 removed.", path.display())
+        );
+        assert!(
+            write(&path, "one\n2\nthree\nfour\n")
+                .unwrap()
+                .joined_text()
+                .contains("held exactly this already")
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

@@ -1,4 +1,5 @@
-//! `filter (RULE | --command CMD) [--exit N] < FILE > OUT`: what a rule makes of an output, natively. For comparisons and for trying out.
+//! `filter (RULE | --command CMD) [--exit N] < FILE > OUT`: what a rule makes of an output,
+//! natively. For comparisons and for trying out.
 
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
@@ -25,7 +26,12 @@ fn run() -> Result<(), String> {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--command" => command = arguments.next(),
-            "--exit" => exit = arguments.next().and_then(|code| code.parse().ok()).ok_or("--exit needs a number")?,
+            "--exit" => {
+                exit = arguments
+                    .next()
+                    .and_then(|code| code.parse().ok())
+                    .ok_or("--exit needs a number")?;
+            }
             _ => rule = Some(argument),
         }
     }
@@ -33,7 +39,11 @@ fn run() -> Result<(), String> {
     let subject = command.as_deref().map(support::subject).unwrap_or_default();
     let rules = match (rule, command) {
         (Some(rule), None) => vec![rule],
-        (None, Some(_)) => support::Matchers::new(&engine).fitting(&subject).into_iter().map(str::to_owned).collect(),
+        (None, Some(_)) => support::Matchers::new(&engine)
+            .fitting(&subject)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
         _ => return Err("filter (RULE | --command CMD) [--exit N] < FILE > OUT".to_owned()),
     };
     let mut bytes = Vec::new();

@@ -2,7 +2,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use berth_sdk::Content;
-use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
+use berth_sdk::filter::{
+    Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict,
+};
 
 use crate::rules::{self, BUILT_IN, BuiltIn};
 use crate::strategy::{self, Step};
@@ -36,7 +38,13 @@ impl Rule {
     }
 
     fn from_operator(rule: rules::OperatorRule) -> Self {
-        Self { name: rule.name.into(), matcher: rule.matcher, meta: rule.meta.into(), source: "", steps: OnceCell::from(Ok(rule.steps)) }
+        Self {
+            name: rule.name.into(),
+            matcher: rule.matcher,
+            meta: rule.meta.into(),
+            source: "",
+            steps: OnceCell::from(Ok(rule.steps)),
+        }
     }
 
     fn steps(&self) -> Result<&[Step], String> {
@@ -46,9 +54,15 @@ impl Rule {
 
 impl Filters for Engine {
     fn new(text: Option<&str>) -> Result<Self, String> {
-        let rules::OperatorRules { rules: own, replaced, problems } = text.map(rules::read).unwrap_or_default();
-        let built_in = BUILT_IN.iter().filter(|rule| !replaced.iter().any(|name| name == rule.name));
-        let rules = own.into_iter().map(Rule::from_operator).chain(built_in.map(Rule::from_built_in)).collect();
+        let rules::OperatorRules { rules: own, replaced, problems } =
+            text.map(rules::read).unwrap_or_default();
+        let built_in =
+            BUILT_IN.iter().filter(|rule| !replaced.iter().any(|name| name == rule.name));
+        let rules = own
+            .into_iter()
+            .map(Rule::from_operator)
+            .chain(built_in.map(Rule::from_built_in))
+            .collect();
         Ok(Self { rules, problems })
     }
 
@@ -76,8 +90,11 @@ impl Filters for Engine {
             Some(shorter)
         });
         // Marks alone say nothing.
-        let says =
-            |part: &Content| part.as_text().is_none_or(|text| text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none()));
+        let says = |part: &Content| {
+            part.as_text().is_none_or(|text| {
+                text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none())
+            })
+        };
         let content = content.filter(|content| content.iter().any(says));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }
@@ -115,7 +132,10 @@ mod tests {
         "#;
         let listing = testing::filters::<Engine>(Some(rules)).unwrap();
         assert_eq!(listing.problems, <[String; 0]>::default());
-        assert_eq!((listing.filters[0].name.as_ref(), listing.filters[1].name.as_ref()), ("own", "cargo-build"));
+        assert_eq!(
+            (listing.filters[0].name.as_ref(), listing.filters[1].name.as_ref()),
+            ("own", "cargo-build")
+        );
         assert_eq!(listing.filters.len(), built_in.filters.len());
         assert!(!listing.filters.iter().any(|filter| filter.name == "git-status"));
         let verdict = testing::filter::<Engine>(
@@ -129,22 +149,41 @@ mod tests {
                 ],
             ),
         );
-        assert_eq!(verdict.unwrap().joined_text().as_deref(), Some("a\n... (3 lines left out) ...\ne\n"));
+        assert_eq!(
+            verdict.unwrap().joined_text().as_deref(),
+            Some("a\n... (3 lines left out) ...\ne\n")
+        );
     }
 
     #[test]
     fn both_parts_of_a_commands_output_go_through_the_rule() {
-        let rules =
-            "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise'] }\n";
+        let rules = "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise'] }\n";
         let noisy = "noise that is long enough to be worth leaving out\n".repeat(3);
         let input = Input::command("own", 0, ["short", &noisy]);
-        let Verdict::Replace(replacement) = testing::filter::<Engine>(Some(rules), "own", &input).unwrap() else { panic!() };
+        let Verdict::Replace(replacement) =
+            testing::filter::<Engine>(Some(rules), "own", &input).unwrap()
+        else {
+            panic!()
+        };
         assert_eq!(replacement.confidence, Confidence::Full);
-        let texts: Vec<_> = replacement.content.iter().map(|part| part.as_text().unwrap()).collect();
+        let texts: Vec<_> =
+            replacement.content.iter().map(|part| part.as_text().unwrap()).collect();
         assert_eq!(texts, ["short", "... (3 lines left out) ...\n"]);
-        assert_eq!(testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, ["short"])).unwrap(), Verdict::Keep);
+        assert_eq!(
+            testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, ["short"]))
+                .unwrap(),
+            Verdict::Keep
+        );
         // Where everything would go, nothing does.
-        assert_eq!(testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, [noisy.as_str()])).unwrap(), Verdict::Keep);
+        assert_eq!(
+            testing::filter::<Engine>(
+                Some(rules),
+                "own",
+                &Input::command("own", 0, [noisy.as_str()])
+            )
+            .unwrap(),
+            Verdict::Keep
+        );
         assert!(testing::filter::<Engine>(Some(rules), "other", &input).is_err());
     }
 }

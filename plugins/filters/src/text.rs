@@ -36,14 +36,21 @@ pub fn parse_mark(line: &str) -> Option<usize> {
     MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()
 }
 
-/// What stays of `lines`: those with a true in `keep`. A gap is marked, unless there was nothing to see in it. It is no gap where the mark
-/// would be about as long as what was there, so that the result is never longer than the lines were.
+/// What stays of `lines`: those with a true in `keep`. A gap is marked, unless there was nothing to
+/// see in it. It is no gap where the mark would be about as long as what was there, so that the
+/// result is never longer than the lines were.
 pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
-    let mut out = String::with_capacity(lines.iter().zip(keep).filter(|(_, keep)| **keep).map(|(line, _)| line.len() + 1).sum());
+    let mut out = String::with_capacity(
+        lines.iter().zip(keep).filter(|(_, keep)| **keep).map(|(line, _)| line.len() + 1).sum(),
+    );
     let mut at = 0;
     while at < lines.len() {
         // Blank lines beside a gap go with it.
-        let run = lines[at..].iter().zip(&keep[at..]).take_while(|(line, keep)| !**keep || is_blank(line)).count();
+        let run = lines[at..]
+            .iter()
+            .zip(&keep[at..])
+            .take_while(|(line, keep)| !**keep || is_blank(line))
+            .count();
         let end = at + run.max(1);
         if keep[at..end].contains(&false) {
             push_gap(&mut out, &lines[at..end], &keep[at..end]);
@@ -60,7 +67,8 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     let (mut left_out, mut bytes) = (0, 0);
     for (line, keep) in lines.iter().zip(keep) {
         if !is_blank(line) {
-            left_out = usize::saturating_add(left_out, parse_mark(line).unwrap_or(usize::from(!keep)));
+            left_out =
+                usize::saturating_add(left_out, parse_mark(line).unwrap_or(usize::from(!keep)));
             bytes += line.len() + 1;
         }
     }
@@ -72,7 +80,8 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     }
 }
 
-/// The text with one mark for each run of them, if it has such runs: what stood between them has gone in a later step.
+/// The text with one mark for each run of them, if it has such runs: what stood between them has
+/// gone in a later step.
 pub fn merge_marks(text: &str) -> Option<String> {
     memchr::memmem::find_iter(text.as_bytes(), MARK_START).nth(1)?;
     let mut out = String::with_capacity(text.len());
@@ -119,7 +128,11 @@ pub fn leading_number(text: &str) -> Option<u64> {
 pub fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
     if budget < wanted.len() {
         // The first ones get one each: which they are is not to depend on how much they want.
-        return wanted.iter().enumerate().map(|(at, wanted)| usize::from(at < budget && *wanted > 0)).collect();
+        return wanted
+            .iter()
+            .enumerate()
+            .map(|(at, wanted)| usize::from(at < budget && *wanted > 0))
+            .collect();
     }
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);
@@ -146,7 +159,11 @@ mod tests {
     #[test]
     fn a_gap_is_marked_where_it_is() {
         let long = "a line that is longer than the mark that stands for it";
-        check(&["a", long, long, "b", long, "c"], "k..k.k", "a\n... (2 lines left out) ...\nb\n... (1 line left out) ...\nc\n");
+        check(
+            &["a", long, long, "b", long, "c"],
+            "k..k.k",
+            "a\n... (2 lines left out) ...\nb\n... (1 line left out) ...\nc\n",
+        );
         check(&[long, "a"], ".k", "... (1 line left out) ...\na\n");
         check(&["a", long], "k.", "a\n... (1 line left out) ...\n");
     }
@@ -167,10 +184,17 @@ mod tests {
     #[test]
     fn marks_add_up() {
         let long = "a line that is longer than the mark that stands for it";
-        check(&["a", "... (7 lines left out) ...", long, "b"], "k..k", "a\n... (8 lines left out) ...\nb\n");
+        check(
+            &["a", "... (7 lines left out) ...", long, "b"],
+            "k..k",
+            "a\n... (8 lines left out) ...\nb\n",
+        );
         assert_eq!(merge_marks("... (1 line left out) ...\na\n"), None);
         let runs = "... (1 line left out) ...\n... (2 lines left out) ...\na\n... (1 line left out) ...\n... (2 lines left out) ...";
-        assert_eq!(merge_marks(runs).as_deref(), Some("... (3 lines left out) ...\na\n... (3 lines left out) ...\n"));
+        assert_eq!(
+            merge_marks(runs).as_deref(),
+            Some("... (3 lines left out) ...\na\n... (3 lines left out) ...\n")
+        );
         assert_eq!(parse_mark("... (1 line left out) ..."), Some(1));
         assert_eq!(parse_mark("... (x lines left out) ..."), None);
     }

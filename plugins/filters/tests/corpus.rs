@@ -34,14 +34,23 @@ impl Case {
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for family in fs::read_dir(support::corpus()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+    for family in fs::read_dir(support::corpus())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+    {
         for file in fs::read_dir(&family).unwrap().map(|entry| entry.unwrap().path()) {
             if file.extension().is_none_or(|extension| extension != "toml") {
                 continue;
             }
             let text = fs::read_to_string(&file).unwrap();
-            let mut case: Case = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-            case.name = format!("{}/{}", family.file_name().unwrap().display(), file.file_stem().unwrap().display());
+            let mut case: Case =
+                toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            case.name = format!(
+                "{}/{}",
+                family.file_name().unwrap().display(),
+                file.file_stem().unwrap().display()
+            );
             let output = fs::read(file.with_extension("out")).unwrap();
             case.text = support::clean(&String::from_utf8_lossy(&output));
             cases.push(case);
@@ -53,22 +62,35 @@ fn cases() -> Vec<Case> {
 }
 
 /// The output after all rules that fit, and their names.
-fn filtered(engine: &mut Engine, matchers: &support::Matchers, case: &Case) -> (String, Vec<String>) {
+fn filtered(
+    engine: &mut Engine,
+    matchers: &support::Matchers,
+    case: &Case,
+) -> (String, Vec<String>) {
     let subject = case.subject();
     let rules: Vec<String> = matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
-    let text = rules.iter().fold(case.text.clone(), |text, rule| support::apply(engine, rule, &subject, case.exit, &text));
+    let text = rules.iter().fold(case.text.clone(), |text, rule| {
+        support::apply(engine, rule, &subject, case.exit, &text)
+    });
     (text, rules)
 }
 
-/// Whether a model still reads `kept` out of `text`: as it was, or with the place apart from what is said of it.
+/// Whether a model still reads `kept` out of `text`: as it was, or with the place apart from what
+/// is said of it.
 fn survives(kept: &str, text: &str) -> bool {
     if text.contains(kept) {
         return true;
     }
-    let split = |at: usize, length: usize| text.contains(kept[..at].trim()) && text.contains(kept[at + length..].trim());
+    let split = |at: usize, length: usize| {
+        text.contains(kept[..at].trim()) && text.contains(kept[at + length..].trim())
+    };
     // `place: message`, or `place  severity  message` below a file's name.
-    [": ", " - ", "  "].iter().any(|sign| kept.match_indices(sign).any(|(at, _)| split(at, sign.len())))
-        || kept.split_once(' ').is_some_and(|(place, message)| place.contains(':') && text.contains(place) && text.contains(message.trim()))
+    [": ", " - ", "  "]
+        .iter()
+        .any(|sign| kept.match_indices(sign).any(|(at, _)| split(at, sign.len())))
+        || kept.split_once(' ').is_some_and(|(place, message)| {
+            place.contains(':') && text.contains(place) && text.contains(message.trim())
+        })
 }
 
 #[test]
@@ -82,11 +104,21 @@ fn what_a_model_needs_is_kept_and_the_rest_goes() {
     for case in cases() {
         let (text, rules) = filtered(&mut engine, &matchers, &case);
         assert!(text.len() <= case.text.len(), "{}: it grew", case.name);
-        for kept in case.keep.iter().filter(|kept| case.text.contains(kept.as_str()) && !survives(kept, &text)) {
+        for kept in case
+            .keep
+            .iter()
+            .filter(|kept| case.text.contains(kept.as_str()) && !survives(kept, &text))
+        {
             lost.push(format!("{} ({}): {kept:?}", case.name, rules.join(", ")));
         }
         let (before, after) = (count(&case.text), count(&text));
-        println!("{:44} {:11} {:24} {before:6} {after:6} {:4}%", case.name, case.kind, rules.join(","), percent(before, after));
+        println!(
+            "{:44} {:11} {:24} {before:6} {after:6} {:4}%",
+            case.name,
+            case.kind,
+            rules.join(","),
+            percent(before, after)
+        );
         let sum = kinds.entry(case.kind).or_default();
         *sum = (sum.0 + before, sum.1 + after);
     }
@@ -131,29 +163,42 @@ fn an_error_survives_wherever_it_is() {
     check_survival(|lines| {
         let planted = PLANTED.iter().enumerate().flat_map(|(number, planted)| {
             // Not every line at every place: they take turns.
-            let places = [0, lines.len() / 3, lines.len() * 2 / 3, lines.len()].into_iter().skip(number % 2).step_by(2);
-            places.map(move |at| (at, [&lines[..at], &[*planted], &lines[at..]].concat().join("\n"), *planted))
+            let places = [0, lines.len() / 3, lines.len() * 2 / 3, lines.len()]
+                .into_iter()
+                .skip(number % 2)
+                .step_by(2);
+            places.map(move |at| {
+                (at, [&lines[..at], &[*planted], &lines[at..]].concat().join("\n"), *planted)
+            })
         });
         planted.collect()
     });
 }
 
-/// Checks that the rules for each case leave in what is planted there. `plant` takes the lines of a case, and returns where it
-/// planted something, the text with it, and what it planted.
+/// Checks that the rules for each case leave in what is planted there. `plant` takes the lines of a
+/// case, and returns where it planted something, the text with it, and what it planted.
 fn check_survival(plant: impl Fn(&[&str]) -> Vec<(usize, String, &'static str)>) {
     let mut engine = Engine::new(None).unwrap();
     let matchers = support::Matchers::new(&engine);
     let mut lost = Vec::new();
     for case in cases() {
         let subject = case.subject();
-        let rules: Vec<String> = matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
+        let rules: Vec<String> =
+            matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
         let lines: Vec<&str> = case.text.lines().collect();
         for (at, text, planted) in plant(&lines) {
             for exit in [0, 1] {
-                let apply = |text: String, rule: &String| support::apply(&mut engine, rule, &subject, exit, &text);
+                let apply = |text: String, rule: &String| {
+                    support::apply(&mut engine, rule, &subject, exit, &text)
+                };
                 let text = rules.iter().fold(text.clone(), apply);
-                for line in planted.lines().filter(|line| !line.is_empty() && !text.contains(*line)) {
-                    lost.push(format!("{} ({}), line {at}, exit {exit}: {line}", case.name, rules.join(", ")));
+                for line in planted.lines().filter(|line| !line.is_empty() && !text.contains(*line))
+                {
+                    lost.push(format!(
+                        "{} ({}), line {at}, exit {exit}: {line}",
+                        case.name,
+                        rules.join(", ")
+                    ));
                 }
             }
         }
@@ -217,7 +262,11 @@ fn what_belongs_to_an_error_survives_with_it() {
     check_survival(|lines| {
         let planted = BLOCKS.iter().enumerate().map(|(number, block)| {
             let at = lines.len() * (1 + number % 3) / 4;
-            (at, format!("{}\n\n{block}\n{}\n", lines[..at].join("\n"), lines[at..].join("\n")), *block)
+            (
+                at,
+                format!("{}\n\n{block}\n{}\n", lines[..at].join("\n"), lines[at..].join("\n")),
+                *block,
+            )
         });
         planted.collect()
     });
@@ -238,7 +287,8 @@ impl Xorshift {
 #[test]
 fn no_output_makes_a_rule_fail_or_grow() {
     let mut engine = Engine::new(None).unwrap();
-    let rules: Vec<String> = engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
+    let rules: Vec<String> =
+        engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
     let texts: Vec<String> = cases().into_iter().map(|case| case.text).collect();
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     for round in 0..1200 {
@@ -246,9 +296,13 @@ fn no_output_makes_a_rule_fail_or_grow() {
         let mut bytes = Vec::new();
         for _ in 0..1 + random.below(3) {
             match random.below(8) {
-                0 => (0..random.below(2000)).for_each(|_| bytes.push(u8::try_from(random.below(256)).unwrap())),
-                1 => bytes.extend(std::iter::repeat_n(b" x:|(1"[random.below(6)], random.below(60_000))),
-                2 => (0..random.below(300)).for_each(|_| bytes.extend(["\n", "\t", ": ", "1:", "--", "@@"][random.below(6)].as_bytes())),
+                0 => (0..random.below(2000))
+                    .for_each(|_| bytes.push(u8::try_from(random.below(256)).unwrap())),
+                1 => bytes
+                    .extend(std::iter::repeat_n(b" x:|(1"[random.below(6)], random.below(60_000))),
+                2 => (0..random.below(300)).for_each(|_| {
+                    bytes.extend(["\n", "\t", ": ", "1:", "--", "@@"][random.below(6)].as_bytes());
+                }),
                 _ => {
                     let text = texts[random.below(texts.len())].as_bytes();
                     let (from, to) = (random.below(text.len()), random.below(text.len()));
@@ -267,7 +321,16 @@ fn no_output_makes_a_rule_fail_or_grow() {
 fn no_hostile_output_makes_a_rule_fail_or_grow() {
     let mut engine = Engine::new(None).unwrap();
     // Every strategy is in one of them.
-    let rules = ["cargo-test", "cargo-clippy", "git-status", "git-diff", "git-transfer", "log-dedup", "grep-rg", "make"];
+    let rules = [
+        "cargo-test",
+        "cargo-clippy",
+        "git-status",
+        "git-diff",
+        "git-transfer",
+        "log-dedup",
+        "grep-rg",
+        "make",
+    ];
     let many = 20_000;
     let texts = [
         "error".repeat(many),

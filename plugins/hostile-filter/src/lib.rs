@@ -1,12 +1,19 @@
-//! Filters that do what a filter must not: each looks at the answers whose command, URL or text names it.
+//! Filters that do what a filter must not: each looks at the answers whose command, URL or text
+//! names it.
 //!
-//! Of each there are two: one that makes answers shorter, and one that keeps something back, whose name begins with `safe-`.
+//! Of each there are two: one that makes answers shorter, and one that keeps something back, whose
+//! name begins with `safe-`.
 
-use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Replacement, Verdict};
+use berth_sdk::filter::{
+    Confidence, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Replacement,
+    Verdict,
+};
 use berth_sdk::{Content, log};
 
 /// What they do.
-const DEEDS: [&str; 11] = ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail", "remember", "confess", "mark"];
+const DEEDS: [&str; 11] = [
+    "trap", "hang", "eat", "drop", "grow", "split", "block", "fail", "remember", "confess", "mark",
+];
 
 #[derive(Default)]
 struct Hostile {
@@ -24,7 +31,10 @@ impl Filters for Hostile {
     fn list(&self) -> Listing {
         let one = |name: String, purpose| {
             let pattern = format!(r"\b{name}\b");
-            let subject = Pattern::Regex(if purpose == Purpose::Security { pattern } else { format!(r"(^|[^-])\b{name}\b") }.into());
+            let subject = Pattern::Regex(
+                if purpose == Purpose::Security { pattern } else { format!(r"(^|[^-])\b{name}\b") }
+                    .into(),
+            );
             Registration::new(name, purpose, [Matcher { tool: "*".into(), subject }])
         };
         let cosmetic = DEEDS.iter().map(|deed| one((*deed).to_owned(), Purpose::Cosmetic));

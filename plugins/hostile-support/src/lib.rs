@@ -1,4 +1,5 @@
-//! What the plugins that attack share: the raw interfaces, the form of an attack, and the tools made of a list of attacks.
+//! What the plugins that attack share: the raw interfaces, the form of an attack, and the tools
+//! made of a list of attacks.
 //!
 //! It knows nothing of the SDK. A plugin imports only those interfaces that it calls.
 #![cfg(target_arch = "wasm32")]
@@ -59,7 +60,8 @@ impl<A> Attack<A> {
 /// The result of an attack: what it got, or how it was refused.
 pub type Loot = Result<Output, Failure>;
 
-/// The attacks of a plugin, and what their tools have in common. [`export!`] makes a component of it.
+/// The attacks of a plugin, and what their tools have in common. [`export!`] makes a component of
+/// it.
 pub trait Attacks {
     /// The arguments that every attack takes.
     type Arguments: From<Value> + 'static;
@@ -88,14 +90,18 @@ impl<T: Attacks> Guest for T {
     }
 
     fn call_tool(call: Invocation) -> Result<Output, Failure> {
-        let attack = T::ATTACKS.iter().find(|attack| attack.name == call.tool).ok_or("there is no such attack")?;
+        let attack = T::ATTACKS
+            .iter()
+            .find(|attack| attack.name == call.tool)
+            .ok_or("there is no such attack")?;
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         (attack.run)(&arguments.into())
     }
 }
 
 fn definition<T: Attacks>(attack: &Attack<T::Arguments>) -> Definition {
-    let schema = json!({ "type": "object", "properties": T::properties(), "additionalProperties": false });
+    let schema =
+        json!({ "type": "object", "properties": T::properties(), "additionalProperties": false });
     Definition {
         name: attack.name.to_owned(),
         title: None,
@@ -122,7 +128,8 @@ macro_rules! export {
         // Readable without running code: the linker makes a custom section of it.
         #[expect(unsafe_code, reason = "a custom section has no other form")]
         #[unsafe(link_section = "berth:manifest")]
-        static MANIFEST: [u8; include_bytes!("../manifest.json").len()] = *include_bytes!("../manifest.json");
+        static MANIFEST: [u8; include_bytes!("../manifest.json").len()] =
+            *include_bytes!("../manifest.json");
 
         #[allow(unsafe_code, reason = "generated")]
         const _: () = {

@@ -22,7 +22,13 @@ pub(crate) fn loop_through_host_calls(_: &Arguments) -> Loot {
 
 pub(crate) fn search_forever(arguments: &Arguments) -> Loot {
     let scope = scope(&arguments.path);
-    let pattern = search::Pattern { regex: "nowhere".into(), case_sensitive: true, multiline: false, before: 0, after: 0 };
+    let pattern = search::Pattern {
+        regex: "nowhere".into(),
+        case_sensitive: true,
+        multiline: false,
+        before: 0,
+        after: 0,
+    };
     loop {
         let _ = black_box(search::grep(&scope, &pattern, 10));
     }
@@ -30,7 +36,13 @@ pub(crate) fn search_forever(arguments: &Arguments) -> Loot {
 
 /// Everything below a folder.
 pub(crate) fn scope(root: &str) -> search::Scope {
-    search::Scope { root: root.to_owned(), globs: Vec::new(), ignore_rules: false, files_only: false, max_depth: None }
+    search::Scope {
+        root: root.to_owned(),
+        globs: Vec::new(),
+        ignore_rules: false,
+        files_only: false,
+        max_depth: None,
+    }
 }
 
 pub(crate) fn sleep_forever(_: &Arguments) -> Loot {

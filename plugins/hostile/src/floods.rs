@@ -68,7 +68,10 @@ pub(crate) fn answer_too_many_parts(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn fail_with_too_much(arguments: &Arguments) -> Loot {
-    Err(Failure { content: vec![part(&"f".repeat(arguments.size() << 20))], ..Failure::from("much") })
+    Err(Failure {
+        content: vec![part(&"f".repeat(arguments.size() << 20))],
+        ..Failure::from("much")
+    })
 }
 
 pub(crate) fn pass_a_huge_string(arguments: &Arguments) -> Loot {
@@ -78,13 +81,16 @@ pub(crate) fn pass_a_huge_string(arguments: &Arguments) -> Loot {
 
 pub(crate) fn pass_many_globs(arguments: &Arguments) -> Loot {
     let globs = (0..arguments.count).map(|number| format!("{{a,b}}*{number}/**/[a-z]?")).collect();
-    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").into()).map(count_entries)
+    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10)
+        .map_err(|error| format!("{error:?}").into())
+        .map(count_entries)
 }
 
 /// Searches under the ignore files that lie in `path`.
 pub(crate) fn search_under_ignore_files(arguments: &Arguments) -> Loot {
     let scope = search::Scope { ignore_rules: true, ..scope(&arguments.path) };
-    let found = search::find(&scope, 10_000).map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
+    let found = search::find(&scope, 10_000)
+        .map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
     Ok(format!("{} unreadable, {} entries", found.skipped.unreadable, found.items.len()).into())
 }
 
@@ -103,7 +109,13 @@ pub(crate) fn search_with_a_slow_regex(arguments: &Arguments) -> Loot {
 }
 
 fn grep(root: &str, regex: &str, multiline: bool) -> Loot {
-    let pattern = search::Pattern { regex: regex.into(), case_sensitive: true, multiline, before: u32::MAX, after: u32::MAX };
+    let pattern = search::Pattern {
+        regex: regex.into(),
+        case_sensitive: true,
+        multiline,
+        before: u32::MAX,
+        after: u32::MAX,
+    };
     match search::grep(&scope(root), &pattern, u32::MAX) {
         Ok(lines) => Ok(format!("{} lines", lines.items.len()).into()),
         Err(error) => Err(format!("{error:?}").into()),
@@ -118,7 +130,10 @@ pub(crate) fn ask_for_endless_random(arguments: &Arguments) -> Loot {
     let mut got = Attempts::default();
     let insecure = || wasip2::random::insecure::get_insecure_random_bytes(arguments.count).len();
     let secure = || wasip2::random::random::get_random_bytes(arguments.count).len();
-    got.note::<_, ()>("random", Ok(if arguments.text == "insecure" { insecure() } else { secure() }));
+    got.note::<_, ()>(
+        "random",
+        Ok(if arguments.text == "insecure" { insecure() } else { secure() }),
+    );
     got.loot()
 }
 
@@ -137,7 +152,9 @@ pub(crate) fn read_with_huge_lengths(arguments: &Arguments) -> Loot {
 pub(crate) fn write_huge_zeroes(arguments: &Arguments) -> Loot {
     let file = create(&arguments.path)?;
     let stream = file.write_via_stream(0)?;
-    stream.write_zeroes(arguments.count).map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
+    stream
+        .write_zeroes(arguments.count)
+        .map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
     Ok("they were taken".into())
 }
 

@@ -22,10 +22,18 @@ pub(crate) fn write_through_a_link_of_its_own(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     attempts.note("std", fs::write(&arguments.path, "overwritten").map(|()| "written"));
     let create = OpenFlags::CREATE | OpenFlags::TRUNCATE;
-    attempts.note("open", open(&arguments.path, create, DescriptorFlags::WRITE).and_then(|file| file.write(b"overwritten", 0)));
+    attempts.note(
+        "open",
+        open(&arguments.path, create, DescriptorFlags::WRITE)
+            .and_then(|file| file.write(b"overwritten", 0)),
+    );
     let below = format!("{}/made", arguments.path);
-    attempts.note("below", open(&below, create, DescriptorFlags::WRITE).and_then(|file| file.write(b"made", 0)));
-    attempts.note("mkdir", fs::create_dir(format!("{}/made-folder", arguments.path)).map(|()| "made"));
+    attempts.note(
+        "below",
+        open(&below, create, DescriptorFlags::WRITE).and_then(|file| file.write(b"made", 0)),
+    );
+    attempts
+        .note("mkdir", fs::create_dir(format!("{}/made-folder", arguments.path)).map(|()| "made"));
     attempts.loot()
 }
 
@@ -34,18 +42,28 @@ fn link(arguments: &Arguments) -> String {
     let mut told = Vec::new();
     for (directory, name) in get_directories() {
         let Some(path) = arguments.path.strip_prefix(&name) else { continue };
-        told.push(format!("{:?}", directory.symlink_at(&arguments.to, path.trim_start_matches('/'))));
+        told.push(format!(
+            "{:?}",
+            directory.symlink_at(&arguments.to, path.trim_start_matches('/'))
+        ));
     }
     told.join(", ")
 }
 
 pub(crate) fn hard_link_into_reach(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
-    attempts.note("std", fs::hard_link(&arguments.path, &arguments.to).and_then(|()| fs::read_to_string(&arguments.to)));
+    attempts.note(
+        "std",
+        fs::hard_link(&arguments.path, &arguments.to)
+            .and_then(|()| fs::read_to_string(&arguments.to)),
+    );
     for (from, from_name) in get_directories() {
         for (to, to_name) in get_directories() {
-            let relative = |path: &str, name: &str| path.strip_prefix(name).unwrap_or(path).trim_start_matches('/').to_owned();
-            let (old, new) = (relative(&arguments.path, &from_name), relative(&arguments.to, &to_name));
+            let relative = |path: &str, name: &str| {
+                path.strip_prefix(name).unwrap_or(path).trim_start_matches('/').to_owned()
+            };
+            let (old, new) =
+                (relative(&arguments.path, &from_name), relative(&arguments.to, &to_name));
             for follow in [PathFlags::SYMLINK_FOLLOW, PathFlags::empty()] {
                 attempts.note("link", from.link_at(follow, &old, &to, &new).map(|()| "linked"));
             }

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write as _;
 
 use wasip2::filesystem::preopens::get_directories;
-use wasip2::filesystem::types::{Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags};
+use wasip2::filesystem::types::{
+    Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
+};
 
 use crate::attack::{Arguments, Attempts};
 use crate::exhaustion::scope;
@@ -12,11 +14,13 @@ use crate::handles::read_write;
 use hostile_support::Loot;
 use hostile_support::host::search;
 
-/// A path below each granted directory, in every spelling that might name `path`: without what names the directory, and as it is.
+/// A path below each granted directory, in every spelling that might name `path`: without what
+/// names the directory, and as it is.
 pub(crate) fn spellings(path: &str) -> Vec<(Descriptor, String)> {
     let mut spelled = Vec::new();
     for (index, (_, name)) in get_directories().iter().enumerate() {
-        let relative = path.strip_prefix(name.as_str()).map(|rest| rest.trim_start_matches('/').to_owned());
+        let relative =
+            path.strip_prefix(name.as_str()).map(|rest| rest.trim_start_matches('/').to_owned());
         for spelling in [relative, Some(path.to_owned())].into_iter().flatten() {
             // A descriptor of its own for each: they can't be copied.
             spelled.push((get_directories().swap_remove(index).0, spelling));
@@ -26,7 +30,11 @@ pub(crate) fn spellings(path: &str) -> Vec<(Descriptor, String)> {
 }
 
 /// Opens a path below the granted directory that its spelling begins with.
-pub(crate) fn open(path: &str, open: OpenFlags, flags: DescriptorFlags) -> Result<Descriptor, ErrorCode> {
+pub(crate) fn open(
+    path: &str,
+    open: OpenFlags,
+    flags: DescriptorFlags,
+) -> Result<Descriptor, ErrorCode> {
     let mut error = ErrorCode::NoEntry;
     for (directory, path) in spellings(path) {
         match directory.open_at(PathFlags::SYMLINK_FOLLOW, &path, open, flags) {
@@ -39,7 +47,12 @@ pub(crate) fn open(path: &str, open: OpenFlags, flags: DescriptorFlags) -> Resul
 
 /// Opens a directory below a handle.
 pub(crate) fn open_folder(directory: &Descriptor, path: &str) -> Result<Descriptor, ErrorCode> {
-    directory.open_at(PathFlags::empty(), path, OpenFlags::DIRECTORY, DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY)
+    directory.open_at(
+        PathFlags::empty(),
+        path,
+        OpenFlags::DIRECTORY,
+        DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+    )
 }
 
 pub(crate) fn read_outside(arguments: &Arguments) -> Loot {
@@ -48,9 +61,17 @@ pub(crate) fn read_outside(arguments: &Arguments) -> Loot {
     attempts.note("std listing", fs::read_dir(&arguments.path).map(names));
     for (directory, path) in spellings(&arguments.path) {
         for follow in [PathFlags::SYMLINK_FOLLOW, PathFlags::empty()] {
-            for flags in [DescriptorFlags::READ, DescriptorFlags::empty(), read_write(), DescriptorFlags::WRITE] {
+            for flags in [
+                DescriptorFlags::READ,
+                DescriptorFlags::empty(),
+                read_write(),
+                DescriptorFlags::WRITE,
+            ] {
                 for how in [OpenFlags::empty(), OpenFlags::DIRECTORY] {
-                    attempts.note(&path, directory.open_at(follow, &path, how, flags).and_then(contents));
+                    attempts.note(
+                        &path,
+                        directory.open_at(follow, &path, how, flags).and_then(contents),
+                    );
                 }
             }
         }
@@ -79,8 +100,14 @@ fn contents(handle: Descriptor) -> Result<String, ErrorCode> {
 pub(crate) fn look_outside(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     attempts.note("std", fs::metadata(&arguments.path).map(|metadata| metadata.len()));
-    attempts.note("std link", fs::read_link(&arguments.path).map(|target| target.display().to_string()));
-    attempts.note("exists", if fs::exists(&arguments.path).unwrap_or(false) { Ok("yes") } else { Err("no") });
+    attempts.note(
+        "std link",
+        fs::read_link(&arguments.path).map(|target| target.display().to_string()),
+    );
+    attempts.note(
+        "exists",
+        if fs::exists(&arguments.path).unwrap_or(false) { Ok("yes") } else { Err("no") },
+    );
     for (directory, path) in spellings(&arguments.path) {
         let follow = PathFlags::SYMLINK_FOLLOW;
         attempts.note("stat", directory.stat_at(follow, &path).map(|stat| stat.size));
@@ -92,13 +119,23 @@ pub(crate) fn look_outside(arguments: &Arguments) -> Loot {
 pub(crate) fn search_outside(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     let scope = scope(&arguments.path);
-    let pattern = search::Pattern { regex: arguments.text.clone(), case_sensitive: true, multiline: false, before: 0, after: 0 };
-    let seen = |names: Vec<String>| if names.is_empty() { Err("nothing") } else { Ok(names.join("\n")) };
-    let found = search::find(&scope, 1000).map(|found| found.items.into_iter().map(|entry| entry.path).collect());
+    let pattern = search::Pattern {
+        regex: arguments.text.clone(),
+        case_sensitive: true,
+        multiline: false,
+        before: 0,
+        after: 0,
+    };
+    let seen =
+        |names: Vec<String>| if names.is_empty() { Err("nothing") } else { Ok(names.join("\n")) };
+    let found = search::find(&scope, 1000)
+        .map(|found| found.items.into_iter().map(|entry| entry.path).collect());
     attempts.note("find", found.map_or(Err("refused"), seen));
-    let lines = search::grep(&scope, &pattern, 1000).map(|found| found.items.into_iter().map(|line| line.text).collect());
+    let lines = search::grep(&scope, &pattern, 1000)
+        .map(|found| found.items.into_iter().map(|line| line.text).collect());
     attempts.note("grep", lines.map_or(Err("refused"), seen));
-    let counts = search::count(&scope, &pattern, 1000).map(|found| found.items.into_iter().map(|(path, _)| path).collect());
+    let counts = search::count(&scope, &pattern, 1000)
+        .map(|found| found.items.into_iter().map(|(path, _)| path).collect());
     attempts.note("count", counts.map_or(Err("refused"), seen));
     attempts.loot()
 }
@@ -107,13 +144,27 @@ pub(crate) fn write_outside(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     attempts.note("std", fs::write(&arguments.path, "overwritten").map(|()| "written"));
     let append = fs::OpenOptions::new().append(true).open(&arguments.path);
-    attempts.note("std append", append.and_then(|mut file| file.write_all(b"appended")).map(|()| "written"));
+    attempts.note(
+        "std append",
+        append.and_then(|mut file| file.write_all(b"appended")).map(|()| "written"),
+    );
     for (directory, path) in spellings(&arguments.path) {
         for follow in [PathFlags::SYMLINK_FOLLOW, PathFlags::empty()] {
-            let hows = [OpenFlags::empty(), OpenFlags::CREATE, OpenFlags::TRUNCATE, OpenFlags::CREATE | OpenFlags::EXCLUSIVE];
+            let hows = [
+                OpenFlags::empty(),
+                OpenFlags::CREATE,
+                OpenFlags::TRUNCATE,
+                OpenFlags::CREATE | OpenFlags::EXCLUSIVE,
+            ];
             for how in hows.into_iter().chain([OpenFlags::CREATE | OpenFlags::TRUNCATE]) {
-                for flags in [DescriptorFlags::WRITE, read_write(), DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY] {
-                    if how == OpenFlags::empty() && flags & DescriptorFlags::WRITE == DescriptorFlags::empty() {
+                for flags in [
+                    DescriptorFlags::WRITE,
+                    read_write(),
+                    DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+                ] {
+                    if how == OpenFlags::empty()
+                        && flags & DescriptorFlags::WRITE == DescriptorFlags::empty()
+                    {
                         continue;
                     }
                     let opened = directory.open_at(follow, &path, how, flags);
@@ -144,8 +195,14 @@ pub(crate) fn change_outside(arguments: &Arguments) -> Loot {
             let times = directory.set_times_at(follow, &path, NewTimestamp::Now, NewTimestamp::Now);
             attempts.note("times", times.map(|()| "set"));
             for (other, to) in spellings(to) {
-                attempts.note("link from", directory.link_at(follow, &path, &other, &to).map(|()| "linked"));
-                attempts.note("link to", other.link_at(follow, &to, &directory, &path).map(|()| "linked"));
+                attempts.note(
+                    "link from",
+                    directory.link_at(follow, &path, &other, &to).map(|()| "linked"),
+                );
+                attempts.note(
+                    "link to",
+                    other.link_at(follow, &to, &directory, &path).map(|()| "linked"),
+                );
             }
         }
         for (other, to) in spellings(to) {
@@ -166,7 +223,8 @@ pub(crate) fn write_what_is_open_for_reading(arguments: &Arguments) -> Loot {
     attempts.note("append", file.append_via_stream().map(|_| "open"));
     for (directory, path) in spellings(&arguments.path) {
         for flags in [DescriptorFlags::READ, DescriptorFlags::empty()] {
-            let cut = directory.open_at(PathFlags::SYMLINK_FOLLOW, &path, OpenFlags::TRUNCATE, flags);
+            let cut =
+                directory.open_at(PathFlags::SYMLINK_FOLLOW, &path, OpenFlags::TRUNCATE, flags);
             attempts.note("truncate", cut.map(|_| "cut"));
         }
     }
@@ -191,8 +249,16 @@ pub(crate) fn climb_from_a_moved_folder(arguments: &Arguments) -> Loot {
 fn climb(folder: &Descriptor, name: &str) -> Loot {
     let mut attempts = Attempts::default();
     for height in 0..12 {
-        for path in [format!("{}{name}", "../".repeat(height)), format!("./{}.//{name}", "x/../../".repeat(height))] {
-            let opened = folder.open_at(PathFlags::SYMLINK_FOLLOW, &path, OpenFlags::empty(), DescriptorFlags::READ);
+        for path in [
+            format!("{}{name}", "../".repeat(height)),
+            format!("./{}.//{name}", "x/../../".repeat(height)),
+        ] {
+            let opened = folder.open_at(
+                PathFlags::SYMLINK_FOLLOW,
+                &path,
+                OpenFlags::empty(),
+                DescriptorFlags::READ,
+            );
             attempts.note(&path, opened.and_then(contents));
         }
     }
@@ -204,8 +270,15 @@ pub(crate) fn touch_special_file(arguments: &Arguments) -> Loot {
     attempts.note("std", fs::read(&arguments.path).map(text));
     attempts.note("std write", fs::write(&arguments.path, "x").map(|()| "written"));
     for (directory, path) in spellings(&arguments.path) {
-        for how in [OpenFlags::empty(), OpenFlags::CREATE, OpenFlags::TRUNCATE, OpenFlags::DIRECTORY] {
-            for flags in [DescriptorFlags::empty(), DescriptorFlags::READ, DescriptorFlags::WRITE, read_write()] {
+        for how in
+            [OpenFlags::empty(), OpenFlags::CREATE, OpenFlags::TRUNCATE, OpenFlags::DIRECTORY]
+        {
+            for flags in [
+                DescriptorFlags::empty(),
+                DescriptorFlags::READ,
+                DescriptorFlags::WRITE,
+                read_write(),
+            ] {
                 let opened = directory.open_at(PathFlags::SYMLINK_FOLLOW, &path, how, flags);
                 attempts.note("open", opened.map(|_| "opened"));
             }
@@ -231,12 +304,19 @@ pub(crate) fn race_reads(arguments: &Arguments) -> Loot {
 
 /// Answers with what was found that is not `text`, and fails with how often it was.
 pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
-    let pattern = search::Pattern { regex: ".".into(), case_sensitive: true, multiline: false, before: 0, after: 0 };
+    let pattern = search::Pattern {
+        regex: ".".into(),
+        case_sensitive: true,
+        multiline: false,
+        before: 0,
+        after: 0,
+    };
     let scope = scope(&arguments.path);
     let mut other = Attempts::default();
     let mut expected = 0;
     for _ in 0..arguments.count {
-        for line in search::grep(&scope, &pattern, 100).map(|found| found.items).unwrap_or_default() {
+        for line in search::grep(&scope, &pattern, 100).map(|found| found.items).unwrap_or_default()
+        {
             if line.text == arguments.text {
                 expected += 1;
             } else {
@@ -248,7 +328,8 @@ pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
     other.loot()
 }
 
-/// Renames the directory `path` to `to` and back, answers with what it reads there meanwhile, and fails with how often it could rename it.
+/// Renames the directory `path` to `to` and back, answers with what it reads there meanwhile, and
+/// fails with how often it could rename it.
 pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
     let mut other = Attempts::default();
     let mut expected = 0;
@@ -268,7 +349,9 @@ pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
 
 /// Fails with how often it could write.
 pub(crate) fn race_writes(arguments: &Arguments) -> Loot {
-    let written = (0..arguments.count).filter(|_| fs::write(&arguments.path, &arguments.text).is_ok()).count();
+    let written = (0..arguments.count)
+        .filter(|_| fs::write(&arguments.path, &arguments.text).is_ok())
+        .count();
     Err(format!("expected: {written}").into())
 }
 
@@ -277,6 +360,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 fn names(entries: fs::ReadDir) -> String {
-    let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.join("\n")
 }

@@ -41,7 +41,8 @@ pub(crate) fn leave_provisional(arguments: &Arguments) -> Loot {
     ended
 }
 
-/// Every way to have the host remove what the guest did not make: `path` is a directory with files, and stays.
+/// Every way to have the host remove what the guest did not make: `path` is a directory with files,
+/// and stays.
 pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     let victim = PathBuf::from(&arguments.path);
     let beside = |name: String| victim.with_file_name(name);
@@ -58,7 +59,10 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     let folder = fresh(true)?;
     attempts.note("into a folder", moved(&victim, &folder.join("in")));
     attempts.note("a file into a folder", moved(&victim.join("file"), &folder.join("file")));
-    attempts.note("a second name in a folder", fs::hard_link(victim.join("file"), folder.join("second")).map(|()| "linked"));
+    attempts.note(
+        "a second name in a folder",
+        fs::hard_link(victim.join("file"), folder.join("second")).map(|()| "linked"),
+    );
     for (directory, link) in spellings(folder.join("link").to_str().unwrap_or_default()) {
         let leaf = victim.file_name().unwrap_or_default().to_string_lossy();
         let _ = directory.symlink_at(&format!("../{leaf}"), &link);
@@ -69,7 +73,10 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     let removed = fresh(false)?;
     fs::remove_file(&removed)?;
     attempts.note("a file in its place", moved(&victim.join("file"), &removed));
-    attempts.note("a second name in its place", fs::hard_link(victim.join("file"), &removed).map(|()| "linked"));
+    attempts.note(
+        "a second name in its place",
+        fs::hard_link(victim.join("file"), &removed).map(|()| "linked"),
+    );
     let over = fresh(false)?;
     attempts.note("over it", moved(&victim.join("file"), &over));
     // Under another name, everything may be moved into it.
@@ -82,7 +89,8 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     for (directory, path) in spellings(handle.to_str().unwrap_or_default()) {
         let Ok(opened) = crate::outside::open_folder(&directory, &path) else { continue };
         for (from, victim) in spellings(&arguments.path) {
-            attempts.note("by its handle", from.rename_at(&victim, &opened, "in").map(|()| "moved"));
+            attempts
+                .note("by its handle", from.rename_at(&victim, &opened, "in").map(|()| "moved"));
         }
     }
     attempts.loot()

@@ -46,8 +46,12 @@ pub(crate) fn fail_in_control_characters(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn answer_in_pieces(arguments: &Arguments) -> Loot {
-    let pieces: Vec<Content> =
-        arguments.text.as_bytes().chunks(arguments.size().max(1)).map(|piece| part(&String::from_utf8_lossy(piece))).collect();
+    let pieces: Vec<Content> = arguments
+        .text
+        .as_bytes()
+        .chunks(arguments.size().max(1))
+        .map(|piece| part(&String::from_utf8_lossy(piece)))
+        .collect();
     for piece in &pieces {
         call::emit(piece);
     }
@@ -56,8 +60,13 @@ pub(crate) fn answer_in_pieces(arguments: &Arguments) -> Loot {
 
 fn parts(text: &str) -> Vec<Content> {
     let media_type = Some(text.to_owned());
-    let link = Content { body: Body::Link(text.to_owned()), media_type: media_type.clone(), meta: None };
-    let bytes = Content { body: Body::Bytes(vec![1]), media_type, meta: Some(json!({ "b": text }).to_string()) };
+    let link =
+        Content { body: Body::Link(text.to_owned()), media_type: media_type.clone(), meta: None };
+    let bytes = Content {
+        body: Body::Bytes(vec![1]),
+        media_type,
+        meta: Some(json!({ "b": text }).to_string()),
+    };
     vec![part(text), link, bytes]
 }
 

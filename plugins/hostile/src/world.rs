@@ -16,14 +16,18 @@ pub(crate) fn reach_the_network(arguments: &Arguments) -> Loot {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     attempts.note("std connect", TcpStream::connect(address).map(|_| "connected"));
     attempts.note("std listen", TcpListener::bind("127.0.0.1:0").map(|_| "listening"));
-    attempts.note("std udp", UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"x", address)));
+    attempts.note(
+        "std udp",
+        UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"x", address)),
+    );
     attempts.note("std lookup", ("localhost", port).to_socket_addrs().map(|found| found.count()));
 
     let network = instance_network::instance_network();
     let remote = IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address: (127, 0, 0, 1) });
     for family in [IpAddressFamily::Ipv4, IpAddressFamily::Ipv6] {
         if let Ok(socket) = tcp_create_socket::create_tcp_socket(family) {
-            attempts.note("tcp connect", socket.start_connect(&network, remote).map(|()| "started"));
+            attempts
+                .note("tcp connect", socket.start_connect(&network, remote).map(|()| "started"));
         }
         if let Ok(socket) = udp_create_socket::create_udp_socket(family) {
             attempts.note("udp bind", socket.start_bind(&network, remote).map(|()| "started"));

@@ -38,8 +38,8 @@ impl Call {
         host::progress(fraction.into(), message);
     }
 
-    /// Hands out a part of the answer at once: shown as it comes, and the answer if the call is cut off. False: the budget (8 MiB in all)
-    /// is spent and nothing was kept, so stop.
+    /// Hands out a part of the answer at once: shown as it comes, and the answer if the call is cut
+    /// off. False: the budget (8 MiB in all) is spent and nothing was kept, so stop.
     #[must_use = "false says that nothing more is kept"]
     pub fn emit(&self, part: Content) -> bool {
         host::emit(part)
@@ -56,13 +56,18 @@ impl Call {
     ///
     /// Where the call has no such attachment.
     pub fn attachment(&self, argument: Attachment) -> Result<&Content, Failure> {
-        self.attachments
-            .get(argument.index)
-            .ok_or_else(|| Failure::invalid(format!("the call has no attachment {}, only {}", argument.index, self.attachments.len())))
+        self.attachments.get(argument.index).ok_or_else(|| {
+            Failure::invalid(format!(
+                "the call has no attachment {}, only {}",
+                argument.index,
+                self.attachments.len()
+            ))
+        })
     }
 }
 
-/// An argument whose content travels beside the JSON, since it is large or binary: `{"$attachment": 0}`. [`Call::attachment`] has it.
+/// An argument whose content travels beside the JSON, since it is large or binary:
+/// `{"$attachment": 0}`. [`Call::attachment`] has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
@@ -122,7 +127,8 @@ mod tests {
 
     #[test]
     fn an_attachment_is_found_by_its_number() {
-        let call = Call::new(vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")]);
+        let call =
+            Call::new(vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")]);
         let argument: Attachment = serde_json::from_str(r#"{"$attachment": 1}"#).unwrap();
         assert_eq!(call.attachment(argument).unwrap().as_bytes(), Some(&[1, 2][..]));
         let missing = call.attachment(Attachment { index: 2 }).unwrap_err();

@@ -9,9 +9,11 @@ use crate::Content;
 /// The longest message of a failure, in bytes; what is longer is cut.
 pub const MAX_MESSAGE: usize = 4096;
 
-/// Why a call failed. Hosts and agents decide on it whether to try again, to mend the arguments or to stop.
+/// Why a call failed. Hosts and agents decide on it whether to try again, to mend the arguments or
+/// to stop.
 ///
-/// What only a host may say (no such tool, blocked by policy, to be confirmed, cancelled) is not among them.
+/// What only a host may say (no such tool, blocked by policy, to be confirmed, cancelled) is not
+/// among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// The arguments make no sense. The model should mend them.
@@ -54,7 +56,15 @@ pub struct Failure {
 impl Failure {
     /// A failure with a message and nothing else.
     pub fn new(category: Category, message: impl Into<String>) -> Self {
-        Self { category, code: None, message: message.into(), suggestion: None, retry_after: None, content: Vec::new(), structured: None }
+        Self {
+            category,
+            code: None,
+            message: message.into(),
+            suggestion: None,
+            retry_after: None,
+            content: Vec::new(),
+            structured: None,
+        }
     }
 
     /// Arguments that fit the schema and still make no sense.
@@ -67,7 +77,8 @@ impl Failure {
         Self::new(Category::PermanentFailure, message).with_code(code)
     }
 
-    /// An I/O error with what was being done: `reading /srv/data.csv`. Category and code follow from its kind.
+    /// An I/O error with what was being done: `reading /srv/data.csv`. Category and code follow
+    /// from its kind.
     ///
     /// ```
     /// use berth_sdk::Failure;
@@ -134,27 +145,46 @@ impl Failure {
             ErrorKind::PermissionDenied => (PermanentFailure, "not-permitted", "not permitted"),
             ErrorKind::AlreadyExists => (PermanentFailure, "exists", "exists already"),
             ErrorKind::IsADirectory => (PermanentFailure, "is-a-directory", "is a directory"),
-            ErrorKind::NotADirectory => (PermanentFailure, "not-a-directory", "a part of the path is not a directory"),
-            ErrorKind::DirectoryNotEmpty => (PermanentFailure, "not-empty", "the directory is not empty"),
-            ErrorKind::ReadOnlyFilesystem => (PermanentFailure, "read-only", "read-only file system"),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (PermanentFailure, "no-space", "no space left"),
+            ErrorKind::NotADirectory => {
+                (PermanentFailure, "not-a-directory", "a part of the path is not a directory")
+            }
+            ErrorKind::DirectoryNotEmpty => {
+                (PermanentFailure, "not-empty", "the directory is not empty")
+            }
+            ErrorKind::ReadOnlyFilesystem => {
+                (PermanentFailure, "read-only", "read-only file system")
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                (PermanentFailure, "no-space", "no space left")
+            }
             ErrorKind::FileTooLarge => (PermanentFailure, "too-large", "too large"),
-            ErrorKind::InvalidFilename => (PermanentFailure, "invalid-name", "not a name that files can have"),
-            ErrorKind::InvalidData => (PermanentFailure, "invalid-data", "not in the expected form"),
+            ErrorKind::InvalidFilename => {
+                (PermanentFailure, "invalid-name", "not a name that files can have")
+            }
+            ErrorKind::InvalidData => {
+                (PermanentFailure, "invalid-data", "not in the expected form")
+            }
             ErrorKind::UnexpectedEof => (PermanentFailure, "unexpected-end", "ends too early"),
             ErrorKind::TimedOut => (Timeout, "timed-out", "took too long"),
-            ErrorKind::WouldBlock | ErrorKind::Interrupted => (ServerError, "interrupted", "was interrupted"),
-            ErrorKind::ConnectionRefused => (NetworkError, "refused", "connection refused"),
-            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe | ErrorKind::NotConnected => {
-                (NetworkError, "disconnected", "connection lost")
+            ErrorKind::WouldBlock | ErrorKind::Interrupted => {
+                (ServerError, "interrupted", "was interrupted")
             }
+            ErrorKind::ConnectionRefused => (NetworkError, "refused", "connection refused"),
+            ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::NotConnected => (NetworkError, "disconnected", "connection lost"),
             ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
                 (NetworkError, "unreachable", "not reachable")
             }
             _ => (PermanentFailure, "io", ""),
         };
         // A code of the operating system doesn't help a model; the program's own words do.
-        let message = if words.is_empty() || error.raw_os_error().is_none() { error.to_string() } else { words.to_owned() };
+        let message = if words.is_empty() || error.raw_os_error().is_none() {
+            error.to_string()
+        } else {
+            words.to_owned()
+        };
         Self::new(category, message).with_code(code)
     }
 }
@@ -197,7 +227,10 @@ mod tests {
 
     #[test]
     fn words_of_the_program_are_kept() {
-        let failure = Failure::io("reading the table", &io::Error::new(ErrorKind::InvalidData, "line 3 has two columns"));
+        let failure = Failure::io(
+            "reading the table",
+            &io::Error::new(ErrorKind::InvalidData, "line 3 has two columns"),
+        );
         assert_eq!(failure.message, "reading the table: line 3 has two columns");
         assert_eq!(failure.code.as_deref(), Some("invalid-data"));
     }

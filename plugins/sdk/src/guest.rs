@@ -96,7 +96,9 @@ fn failure(mut failure: Failure) -> wit::Failure {
         code: failure.code.map(String::from),
         message: failure.message,
         suggestion: failure.suggestion,
-        retry_after_ms: failure.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+        retry_after_ms: failure
+            .retry_after
+            .map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         content: failure.content.into_iter().map(content_out).collect(),
         structured: failure.structured.map(|value| value.to_string()),
         meta: None,
@@ -150,7 +152,9 @@ pub(crate) mod call {
 /// The host's search.
 pub(crate) mod search {
     use super::bindings::berth::host::search as wit;
-    use crate::search::{Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped};
+    use crate::search::{
+        Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped,
+    };
 
     pub(crate) fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
         let answer = wit::find(&scope_out(scope), limit).map_err(error)?;
@@ -165,13 +169,21 @@ pub(crate) mod search {
             size: entry.size,
             modified_ms: entry.modified_ms,
         });
-        Ok(Entries { items: items.collect(), ending: ending(answer.ending), skipped: skipped(answer.skipped) })
+        Ok(Entries {
+            items: items.collect(),
+            ending: ending(answer.ending),
+            skipped: skipped(answer.skipped),
+        })
     }
 
     pub(crate) fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines, SearchError> {
         let answer = wit::grep(&scope_out(scope), &pattern_out(pattern), limit).map_err(error)?;
-        let items =
-            answer.items.into_iter().map(|line| Line { path: line.path, number: line.number, text: line.text, is_match: line.is_match });
+        let items = answer.items.into_iter().map(|line| Line {
+            path: line.path,
+            number: line.number,
+            text: line.text,
+            is_match: line.is_match,
+        });
         Ok(Lines {
             items: items.collect(),
             files_matched: answer.files_matched,
@@ -181,7 +193,11 @@ pub(crate) mod search {
         })
     }
 
-    pub(crate) fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Counts, SearchError> {
+    pub(crate) fn count(
+        scope: &Scope,
+        pattern: &Pattern,
+        limit: u32,
+    ) -> Result<Counts, SearchError> {
         let answer = wit::count(&scope_out(scope), &pattern_out(pattern), limit).map_err(error)?;
         Ok(Counts {
             items: answer.items,

@@ -1,6 +1,7 @@
 //! What a Berth plugin in Rust needs.
 //!
-//! A plugin is a list of tools, or of filters for their output, for which see [`filter`]. A tool is a type that implements [`Tool`]: its arguments are a struct, from which the JSON Schema and the
+//! A plugin is a list of tools, or of filters for their output, for which see [`filter`]. A tool is
+//! a type that implements [`Tool`]: its arguments are a struct, from which the JSON Schema and the
 //! decoding both follow, and its work is one function. [`plugin!`] makes a component of it:
 //!
 //! ```
@@ -41,9 +42,10 @@
 //!
 //! The crate is a `cdylib`, built with `cargo build --release --target wasm32-wasip2`.
 //!
-//! Files are read and written with [`std::fs`]: what the operator granted is there, the rest is not. [`search`] walks and matches at
-//! native speed, [`process`] runs programs that the operator granted, [`http`] asks the servers that the operator granted, [`log`] writes to
-//! the operator's log, [`Call`] knows the time left and shows progress.
+//! Files are read and written with [`std::fs`]: what the operator granted is there, the rest is
+//! not. [`search`] walks and matches at native speed, [`process`] runs programs that the operator
+//! granted, [`http`] asks the servers that the operator granted, [`log`] writes to the operator's
+//! log, [`Call`] knows the time left and shows progress.
 
 mod call;
 mod environment;

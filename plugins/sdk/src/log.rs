@@ -1,4 +1,5 @@
-//! Messages for the operator's log, never shown to a model. The host keeps at most 1,000 a call and 4 KiB of each.
+//! Messages for the operator's log, never shown to a model. The host keeps at most 1,000 a call and
+//! 4 KiB of each.
 //!
 //! In unit tests they go to the standard error.
 

@@ -1,4 +1,5 @@
-//! The manifest: what a plugin is and asks for, as one JSON object in the custom section `berth:manifest`, rendered at compile time.
+//! The manifest: what a plugin is and asks for, as one JSON object in the custom section
+//! `berth:manifest`, rendered at compile time.
 
 /// The maker of a plugin, and what it asks for.
 pub struct Manifest {
@@ -211,7 +212,10 @@ mod tests {
     fn what_is_empty_is_left_out() {
         const LENGTH: usize = render::<0>(&BARE).1;
         let value: Value = serde_json::from_slice(&render::<LENGTH>(&BARE).0).unwrap();
-        assert_eq!(value, json!({ "manifest": 1, "name": "bare", "version": "1.2.3", "description": "Nothing much", "capabilities": [] }));
+        assert_eq!(
+            value,
+            json!({ "manifest": 1, "name": "bare", "version": "1.2.3", "description": "Nothing much", "capabilities": [] })
+        );
     }
 
     #[test]

@@ -25,7 +25,10 @@ impl Output {
     /// Where `value` has no form in JSON: a map whose keys aren't strings.
     pub fn json(value: &impl Serialize) -> Result<Self, Failure> {
         let value = serde_json::to_value(value)?;
-        let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(value.to_string()) };
+        let part = Content {
+            media_type: Some("application/json".to_owned()),
+            ..Content::text(value.to_string())
+        };
         Ok(Self { structured: Some(value), ..Self::from(part) })
     }
 

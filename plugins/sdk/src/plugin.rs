@@ -1,7 +1,9 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema};
+use crate::{
+    Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema,
+};
 
 /// Makes a component of tools, of filters, or of both.
 ///
@@ -205,7 +207,10 @@ impl ToolEntry {
             meta.insert("berth:aliases".to_owned(), json!(self.aliases));
         }
         if !self.argument_aliases.is_empty() {
-            let aliases = self.argument_aliases.iter().map(|(argument, names)| ((*argument).to_owned(), json!(names)));
+            let aliases = self
+                .argument_aliases
+                .iter()
+                .map(|(argument, names)| ((*argument).to_owned(), json!(names)));
             meta.insert("berth:argument-aliases".to_owned(), Value::Object(aliases.collect()));
         }
         if let Some(argument) = self.bare_argument {
@@ -215,17 +220,23 @@ impl ToolEntry {
             meta.insert("berth:pattern-base".to_owned(), json!({ pattern: folder }));
         }
         if !self.reads_when.is_empty() {
-            let arguments = self.reads_when.iter().map(|(argument, values)| ((*argument).to_owned(), json!(values)));
+            let arguments = self
+                .reads_when
+                .iter()
+                .map(|(argument, values)| ((*argument).to_owned(), json!(values)));
             meta.insert("berth:reads-when".to_owned(), Value::Object(arguments.collect()));
         }
         if self.answers_in_text {
             meta.insert("berth:answers-in".to_owned(), json!("text"));
         }
         match self.preview {
-            Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),
-            Some(Preview::Part { file, old, new, all }) => {
-                meta.insert("berth:preview".to_owned(), json!({ "file": file, "old": old, "new": new, "all": all }))
+            Some(Preview::Whole { file, content }) => {
+                meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content }))
             }
+            Some(Preview::Part { file, old, new, all }) => meta.insert(
+                "berth:preview".to_owned(),
+                json!({ "file": file, "old": old, "new": new, "all": all }),
+            ),
             None => None,
         };
         (!meta.is_empty()).then_some(Value::Object(meta))
@@ -236,9 +247,17 @@ impl ToolEntry {
     pub(crate) fn checked_schema(&self) -> Result<Schema, Failure> {
         let schema = (self.input_schema)();
         for subject in self.subjects {
-            let name = subject.pointer[1..].split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            let name = subject.pointer[1..]
+                .split('/')
+                .next()
+                .unwrap_or_default()
+                .replace("~1", "/")
+                .replace("~0", "~");
             if schema.get("properties").and_then(|properties| properties.get(&name)).is_none() {
-                let message = format!("tool {}: the subject {:?} is none of its arguments", self.name, subject.pointer);
+                let message = format!(
+                    "tool {}: the subject {:?} is none of its arguments",
+                    self.name, subject.pointer
+                );
                 return Err(Failure::permanent("subject", message));
             }
         }
@@ -250,15 +269,22 @@ impl Plugin {
     /// Runs a call.
     pub(crate) fn call(&self, invocation: Invocation) -> Result<Output, Failure> {
         let Some(tool) = self.tools.iter().find(|tool| tool.name == invocation.tool) else {
-            return Err(Failure::permanent("unknown-tool", format!("this plugin has no tool {:?}", invocation.tool)));
+            return Err(Failure::permanent(
+                "unknown-tool",
+                format!("this plugin has no tool {:?}", invocation.tool),
+            ));
         };
         (tool.call)(invocation)
     }
 }
 
-/// Checks what the contract demands and the types leave open. Called at compile time, so that a plugin that breaks it is not built.
+/// Checks what the contract demands and the types leave open. Called at compile time, so that a
+/// plugin that breaks it is not built.
 pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
-    assert!(is_plugin_name(manifest.name), "a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first");
+    assert!(
+        is_plugin_name(manifest.name),
+        "a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first"
+    );
     assert!(!manifest.description.is_empty(), "a plugin needs a description");
     assert!(crate::manifest::render::<0>(manifest).1 <= 64 * 1024, "a manifest is at most 64 KiB");
     assert!(!plugin.tools.is_empty() || plugin.filters > 0, "a plugin needs `tools` or `filters`");
@@ -266,30 +292,47 @@ pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
     let mut index = 0;
     while index < plugin.tools.len() {
         let tool = &plugin.tools[index];
-        assert!(is_tool_name(tool.name), "a tool's name is 1 to 38 characters out of a-z, 0-9, `_` and `-`");
-        assert!(!tool.description.is_empty() && tool.description.len() <= 4096, "a tool's description is 1 byte to 4 KiB");
+        assert!(
+            is_tool_name(tool.name),
+            "a tool's name is 1 to 38 characters out of a-z, 0-9, `_` and `-`"
+        );
+        assert!(
+            !tool.description.is_empty() && tool.description.len() <= 4096,
+            "a tool's description is 1 byte to 4 KiB"
+        );
         let mut subject = 0;
         while subject < tool.subjects.len() {
             let pointer = tool.subjects[subject].pointer.as_bytes();
-            assert!(!pointer.is_empty() && pointer[0] == b'/', "a subject's pointer begins with `/`: `/path`");
+            assert!(
+                !pointer.is_empty() && pointer[0] == b'/',
+                "a subject's pointer begins with `/`: `/path`"
+            );
             subject += 1;
         }
         let mut other = 0;
         while other < index {
-            assert!(!same(tool.name, plugin.tools[other].name), "two tools of the plugin have the same name");
+            assert!(
+                !same(tool.name, plugin.tools[other].name),
+                "two tools of the plugin have the same name"
+            );
             other += 1;
         }
         index += 1;
     }
 }
 
-/// Reads the arguments. Hosts check them against the schema first, so what fails here is what a schema can't say.
+/// Reads the arguments. Hosts check them against the schema first, so what fails here is what a
+/// schema can't say.
 fn decode<T: serde::de::DeserializeOwned>(arguments: &str) -> Result<T, Failure> {
     let mut deserializer = serde_json::Deserializer::from_str(arguments);
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let reason = without_position(&error.inner().to_string());
-        let category = if reason.starts_with("invalid type") { Category::TypeMismatch } else { Category::InvalidParameters };
+        let category = if reason.starts_with("invalid type") {
+            Category::TypeMismatch
+        } else {
+            Category::InvalidParameters
+        };
         // A path of `.` is the object as a whole.
         let message = if path == "." { reason } else { format!("`{path}`: {reason}") };
         Failure::new(category, message).with_code("arguments")
@@ -303,7 +346,10 @@ fn without_position(message: &str) -> String {
 
 const fn is_plugin_name(name: &str) -> bool {
     let bytes = name.as_bytes();
-    !bytes.is_empty() && bytes.len() <= 24 && bytes[0].is_ascii_lowercase() && consists_of_name_characters(bytes, false)
+    !bytes.is_empty()
+        && bytes.len() <= 24
+        && bytes[0].is_ascii_lowercase()
+        && consists_of_name_characters(bytes, false)
 }
 
 const fn is_tool_name(name: &str) -> bool {
@@ -315,7 +361,11 @@ const fn consists_of_name_characters(bytes: &[u8], underscores: bool) -> bool {
     let mut index = 0;
     while index < bytes.len() {
         let byte = bytes[index];
-        if !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_' && underscores) {
+        if !(byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || byte == b'-'
+            || byte == b'_' && underscores)
+        {
             return false;
         }
         index += 1;
@@ -349,20 +399,36 @@ mod tests {
     #[track_caller]
     fn check_fault(arguments: &str, category: Category, message: &str) {
         let failure = decode::<Arguments>(arguments).unwrap_err();
-        assert_eq!((failure.category, failure.message.as_str()), (category, message), "{arguments}");
+        assert_eq!(
+            (failure.category, failure.message.as_str()),
+            (category, message),
+            "{arguments}"
+        );
     }
 
     #[test]
     fn a_fault_in_the_arguments_names_the_field() {
         check_fault("{}", Category::InvalidParameters, "missing field `path`");
-        check_fault(r#"{"path": 3}"#, Category::TypeMismatch, "`path`: invalid type: integer `3`, expected a string");
-        check_fault(r#"{"path": "a", "lines": [1, "b"]}"#, Category::TypeMismatch, "`lines[1]`: invalid type: string \"b\", expected u32");
+        check_fault(
+            r#"{"path": 3}"#,
+            Category::TypeMismatch,
+            "`path`: invalid type: integer `3`, expected a string",
+        );
+        check_fault(
+            r#"{"path": "a", "lines": [1, "b"]}"#,
+            Category::TypeMismatch,
+            "`lines[1]`: invalid type: string \"b\", expected u32",
+        );
         check_fault(
             r#"{"path": "a", "lines": [-1]}"#,
             Category::InvalidParameters,
             "`lines[0]`: invalid value: integer `-1`, expected u32",
         );
-        check_fault(r#"{"pth": "a"}"#, Category::InvalidParameters, "`pth`: unknown field `pth`, expected `path` or `lines`");
+        check_fault(
+            r#"{"pth": "a"}"#,
+            Category::InvalidParameters,
+            "`pth`: unknown field `pth`, expected `path` or `lines`",
+        );
         check_fault("[", Category::InvalidParameters, "EOF while parsing a list");
     }
 
@@ -391,7 +457,13 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_there_is_not_called() {
         let plugin = Plugin { tools: const { &[ToolEntry::new::<Wrong>()] }, filters: 0 };
-        let call = |tool: &str| plugin.call(Invocation { tool: tool.into(), arguments: "{}".into(), attachments: Vec::new() });
+        let call = |tool: &str| {
+            plugin.call(Invocation {
+                tool: tool.into(),
+                arguments: "{}".into(),
+                attachments: Vec::new(),
+            })
+        };
         assert_eq!(call("right").unwrap_err().code.as_deref(), Some("unknown-tool"));
         assert!(call("wrong").is_ok());
     }

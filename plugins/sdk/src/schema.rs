@@ -18,8 +18,9 @@ pub fn for_type<T: JsonSchema>() -> Schema {
     schema
 }
 
-/// The same for arguments, in the forms that every provider of models takes: one type each, no null, no choice where a list of values does.
-/// An optional argument is one that may be left out; the host leaves out what comes as null.
+/// The same for arguments, in the forms that every provider of models takes: one type each, no
+/// null, no choice where a list of values does. An optional argument is one that may be left out;
+/// the host leaves out what comes as null.
 pub fn for_arguments<T: JsonSchema>() -> Schema {
     let mut schema = for_type::<T>();
     simplify(&mut schema);
@@ -30,7 +31,10 @@ pub fn for_arguments<T: JsonSchema>() -> Schema {
 fn tidy(schema: &mut Schema) {
     join_lines(schema);
     // JSON Schema has no format `uint32`; clients warn about it.
-    let types = schema.get("type").map(|types| types.as_array().map_or(std::slice::from_ref(types), Vec::as_slice)).unwrap_or_default();
+    let types = schema
+        .get("type")
+        .map(|types| types.as_array().map_or(std::slice::from_ref(types), Vec::as_slice))
+        .unwrap_or_default();
     if types.iter().any(|name| name == "integer" || name == "number") {
         schema.remove("format");
     }
@@ -59,14 +63,18 @@ fn simplify(schema: &mut Schema) {
     }
     for key in ["oneOf", "anyOf"] {
         if let Some(Value::Array(forms)) = fields.remove(key) {
-            let forms = forms.into_iter().filter(|form| form.get("type").is_none_or(|name| name != "null")).collect();
+            let forms = forms
+                .into_iter()
+                .filter(|form| form.get("type").is_none_or(|name| name != "null"))
+                .collect();
             join_forms(fields, forms);
         }
     }
     // Some providers accept no other keyword beside it.
     if fields.contains_key("anyOf")
         && let Some(Value::String(text)) = fields.remove("description")
-        && let Some(Value::Object(first)) = fields.get_mut("anyOf").and_then(|forms| forms.get_mut(0))
+        && let Some(Value::Object(first)) =
+            fields.get_mut("anyOf").and_then(|forms| forms.get_mut(0))
     {
         add_description(first, &text);
     }
@@ -97,7 +105,11 @@ fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
 
 /// The values of alternatives that are lists of values of one type.
 fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
-    let lists = forms.iter().map(|form| form["enum"].as_array().filter(|_| form["type"].is_string() && form["type"] == forms[0]["type"]));
+    let lists = forms.iter().map(|form| {
+        form["enum"]
+            .as_array()
+            .filter(|_| form["type"].is_string() && form["type"] == forms[0]["type"])
+    });
     let lists = lists.collect::<Option<Vec<_>>>()?;
     Some(lists.into_iter().flatten().cloned().collect())
 }
@@ -121,7 +133,8 @@ fn add_description(fields: &mut Map<String, Value>, more: &str) {
 /// model.
 fn join_lines(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        let paragraphs: Vec<String> = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+        let paragraphs: Vec<String> =
+            text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
         *text = paragraphs.join("\n\n");
     }
 }
@@ -176,12 +189,19 @@ mod tests {
     fn doc_comments_describe_and_unknown_fields_are_refused() {
         let schema = super::for_type::<Arguments>().to_value();
         assert_eq!(schema["type"], "object");
-        assert_eq!(schema["properties"]["path"], json!({ "description": "Where it is.\n\nAbsolute.", "type": "string" }));
+        assert_eq!(
+            schema["properties"]["path"],
+            json!({ "description": "Where it is.\n\nAbsolute.", "type": "string" })
+        );
         assert_eq!(schema["required"], json!(["path"]));
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema.get("title"), None);
         assert_eq!(schema.get("$schema"), None);
-        assert_eq!(schema["properties"]["limit"]["type"], json!(["integer", "null"]), "an answer may have null there");
+        assert_eq!(
+            schema["properties"]["limit"]["type"],
+            json!(["integer", "null"]),
+            "an answer may have null there"
+        );
         assert!(!schema.to_string().contains("format"), "{schema}");
     }
 
@@ -197,8 +217,14 @@ mod tests {
                 "mode",
                 json!({ "type": "string", "enum": ["fast", "slow", "now"], "description": "How.\nA way.\n\"slow\": With care.\n\"now\": At once." }),
             ),
-            ("select", json!({ "anyOf": [{ "type": "string", "description": "What." }, { "type": "array", "items": number(0) }] })),
-            ("names", json!({ "type": "object", "additionalProperties": { "type": "number" }, "description": "Names." })),
+            (
+                "select",
+                json!({ "anyOf": [{ "type": "string", "description": "What." }, { "type": "array", "items": number(0) }] }),
+            ),
+            (
+                "names",
+                json!({ "type": "object", "additionalProperties": { "type": "number" }, "description": "Names." }),
+            ),
         ];
         for (name, expected) in expected {
             assert_eq!(schema["properties"][name], expected, "{name}");

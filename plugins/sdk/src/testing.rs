@@ -6,7 +6,8 @@ use crate::filter::{Filters, Input, Listing, Pattern, Verdict};
 use crate::plugin::{Invocation, Plugin, ToolEntry};
 use crate::{Content, Failure, Output, Tool};
 
-/// Calls `T` as the host would: the arguments are decoded from JSON. Paths in them have to be absolute, as the host makes them.
+/// Calls `T` as the host would: the arguments are decoded from JSON. Paths in them have to be
+/// absolute, as the host makes them.
 ///
 /// # Errors
 ///
@@ -22,10 +23,15 @@ pub fn call<T: Tool>(arguments: Value) -> Result<Output, Failure> {
 /// As [`call`].
 pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result<Output, Failure> {
     let plugin = Plugin { tools: const { &[ToolEntry::new::<T>()] }, filters: 0 };
-    plugin.call(Invocation { tool: T::NAME.to_owned(), arguments: arguments.to_string(), attachments })
+    plugin.call(Invocation {
+        tool: T::NAME.to_owned(),
+        arguments: arguments.to_string(),
+        attachments,
+    })
 }
 
-/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases, fence and meta.
+/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases,
+/// fence and meta.
 ///
 /// # Panics
 ///
@@ -65,14 +71,23 @@ pub fn definition<T: Tool>() -> Value {
 ///
 /// # Panics
 ///
-/// Where [`filters`] does, or where the verdict breaks the contract: another number of parts than came in.
-pub fn filter<T: Filters>(rules: Option<&str>, filter: &str, input: &Input) -> Result<Verdict, String> {
+/// Where [`filters`] does, or where the verdict breaks the contract: another number of parts than
+/// came in.
+pub fn filter<T: Filters>(
+    rules: Option<&str>,
+    filter: &str,
+    input: &Input,
+) -> Result<Verdict, String> {
     if !filters::<T>(rules)?.filters.iter().any(|registration| registration.name == filter) {
         return Err(format!("no filter {filter:?} is listed"));
     }
     let verdict = T::new(rules)?.apply(filter, input)?;
     if let Verdict::Replace(replacement) = &verdict {
-        assert_eq!(replacement.content.len(), input.content.len(), "{filter}: as many parts go out as came in");
+        assert_eq!(
+            replacement.content.len(),
+            input.content.len(),
+            "{filter}: as many parts go out as came in"
+        );
     }
     Ok(verdict)
 }
@@ -85,22 +100,35 @@ pub fn filter<T: Filters>(rules: Option<&str>, filter: &str, input: &Input) -> R
 ///
 /// # Panics
 ///
-/// Where the listing breaks the contract: such a plugin doesn't load. Whether a regular expression compiles is not looked at.
+/// Where the listing breaks the contract: such a plugin doesn't load. Whether a regular expression
+/// compiles is not looked at.
 pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
     let listing = T::new(rules)?.list();
     assert!(listing.filters.len() <= 512, "a plugin has at most 512 filters");
     for (index, filter) in listing.filters.iter().enumerate() {
         let name = filter.name.as_ref();
-        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
-        assert!((1..=64).contains(&name.len()) && name.bytes().all(fits), "{name:?} is no name of a filter");
-        assert!(listing.filters[..index].iter().all(|other| other.name != filter.name), "there are two filters {name:?}");
+        let fits = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
+        };
+        assert!(
+            (1..=64).contains(&name.len()) && name.bytes().all(fits),
+            "{name:?} is no name of a filter"
+        );
+        assert!(
+            listing.filters[..index].iter().all(|other| other.name != filter.name),
+            "there are two filters {name:?}"
+        );
         assert!(filter.matchers.len() <= 32, "{name}: a filter has at most 32 matchers");
         for matcher in &filter.matchers {
-            let short = !matches!(&matcher.subject, Pattern::Regex(regex) if regex.chars().count() > 512);
+            let short =
+                !matches!(&matcher.subject, Pattern::Regex(regex) if regex.chars().count() > 512);
             assert!(short, "{name}: a regular expression has at most 512 characters");
         }
         let meta = filter.meta.as_deref().map(serde_json::from_str::<Value>);
-        assert!(meta.is_none_or(|meta| meta.is_ok_and(|meta| meta.is_object())), "{name}: meta is a JSON object");
+        assert!(
+            meta.is_none_or(|meta| meta.is_ok_and(|meta| meta.is_object())),
+            "{name}: meta is a JSON object"
+        );
     }
     Ok(listing)
 }

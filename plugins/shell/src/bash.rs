@@ -16,11 +16,13 @@ pub(crate) struct Bash;
 pub(crate) struct Arguments {
     /// The command line, as bash takes it. It starts in the working directory.
     command: String,
-    /// Seconds after which it is ended, with all that it has started. Default: 30, where the operator doesn't say otherwise.
+    /// Seconds after which it is ended, with all that it has started. Default: 30, where the
+    /// operator doesn't say otherwise.
     #[schemars(range(min = 1, max = 86_400))]
     #[expect(dead_code, reason = "the host reads it: it is the time of the call")]
     timeout: Option<u32>,
-    /// True where the command needs the network. A person may be asked for it, and commands that are known to need it ask by themselves.
+    /// True where the command needs the network. A person may be asked for it, and commands that
+    /// are known to need it ask by themselves.
     #[expect(dead_code, reason = "the host reads it, and decides")]
     network: Option<bool>,
 }
@@ -37,7 +39,8 @@ impl Tool for Bash {
     const ANNOTATIONS: Annotations = Annotations::ACTING;
     const SUBJECTS: &[Subject] = &[Subject::new("/command", SubjectKind::Command, Access::Write)];
     const ALIASES: &[&str] = &["shell"];
-    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("command", &["cmd", "script", "shell_command", "bash", "sh"])];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] =
+        &[("command", &["cmd", "script", "shell_command", "bash", "sh"])];
     const BARE_ARGUMENT: Option<&str> = Some("command");
     const FENCE: Option<&str> = Some("bash");
     const ANSWERS_IN_TEXT: bool = true;
@@ -49,7 +52,8 @@ impl Tool for Bash {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         if arguments.command.trim().is_empty() {
-            return Err(Failure::invalid("command is empty").with_suggestion("Give the command line that is to be run."));
+            return Err(Failure::invalid("command is empty")
+                .with_suggestion("Give the command line that is to be run."));
         }
         let began = Instant::now();
         // Unchanged: the host decided on exactly this text.
@@ -84,7 +88,11 @@ mod tests {
     #[track_caller]
     fn check_failure(command: &str, message: &str, text: &str, envelope: Value) {
         let failure = run(command).unwrap_err();
-        assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("exit-status")), "{failure:?}");
+        assert_eq!(
+            (failure.category, failure.code.as_deref()),
+            (Category::PermanentFailure, Some("exit-status")),
+            "{failure:?}"
+        );
         assert_eq!((failure.message.as_str(), failure.joined_text().as_str()), (message, text));
         assert_eq!(failure.structured.as_deref(), Some(&envelope));
     }
@@ -93,18 +101,29 @@ mod tests {
     fn an_answer_has_the_envelope_beside_the_text() {
         let output = run("echo hi").unwrap();
         assert_eq!(output.joined_text(), "hi\n");
-        assert_eq!(output.structured, Some(json!({ "stdout": "hi\n", "stderr": "", "exit_code": 0, "truncated": false })));
+        assert_eq!(
+            output.structured,
+            Some(json!({ "stdout": "hi\n", "stderr": "", "exit_code": 0, "truncated": false }))
+        );
         let quiet = run("true").unwrap();
         assert_eq!(quiet.joined_text(), "");
         assert_eq!(quiet.structured.unwrap()["exit_code"], 0);
-        assert_eq!(run("echo out; echo no >&2").unwrap().joined_text(), "stdout:\nout\n\nstderr:\nno\n");
+        assert_eq!(
+            run("echo out; echo no >&2").unwrap().joined_text(),
+            "stdout:\nout\n\nstderr:\nno\n"
+        );
     }
 
     #[test]
     fn an_exit_code_other_than_0_is_a_failure_with_all_there_is() {
         let envelope = |stdout, stderr, code| json!({ "stdout": stdout, "stderr": stderr, "exit_code": code, "truncated": false });
         check_failure("echo out; exit 3", "Exit code: 3", "out\n", envelope("out\n", "", 3));
-        check_failure("echo no >&2; kill -9 $$", "Exit code: 137", "no\n", envelope("", "no\n", 137));
+        check_failure(
+            "echo no >&2; kill -9 $$",
+            "Exit code: 137",
+            "no\n",
+            envelope("", "no\n", 137),
+        );
         check_failure("exit 126", "Exit code: 126", "", envelope("", "", 126));
         let failure = run("no-such-command-anywhere").unwrap_err();
         assert_eq!(failure.message, "Exit code: 127");
@@ -121,15 +140,31 @@ mod tests {
     #[test]
     fn the_catalogue_says_how_it_is_called() {
         let definition = testing::definition::<Bash>();
-        assert_eq!(definition["subjects"], json!([{ "pointer": "/command", "kind": "command", "access": "write" }]));
-        assert_eq!((&definition["aliases"], &definition["fence"]), (&json!(["shell"]), &json!("bash")));
+        assert_eq!(
+            definition["subjects"],
+            json!([{ "pointer": "/command", "kind": "command", "access": "write" }])
+        );
+        assert_eq!(
+            (&definition["aliases"], &definition["fence"]),
+            (&json!(["shell"]), &json!("bash"))
+        );
         assert_eq!(definition["meta"]["berth:bare-argument"], "command");
         let names = json!(["cmd", "script", "shell_command", "bash", "sh"]);
         assert_eq!(definition["meta"]["berth:argument-aliases"], json!({ "command": names }));
         assert_eq!(definition["annotations"]["read_only"], false);
         let schema = &definition["input_schema"];
-        assert_eq!((&schema["required"], &schema["additionalProperties"]), (&json!(["command"]), &json!(false)));
-        assert!(schema["properties"].as_object().unwrap().values().all(|property| property["description"].is_string()), "{schema}");
+        assert_eq!(
+            (&schema["required"], &schema["additionalProperties"]),
+            (&json!(["command"]), &json!(false))
+        );
+        assert!(
+            schema["properties"]
+                .as_object()
+                .unwrap()
+                .values()
+                .all(|property| property["description"].is_string()),
+            "{schema}"
+        );
         let answer = &definition["output_schema"];
         assert_eq!(answer["required"], json!(["stdout", "stderr", "exit_code", "truncated"]));
     }

@@ -17,7 +17,8 @@ pub(crate) struct Envelope {
     stdout: String,
     /// What it wrote to its standard error.
     stderr: String,
-    /// Its exit code; 128 and the signal where one ended it; -1 where it was ended at one of its bounds.
+    /// Its exit code; 128 and the signal where one ended it; -1 where it was ended at one of its
+    /// bounds.
     exit_code: i32,
     /// Whether it wrote more than is here.
     truncated: bool,
@@ -28,7 +29,12 @@ impl Envelope {
         let output = &finished.output;
         let (stdout, stdout_cut) = text(&output.stdout, output.stdout_truncated);
         let (stderr, stderr_cut) = text(&output.stderr, output.stderr_truncated);
-        Self { stdout, stderr, exit_code: finished.exit_code.unwrap_or(-1), truncated: stdout_cut || stderr_cut }
+        Self {
+            stdout,
+            stderr,
+            exit_code: finished.exit_code.unwrap_or(-1),
+            truncated: stdout_cut || stderr_cut,
+        }
     }
 
     /// The text for a model. The outputs are labelled only if there are two.
@@ -69,16 +75,20 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
-        let kept = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
+        let kept =
+            |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
         text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
         // A character that was cut through is left out.
         let invalid = chunk.invalid();
-        let cut_through = truncated && chunks.peek().is_none() && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none());
+        let cut_through = truncated
+            && chunks.peek().is_none()
+            && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none());
         if !invalid.is_empty() && !cut_through {
             text.push('\u{fffd}');
         }
     }
-    let steers = text.bytes().filter(|byte| [ESCAPE, BACKSPACE].map(|c| c as u8).contains(byte)).count();
+    let steers =
+        text.bytes().filter(|byte| [ESCAPE, BACKSPACE].map(|c| c as u8).contains(byte)).count();
     if text.len() > MAX_OUTPUT / 4 && steers > text.len() / 6 {
         text = text.replace([ESCAPE, BACKSPACE], "\u{fffd}");
     }
@@ -94,8 +104,18 @@ mod tests {
     use super::*;
 
     fn envelope(stdout: &[u8], stderr: &[u8], truncated: bool) -> Envelope {
-        let output = Output { stdout: stdout.to_vec(), stderr: stderr.to_vec(), stdout_truncated: truncated, stderr_truncated: false };
-        Envelope::new(&Finished { exit_code: Some(0), ending: Ending::Exited, notices: Vec::new(), output })
+        let output = Output {
+            stdout: stdout.to_vec(),
+            stderr: stderr.to_vec(),
+            stdout_truncated: truncated,
+            stderr_truncated: false,
+        };
+        Envelope::new(&Finished {
+            exit_code: Some(0),
+            ending: Ending::Exited,
+            notices: Vec::new(),
+            output,
+        })
     }
 
     #[track_caller]

@@ -20,7 +20,9 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             let code = finished.exit_code.unwrap_or(-1);
             let failure = Failure::permanent("exit-status", format!("Exit code: {code}"));
             let advice = match code {
-                126 => "What it names is there and can't be executed: look at its mode and its first line.",
+                126 => {
+                    "What it names is there and can't be executed: look at its mode and its first line."
+                }
                 127 if finished.output.stderr.windows(9).any(|said| said == b"not found") => {
                     "A command was not found: look at its name, and whether it is installed."
                 }
@@ -29,14 +31,20 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             (failure, advice)
         }
         Ending::Timeout => {
-            let message = format!("its time was up: the command was ended after {} s", took.as_secs());
+            let message =
+                format!("its time was up: the command was ended after {} s", took.as_secs());
             let failure = Failure::new(Category::Timeout, message);
             (failure, "Do less at once, or give it more time: `timeout` is in seconds.")
         }
-        Ending::Cancelled => (Failure::permanent("ended", "the command was ended"), "Go on only if it is asked for again."),
-        Ending::Memory => {
-            bound_failure("memory", "took more memory than they may", "Do less at once; `memory_mib` in [tools.shell.limits] is the bound.")
-        }
+        Ending::Cancelled => (
+            Failure::permanent("ended", "the command was ended"),
+            "Go on only if it is asked for again.",
+        ),
+        Ending::Memory => bound_failure(
+            "memory",
+            "took more memory than they may",
+            "Do less at once; `memory_mib` in [tools.shell.limits] is the bound.",
+        ),
         Ending::Processes => bound_failure(
             "processes",
             "were more processes than they may be",
@@ -54,12 +62,16 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
         ),
     };
     // The host's notices are more specific than general advice.
-    let suggestion = if finished.notices.is_empty() { advice.to_owned() } else { finished.notices.join("\n") };
+    let suggestion =
+        if finished.notices.is_empty() { advice.to_owned() } else { finished.notices.join("\n") };
     if suggestion.is_empty() { failure } else { failure.with_suggestion(suggestion) }
 }
 
 fn bound_failure(code: &'static str, what: &str, advice: &'static str) -> (Failure, &'static str) {
-    (Failure::permanent(code, format!("the command and what it started {what}, and were ended")), advice)
+    (
+        Failure::permanent(code, format!("the command and what it started {what}, and were ended")),
+        advice,
+    )
 }
 
 /// Adds the host's notices about a command that succeeded.
@@ -75,15 +87,27 @@ mod tests {
 
     fn failure(ending: Ending, notices: &[&str]) -> Failure {
         let notices = notices.iter().map(|notice| (*notice).to_owned()).collect();
-        from_finished(&Finished { exit_code: None, ending, notices, output: Output::default() }, Duration::from_millis(30_400))
+        from_finished(
+            &Finished { exit_code: None, ending, notices, output: Output::default() },
+            Duration::from_millis(30_400),
+        )
     }
 
     #[test]
     fn every_bound_names_the_key_that_moves_it() {
-        for (ending, key) in [(Ending::Memory, "memory_mib"), (Ending::Processes, "processes"), (Ending::Processor, "cpu_secs")] {
+        for (ending, key) in [
+            (Ending::Memory, "memory_mib"),
+            (Ending::Processes, "processes"),
+            (Ending::Processor, "cpu_secs"),
+        ] {
             let failure = failure(ending, &[]);
             assert_eq!(failure.category, Category::PermanentFailure);
-            assert!(failure.suggestion.is_some_and(|told| told.contains(&format!("`{key}` in [tools.shell.limits]"))), "{key}");
+            assert!(
+                failure
+                    .suggestion
+                    .is_some_and(|told| told.contains(&format!("`{key}` in [tools.shell.limits]"))),
+                "{key}"
+            );
         }
     }
 
@@ -97,6 +121,9 @@ mod tests {
     #[test]
     fn what_the_host_knows_is_what_to_try() {
         let failure = failure(Ending::Exited, &["To grant it: network = \"allow\"", "and more"]);
-        assert_eq!(failure.suggestion.as_deref(), Some("To grant it: network = \"allow\"\nand more"));
+        assert_eq!(
+            failure.suggestion.as_deref(),
+            Some("To grant it: network = \"allow\"\nand more")
+        );
     }
 }

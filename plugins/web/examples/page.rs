@@ -1,5 +1,5 @@
-//! HTML on the standard input, Markdown on the standard output: what `fetch` makes of a page, without a sandbox around it. The bench
-//! measures the tool against this.
+//! HTML on the standard input, Markdown on the standard output: what `fetch` makes of a page,
+//! without a sandbox around it. The bench measures the tool against this.
 //!
 //! ```sh
 //! curl -s https://example.com/ | cargo run --release --example page -- https://example.com/
@@ -11,7 +11,8 @@ use url::Url;
 
 fn main() -> io::Result<()> {
     let base = std::env::args().nth(1).unwrap_or_else(|| "https://example.com/".to_owned());
-    let base = Url::parse(&base).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let base =
+        Url::parse(&base).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let mut bytes = Vec::new();
     io::stdin().read_to_end(&mut bytes)?;
     let html = web::page::charset::decode(&bytes, "text/html");

@@ -17,7 +17,8 @@ const MAX_LENGTH: usize = 200_000;
 const MAX_EXPLANATION: usize = 4_000;
 
 /// The accepted types, best first. Some sites have their pages as Markdown.
-const ACCEPT: &str = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
+const ACCEPT: &str =
+    "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
 
 pub(crate) struct Fetch;
 
@@ -46,21 +47,28 @@ impl Tool for Fetch {
     const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web_fetch"];
-    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri", "link"]), ("max_length", &["max_chars"]), ("start_index", &["offset"])];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] =
+        &[("url", &["uri", "link"]), ("max_length", &["max_chars"]), ("start_index", &["offset"])];
     const BARE_ARGUMENT: Option<&str> = Some("url");
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let answer = success(request::build("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
+        let answer =
+            success(request::build("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
         let page = read_text(&answer, arguments.raw.unwrap_or(false))?;
-        let part = Part::new(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
+        let part = Part::new(
+            &page.text,
+            arguments.start_index.unwrap_or(0),
+            arguments.max_length.unwrap_or(DEFAULT_LENGTH),
+        )?;
         // Our own notes are a part of their own, so a page can't imitate them.
         let notes = describe(&answer, &arguments.url, &page, &part);
         let mut output = Output::default();
         if !notes.is_empty() {
             output = output.with(Content::text(notes));
         }
-        let text = Content { media_type: Some(page.media_type.to_owned()), ..Content::text(part.text) };
+        let text =
+            Content { media_type: Some(page.media_type.to_owned()), ..Content::text(part.text) };
         Ok(output.with(text))
     }
 }
@@ -84,20 +92,32 @@ fn read_explanation(answer: &Response) -> Option<Content> {
     let text = text.trim();
     let end = text.char_indices().nth(MAX_EXPLANATION).map(|(at, _)| at);
     let text = end.map_or_else(|| text.to_owned(), |end| format!("{} …", &text[..end]));
-    (!text.is_empty()).then(|| Content { media_type: Some(media_type.to_owned()), ..Content::text(text) })
+    (!text.is_empty())
+        .then(|| Content { media_type: Some(media_type.to_owned()), ..Content::text(text) })
 }
 
 /// The text of an answer.
 fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
     let media_type = answer.media_type();
     let content_type = answer.header("content-type").unwrap_or_default();
-    let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
-    let as_it_is = |media_type| Page { text: charset::decode(&answer.body, content_type), media_type, cut: false, bare: false };
+    let base =
+        Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
+    let as_it_is = |media_type| Page {
+        text: charset::decode(&answer.body, content_type),
+        media_type,
+        cut: false,
+        bare: false,
+    };
     Ok(match request::body_kind(&media_type, &answer.body) {
         Kind::Html if !raw => page::markdown(&charset::decode(&answer.body, content_type), &base),
         Kind::Xml if !raw => {
             let text = charset::decode(&answer.body, content_type);
-            page::feed(&text, &base).unwrap_or(Page { text, media_type: "application/xml", cut: false, bare: false })
+            page::feed(&text, &base).unwrap_or(Page {
+                text,
+                media_type: "application/xml",
+                cut: false,
+                bare: false,
+            })
         }
         Kind::Html => as_it_is("text/html"),
         Kind::Xml => as_it_is("application/xml"),
@@ -111,7 +131,10 @@ fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
 /// A description of a binary in place of its content.
 fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
-    let whole = answer.header("content-length").and_then(|length| length.parse().ok()).filter(|_| answer.cut);
+    let whole = answer
+        .header("content-length")
+        .and_then(|length| length.parse().ok())
+        .filter(|_| answer.cut);
     let size = match (whole, answer.cut) {
         (Some(whole), _) => request::size(whole),
         (None, true) => format!("more than {}", request::size(answer.body.len())),
@@ -119,7 +142,9 @@ fn describe_binary(answer: &Response, media_type: &str) -> Page {
     };
     let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
     Page {
-        text: format!("A file of type {media_type}, {size}{name}. It is no text, and was not read.\n"),
+        text: format!(
+            "A file of type {media_type}, {size}{name}. It is no text, and was not read.\n"
+        ),
         media_type: "text/plain",
         cut: false,
         bare: false,
@@ -128,16 +153,22 @@ fn describe_binary(answer: &Response, media_type: &str) -> Page {
 
 /// The name of the file: from the server, or from the URL.
 fn file_name(answer: &Response) -> Option<String> {
-    let from_header = answer.header("content-disposition").and_then(|value| value.split_once("filename=")).map(|(_, name)| {
-        let name = name.trim_start();
-        match name.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next().unwrap_or_default(),
-            None => name.split(';').next().unwrap_or_default(),
-        }
-        .to_owned()
-    });
+    let from_header = answer
+        .header("content-disposition")
+        .and_then(|value| value.split_once("filename="))
+        .map(|(_, name)| {
+            let name = name.trim_start();
+            match name.strip_prefix('"') {
+                Some(quoted) => quoted.split('"').next().unwrap_or_default(),
+                None => name.split(';').next().unwrap_or_default(),
+            }
+            .to_owned()
+        });
     let in_url = || Some(Url::parse(&answer.url).ok()?.path_segments()?.next_back()?.to_owned());
-    let mut name = from_header.filter(|name| !name.is_empty()).or_else(in_url).filter(|name| !name.is_empty())?;
+    let mut name = from_header
+        .filter(|name| !name.is_empty())
+        .or_else(in_url)
+        .filter(|name| !name.is_empty())?;
     name.truncate(name.floor_char_boundary(200));
     Some(name)
 }
@@ -154,7 +185,9 @@ impl Part {
     fn new(text: &str, start: usize, length: usize) -> Result<Self, Failure> {
         let total = text.chars().count();
         if start > 0 && start >= total {
-            let failure = Failure::invalid(format!("start_index is {start}, and the page has {total} characters"));
+            let failure = Failure::invalid(format!(
+                "start_index is {start}, and the page has {total} characters"
+            ));
             return Err(failure.with_suggestion("Begin before its end, or leave start_index out."));
         }
         let part: String = text.chars().skip(start).take(length.clamp(1, MAX_LENGTH)).collect();
@@ -179,14 +212,21 @@ fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) ->
     if part.end < part.total {
         notes.push(format!("To read on: start_index = {}.", part.end));
     } else if answer.cut || page.cut {
-        notes.push(format!("The page is longer than what is read of one: only {} of it were.", request::size(answer.body.len())));
+        notes.push(format!(
+            "The page is longer than what is read of one: only {} of it were.",
+            request::size(answer.body.len())
+        ));
     }
     if answer.body.is_empty() {
         notes.push("The answer is empty: there is nothing to read at this URL.".to_owned());
     } else if part.total == 0 {
-        notes.push("The page has no text: it may be made by scripts, which are not run.".to_owned());
+        notes
+            .push("The page has no text: it may be made by scripts, which are not run.".to_owned());
     } else if page.bare {
-        notes.push("The page has no text but its title: it may be made by scripts, which are not run.".to_owned());
+        notes.push(
+            "The page has no text but its title: it may be made by scripts, which are not run."
+                .to_owned(),
+        );
     }
     notes.join("\n")
 }
@@ -213,17 +253,30 @@ mod tests {
     fn a_page_is_markdown() {
         let page = "<title>Site</title><body><nav><a href=/>Home</a></nav><h1>Title</h1><p>Some <b>bold</b> text with <a href='../x'>a link</a>.</p>";
         let server = TestServer::answer_once(&html(page));
-        let output = testing::call::<Fetch>(json!({ "url": format!("{}/a/page", server.url) })).unwrap();
-        assert_eq!(output.joined_text(), format!("# Title\n\nSome **bold** text with [a link]({}/x).\n", server.url));
+        let output =
+            testing::call::<Fetch>(json!({ "url": format!("{}/a/page", server.url) })).unwrap();
+        assert_eq!(
+            output.joined_text(),
+            format!("# Title\n\nSome **bold** text with [a link]({}/x).\n", server.url)
+        );
         assert_eq!(output.content[0].media_type.as_deref(), Some("text/markdown"));
     }
 
     #[test]
     fn long_pages_come_in_parts() {
         let answer = b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n0123456789";
-        assert_eq!(fetch(answer, &json!({ "max_length": 4 })).unwrap(), ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]);
-        assert_eq!(fetch(answer, &json!({ "max_length": 6, "start_index": 4 })).unwrap(), ["Characters 4 to 10 of 10.", "456789"]);
-        assert_eq!(fetch(answer, &json!({ "start_index": 10 })).unwrap_err().category, Category::InvalidParameters);
+        assert_eq!(
+            fetch(answer, &json!({ "max_length": 4 })).unwrap(),
+            ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]
+        );
+        assert_eq!(
+            fetch(answer, &json!({ "max_length": 6, "start_index": 4 })).unwrap(),
+            ["Characters 4 to 10 of 10.", "456789"]
+        );
+        assert_eq!(
+            fetch(answer, &json!({ "start_index": 10 })).unwrap_err().category,
+            Category::InvalidParameters
+        );
     }
 
     #[test]
@@ -236,29 +289,53 @@ mod tests {
         let pdf = b"HTTP/1.0 200 OK\r\ncontent-type: application/pdf\r\ncontent-disposition: attachment; filename=\"a b.pdf\"\r\n\r\n%PDF";
         assert_eq!(
             fetch(pdf, &json!({})).unwrap(),
-            ["A file of type application/pdf, 4 bytes, named \"a b.pdf\". It is no text, and was not read.\n"]
+            [
+                "A file of type application/pdf, 4 bytes, named \"a b.pdf\". It is no text, and was not read.\n"
+            ]
         );
     }
 
     #[test]
     fn a_page_without_text_says_so() {
         let told = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
-        assert_eq!(told, ["The page has no text: it may be made by scripts, which are not run.", ""]);
-        let told = fetch(&html("<title>App</title><div id=root></div><script>make()</script>"), &json!({})).unwrap();
-        assert_eq!(told, ["The page has no text but its title: it may be made by scripts, which are not run.", "# App\n"]);
+        assert_eq!(
+            told,
+            ["The page has no text: it may be made by scripts, which are not run.", ""]
+        );
+        let told = fetch(
+            &html("<title>App</title><div id=root></div><script>make()</script>"),
+            &json!({}),
+        )
+        .unwrap();
+        assert_eq!(
+            told,
+            [
+                "The page has no text but its title: it may be made by scripts, which are not run.",
+                "# App\n"
+            ]
+        );
         let told = fetch(&html(""), &json!({})).unwrap();
         assert_eq!(told, ["The answer is empty: there is nothing to read at this URL.", ""]);
         let told = fetch(b"HTTP/1.0 204 No Content\r\n\r\n", &json!({})).unwrap();
-        assert_eq!(told, ["Status: 204\nThe answer is empty: there is nothing to read at this URL.", ""]);
+        assert_eq!(
+            told,
+            ["Status: 204\nThe answer is empty: there is nothing to read at this URL.", ""]
+        );
     }
 
     #[test]
     fn a_failure_says_whether_to_try_again() {
         let busy = b"HTTP/1.0 503 No\r\nretry-after: 7\r\n\r\n";
         let failure = fetch(busy, &json!({})).unwrap_err();
-        assert_eq!((failure.category, failure.retry_after.unwrap().as_secs()), (Category::ServerError, 7));
+        assert_eq!(
+            (failure.category, failure.retry_after.unwrap().as_secs()),
+            (Category::ServerError, 7)
+        );
         let failure = fetch(b"HTTP/1.0 404 No\r\n\r\n", &json!({})).unwrap_err();
-        assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("http-404")));
+        assert_eq!(
+            (failure.category, failure.code.as_deref()),
+            (Category::PermanentFailure, Some("http-404"))
+        );
     }
 
     #[test]
@@ -267,10 +344,19 @@ mod tests {
         let json = b"HTTP/1.0 422 No\r\ncontent-type: application/json\r\n\r\n{\"error\": \"page is from 1 on\"}";
         assert_eq!(explanation(json), "{\"error\": \"page is from 1 on\"}");
         let page = b"HTTP/1.0 404 No\r\ncontent-type: text/html\r\n\r\n<nav><a href=/>Home</a></nav><h1>Gone</h1><p>It is <b>here</b> now.";
-        assert!(explanation(page).contains("# Gone") && explanation(page).contains("**here**"), "{}", explanation(page));
-        let long = format!("HTTP/1.0 500 No\r\ncontent-type: text/plain\r\n\r\n{}", "é".repeat(9000));
+        assert!(
+            explanation(page).contains("# Gone") && explanation(page).contains("**here**"),
+            "{}",
+            explanation(page)
+        );
+        let long =
+            format!("HTTP/1.0 500 No\r\ncontent-type: text/plain\r\n\r\n{}", "é".repeat(9000));
         assert_eq!(explanation(long.as_bytes()).chars().count(), MAX_EXPLANATION + 2);
-        for silent in ["404 No\r\ncontent-type: image/png\r\n\r\nx", "404 No\r\n\r\n \n", "304 No\r\n\r\nelsewhere"] {
+        for silent in [
+            "404 No\r\ncontent-type: image/png\r\n\r\nx",
+            "404 No\r\n\r\n \n",
+            "304 No\r\n\r\nelsewhere",
+        ] {
             assert_eq!(explanation(format!("HTTP/1.0 {silent}").as_bytes()), "");
         }
     }
@@ -278,8 +364,14 @@ mod tests {
     #[test]
     fn the_catalogue_says_that_it_reads() {
         let definition = testing::definition::<Fetch>();
-        assert_eq!(definition["subjects"], json!([{ "pointer": "/url", "kind": "url", "access": "read" }]));
-        assert_eq!((&definition["annotations"]["read_only"], &definition["annotations"]["open_world"]), (&json!(true), &json!(true)));
+        assert_eq!(
+            definition["subjects"],
+            json!([{ "pointer": "/url", "kind": "url", "access": "read" }])
+        );
+        assert_eq!(
+            (&definition["annotations"]["read_only"], &definition["annotations"]["open_world"]),
+            (&json!(true), &json!(true))
+        );
         assert_eq!(definition["input_schema"]["required"], json!(["url"]));
     }
 }

@@ -14,7 +14,8 @@ const MAX_TEXT: usize = 1 << 20;
 
 pub(crate) struct HttpRequest;
 
-// It is written, too, so that the schema tells the default: a call without a method is one that only reads.
+// It is written, too, so that the schema tells the default: a call without a method is one that
+// only reads.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum Method {
@@ -50,7 +51,8 @@ pub(crate) struct Arguments {
     /// How: GET and HEAD look, the others act.
     #[serde(default)]
     method: Method,
-    /// Headers of the request, each by its name. Don't put credentials here: the operator's configuration adds those that a service needs.
+    /// Headers of the request, each by its name. Don't put credentials here: the operator's
+    /// configuration adds those that a service needs.
     headers: Option<BTreeMap<String, String>>,
     /// The body, as text. Give a content-type header with it.
     body: Option<String>,
@@ -65,7 +67,8 @@ pub(crate) struct Envelope {
     status: u16,
     /// Where the answer came from, after redirects.
     url: String,
-    /// The headers by their names in lower case, several of one name joined by a comma. Those that are secrets are redacted.
+    /// The headers by their names in lower case, several of one name joined by a comma. Those that
+    /// are secrets are redacted.
     headers: BTreeMap<String, String>,
     /// The body, where it is a text.
     body: Option<String>,
@@ -98,7 +101,10 @@ impl Tool for HttpRequest {
             request = request.private_header(name, value);
         }
         let request = match (arguments.body, arguments.json) {
-            (Some(_), Some(_)) => return Err(Failure::invalid("`body` and `json` are both given").with_suggestion("Give one of them.")),
+            (Some(_), Some(_)) => {
+                return Err(Failure::invalid("`body` and `json` are both given")
+                    .with_suggestion("Give one of them."));
+            }
             (Some(body), None) => request.body(body),
             (None, Some(value)) => request.json(&value)?,
             (None, None) => request,
@@ -112,12 +118,17 @@ fn output(answer: &Response) -> Result<Output, Failure> {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in &answer.headers {
         let value = if is_secret(name) { "[redacted]" } else { value };
-        headers.entry(name.clone()).and_modify(|known| known.extend([", ", value])).or_insert_with(|| value.to_owned());
+        headers
+            .entry(name.clone())
+            .and_modify(|known| known.extend([", ", value]))
+            .or_insert_with(|| value.to_owned());
     }
-    let is_text = request::body_kind(&media_type, &answer.body) != Kind::Binary || media_type == "image/svg+xml";
+    let is_text = request::body_kind(&media_type, &answer.body) != Kind::Binary
+        || media_type == "image/svg+xml";
     let mut truncated = answer.cut;
     let body = is_text.then(|| {
-        let mut text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
+        let mut text =
+            charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
         truncated |= text.len() > MAX_TEXT;
         text.truncate(text.floor_char_boundary(MAX_TEXT));
         text
@@ -133,23 +144,36 @@ fn output(answer: &Response) -> Result<Output, Failure> {
     match &body {
         Some(text) if text.is_empty() => {}
         Some(text) => {
-            let media_type = if media_type.contains("json") { "application/json" } else { "text/plain" };
-            content.push(Content { media_type: Some(media_type.to_owned()), ..Content::text(text.as_str()) });
+            let media_type =
+                if media_type.contains("json") { "application/json" } else { "text/plain" };
+            content.push(Content {
+                media_type: Some(media_type.to_owned()),
+                ..Content::text(text.as_str())
+            });
         }
         None if answer.body.is_empty() => {}
         None => {
-            let media_type = if media_type.is_empty() { "application/octet-stream" } else { &media_type };
+            let media_type =
+                if media_type.is_empty() { "application/octet-stream" } else { &media_type };
             content.push(Content::bytes(answer.body.as_slice(), media_type));
         }
     }
-    let envelope = Envelope { status: answer.status, url: answer.url.clone(), headers, body, truncated };
+    let envelope =
+        Envelope { status: answer.status, url: answer.url.clone(), headers, body, truncated };
     Output { content, structured: None }.with_structured(&envelope)
 }
 
 /// Whether what a header says lets somebody act as somebody else.
 fn is_secret(name: &str) -> bool {
-    const NAMES: [&str; 7] =
-        ["set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization", "authentication-info", "proxy-authentication-info"];
+    const NAMES: [&str; 7] = [
+        "set-cookie",
+        "set-cookie2",
+        "cookie",
+        "authorization",
+        "proxy-authorization",
+        "authentication-info",
+        "proxy-authentication-info",
+    ];
     const PARTS: [&str; 6] = ["token", "secret", "api-key", "apikey", "password", "session"];
     NAMES.contains(&name) || PARTS.iter().any(|part| name.contains(part))
 }
@@ -171,7 +195,10 @@ mod tests {
         let headers = json!({ "content-type": "application/json", "x-a": "1, 2" });
         let expected = json!({ "status": 404, "url": url, "headers": headers, "body": "{\"error\": 1}", "truncated": false });
         assert_eq!(output.structured, Some(expected));
-        assert_eq!(output.content[0].as_text(), Some(format!("404 {url}\ncontent-type: application/json\nx-a: 1, 2\n").as_str()));
+        assert_eq!(
+            output.content[0].as_text(),
+            Some(format!("404 {url}\ncontent-type: application/json\nx-a: 1, 2\n").as_str())
+        );
         assert_eq!(output.content[1].as_text(), Some("{\"error\": 1}"));
         assert!(server.request().starts_with("GET /x HTTP/1.0\r\n"));
     }
@@ -180,17 +207,32 @@ mod tests {
     fn a_body_is_sent() {
         let server = TestServer::answer_once(b"HTTP/1.0 201 Made\r\n\r\n");
         let arguments = json!({ "url": server.url, "method": "POST", "json": { "a": 1 }, "headers": { "X-Trace": "7" } });
-        assert_eq!(testing::call::<HttpRequest>(arguments).unwrap().structured.unwrap()["status"], 201);
+        assert_eq!(
+            testing::call::<HttpRequest>(arguments).unwrap().structured.unwrap()["status"],
+            201
+        );
         let asked = server.request();
-        assert!(asked.starts_with("POST / HTTP/1.0\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"), "{asked}");
-        assert!(asked.contains("\r\ncontent-type: application/json\r\n") && asked.contains("\r\nx-trace: 7\r\n"), "{asked}");
-        let both = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "json": {}, "body": "1" })).unwrap_err();
+        assert!(
+            asked.starts_with("POST / HTTP/1.0\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"),
+            "{asked}"
+        );
+        assert!(
+            asked.contains("\r\ncontent-type: application/json\r\n")
+                && asked.contains("\r\nx-trace: 7\r\n"),
+            "{asked}"
+        );
+        let both = testing::call::<HttpRequest>(
+            json!({ "url": "http://127.0.0.1:1/", "json": {}, "body": "1" }),
+        )
+        .unwrap_err();
         assert_eq!(both.category, Category::InvalidParameters);
     }
 
     #[test]
     fn secrets_of_the_server_stay_out_of_the_answer() {
-        let server = TestServer::answer_once(b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok");
+        let server = TestServer::answer_once(
+            b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok",
+        );
         let output = testing::call::<HttpRequest>(json!({ "url": server.url })).unwrap();
         assert_eq!(output.structured.as_ref().unwrap()["headers"]["set-cookie"], "[redacted]");
         assert!(!format!("{output:?}").contains("s3cr3t"));
@@ -198,7 +240,8 @@ mod tests {
 
     #[test]
     fn what_is_no_text_travels_as_bytes() {
-        let server = TestServer::answer_once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
+        let server =
+            TestServer::answer_once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
         let output = testing::call::<HttpRequest>(json!({ "url": server.url })).unwrap();
         assert_eq!(output.content[1], Content::bytes(b"\x89PNG\0".as_slice(), "image/png"));
         assert_eq!(output.structured.unwrap()["body"], Value::Null);
@@ -210,7 +253,9 @@ mod tests {
         assert_eq!(definition["annotations"]["read_only"], false);
         assert_eq!(definition["meta"]["berth:reads-when"], json!({ "/method": ["GET", "HEAD"] }));
         assert_eq!(definition["input_schema"]["properties"]["method"]["default"], "GET");
-        let refused = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "method": "get" })).unwrap_err();
+        let refused =
+            testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "method": "get" }))
+                .unwrap_err();
         assert_eq!(refused.category, Category::InvalidParameters);
     }
 }

@@ -37,7 +37,9 @@ pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
         ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
         ("text" | "application", "xml") => Kind::Xml,
         ("application", sub) if sub.ends_with("+xml") => Kind::Xml,
-        ("text", "plain" | "*") | ("", "") | ("application", "octet-stream" | "unknown" | "") => sniff(body),
+        ("text", "plain" | "*") | ("", "") | ("application", "octet-stream" | "unknown" | "") => {
+            sniff(body)
+        }
         ("text", _) => Kind::Text,
         (
             "application",
@@ -63,13 +65,19 @@ pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
 fn sniff(body: &[u8]) -> Kind {
     let head = &body[..body.len().min(1024)];
     // UTF-16 is text although it has zero bytes.
-    if !head.starts_with(&[0xff, 0xfe]) && !head.starts_with(&[0xfe, 0xff]) && (head.contains(&0) || head.starts_with(b"%PDF-")) {
+    if !head.starts_with(&[0xff, 0xfe])
+        && !head.starts_with(&[0xfe, 0xff])
+        && (head.contains(&0) || head.starts_with(b"%PDF-"))
+    {
         return Kind::Binary;
     }
-    let start = String::from_utf8_lossy(head).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
+    let start = String::from_utf8_lossy(head)
+        .trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n'])
+        .to_ascii_lowercase();
     if start.starts_with("<!doctype html") || start.starts_with("<html") {
         Kind::Html
-    } else if start.starts_with("<?xml") || start.starts_with("<rss") || start.starts_with("<feed") {
+    } else if start.starts_with("<?xml") || start.starts_with("<rss") || start.starts_with("<feed")
+    {
         Kind::Xml
     } else {
         Kind::Text

@@ -24,7 +24,8 @@ impl TestServer {
                 request.extend_from_slice(&buffer[..read]);
                 let text = String::from_utf8_lossy(&request).into_owned();
                 if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                    let length: usize = head.rsplit_once("content-length: ").unwrap().1.parse().unwrap();
+                    let length: usize =
+                        head.rsplit_once("content-length: ").unwrap().1.parse().unwrap();
                     if body.len() >= length {
                         break;
                     }

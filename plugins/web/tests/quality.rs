@@ -1,7 +1,8 @@
 //! Real pages, compared with what trafilatura and readability keep of them.
 //!
-//! The pages were saved by others, and are not part of this repository: `cargo xtask test` fetches them, and what the two make of them, into
-//! `target/clients/pages`. What both keep is what a page is about: it has to be there. What neither keeps is noise.
+//! The pages were saved by others, and are not part of this repository: `cargo xtask test` fetches
+//! them, and what the two make of them, into `target/clients/pages`. What both keep is what a page
+//! is about: it has to be there. What neither keeps is noise.
 
 #[path = "../../../tests/not_tried.rs"]
 mod not_tried;
@@ -12,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-/// A page of each kind, and the noise that is accepted of it: comments below an article, where the two leave them out, count as that. So does
-/// what a page has within its own main part, which is taken whole since a lost section costs more than a line of buttons.
+/// A page of each kind, and the noise that is accepted of it: comments below an article, where the
+/// two leave them out, count as that. So does what a page has within its own main part, which is
+/// taken whole since a lost section costs more than a line of buttons.
 const PAGES: [(&str, &str, f64); 36] = [
     ("encyclopedia, with formulas", "en.wikipedia.org.tsne.html", 0.10),
     ("questions and answers, with code", "stackoverflow.com.rust.html", 0.10),
@@ -56,7 +58,8 @@ const PAGES: [(&str, &str, f64); 36] = [
 /// What has to be there of what both keep.
 const RECALL: f64 = 0.95;
 
-/// The mean over all pages that were fetched, the kinds above and the others: front pages, galleries and pages of a few words among them.
+/// The mean over all pages that were fetched, the kinds above and the others: front pages,
+/// galleries and pages of a few words among them.
 const MEAN_RECALL: f64 = 0.985;
 const MEAN_NOISE: f64 = 0.20;
 
@@ -67,23 +70,38 @@ fn real_pages_keep_their_text_and_lose_what_is_around_it() {
         not_tried::not_tried("clients/pages");
         return;
     };
-    let reference: HashMap<String, HashMap<String, String>> = serde_json::from_str(&reference).unwrap();
-    let measurements: HashMap<&str, Measurement> =
-        reference.iter().map(|(name, kept)| (name.as_str(), measure(&folder.join("saved").join(name), kept))).collect();
+    let reference: HashMap<String, HashMap<String, String>> =
+        serde_json::from_str(&reference).unwrap();
+    let measurements: HashMap<&str, Measurement> = reference
+        .iter()
+        .map(|(name, kept)| (name.as_str(), measure(&folder.join("saved").join(name), kept)))
+        .collect();
     let mut failures = Vec::new();
     for (kind, name, noise) in PAGES {
         let page = &measurements[name];
-        println!("recall {:.3}, noise {:.3}, {} words: {kind} ({name})", page.recall, page.noise, page.words);
+        println!(
+            "recall {:.3}, noise {:.3}, {} words: {kind} ({name})",
+            page.recall, page.noise, page.words
+        );
         if page.recall < RECALL || page.noise > noise || page.words < 30 {
-            failures.push(format!("{kind} ({name}): recall {:.3}, noise {:.3} of {} words", page.recall, page.noise, page.words));
+            failures.push(format!(
+                "{kind} ({name}): recall {:.3}, noise {:.3} of {} words",
+                page.recall, page.noise, page.words
+            ));
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "a number of pages")]
-    let mean = |of: fn(&Measurement) -> f64| measurements.values().map(of).sum::<f64>() / measurements.len() as f64;
+    let mean = |of: fn(&Measurement) -> f64| {
+        measurements.values().map(of).sum::<f64>() / measurements.len() as f64
+    };
     let (recall, noise) = (mean(|page| page.recall), mean(|page| page.noise));
     println!("all {}: recall {recall:.3}, noise {noise:.3}", measurements.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(recall >= MEAN_RECALL && noise <= MEAN_NOISE, "all {}: recall {recall:.3}, noise {noise:.3}", measurements.len());
+    assert!(
+        recall >= MEAN_RECALL && noise <= MEAN_NOISE,
+        "all {}: recall {recall:.3}, noise {noise:.3}",
+        measurements.len()
+    );
 }
 
 struct Measurement {
@@ -94,7 +112,9 @@ struct Measurement {
 
 fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measurement {
     let html = web::page::charset::decode(&fs::read(path).unwrap(), "text/html");
-    let ours = count_words(&without_addresses(&web::page::markdown(&html, &Url::parse("https://example.com/").unwrap()).text));
+    let ours = count_words(&without_addresses(
+        &web::page::markdown(&html, &Url::parse("https://example.com/").unwrap()).text,
+    ));
     let (one, other) = (count_words(&kept["trafilatura"]), count_words(&kept["readability"]));
     let (mut wanted, mut found) = (0, 0);
     for (word, count) in &one {
@@ -103,18 +123,29 @@ fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measurement {
         found += both.min(*ours.get(word).unwrap_or(&0));
     }
     let words: usize = ours.values().sum();
-    let known: usize = ours.iter().map(|(word, count)| *count.min(one.get(word).max(other.get(word)).unwrap_or(&0))).sum();
+    let known: usize = ours
+        .iter()
+        .map(|(word, count)| *count.min(one.get(word).max(other.get(word)).unwrap_or(&0)))
+        .sum();
     #[expect(clippy::cast_precision_loss, reason = "numbers of words")]
-    let share = |part: usize, all: usize| if all == 0 { None } else { Some(part as f64 / all as f64) };
-    Measurement { recall: share(found, wanted).unwrap_or(1.0), noise: share(words - known, words).unwrap_or(0.0), words }
+    let share =
+        |part: usize, all: usize| if all == 0 { None } else { Some(part as f64 / all as f64) };
+    Measurement {
+        recall: share(found, wanted).unwrap_or(1.0),
+        noise: share(words - known, words).unwrap_or(0.0),
+        words,
+    }
 }
 
 /// Words and how often they are there; in writing without spaces each letter is one.
 fn count_words(text: &str) -> HashMap<String, usize> {
     let mut words: HashMap<String, usize> = HashMap::new();
-    let stands_alone =
-        |c: char| matches!(c, '\u{e00}'..='\u{e7f}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
-    for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric() && !stands_alone(c)).filter(|word| !word.is_empty()) {
+    let stands_alone = |c: char| matches!(c, '\u{e00}'..='\u{e7f}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
+    for word in text
+        .to_lowercase()
+        .split(|c: char| !c.is_alphanumeric() && !stands_alone(c))
+        .filter(|word| !word.is_empty())
+    {
         if word.contains(stands_alone) {
             word.chars().for_each(|letter| *words.entry(letter.to_string()).or_default() += 1);
         } else {

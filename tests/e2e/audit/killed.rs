@@ -1,4 +1,5 @@
-//! Processes that are killed at any moment: no call that was answered lacks its record, and the log stays what was written.
+//! Processes that are killed at any moment: no call that was answered lacks its record, and the log
+//! stays what was written.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +11,8 @@ use berth_core::audit::Trail;
 use berth_core::config::Folders;
 use tempfile::TempDir;
 
-/// Processes that are killed, by so many threads, in pairs that write to one log; and so many pairs before another log begins.
+/// Processes that are killed, by so many threads, in pairs that write to one log; and so many pairs
+/// before another log begins.
 const KILLS: usize = 1000;
 const THREADS: usize = 2;
 const PAIRS_OF_A_LOG: usize = 10;
@@ -24,19 +26,31 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
 
 #[test]
 fn a_thousand_killed_processes_lose_no_record_of_an_answered_call() {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
+    let seed =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
     let killed = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || logs_of_killed_processes(Numbers(seed.wrapping_add(thread as u64)), KILLS / THREADS)))
+            .map(|thread| {
+                scope.spawn(move || {
+                    logs_of_killed_processes(
+                        Numbers(seed.wrapping_add(thread as u64)),
+                        KILLS / THREADS,
+                    )
+                })
+            })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panic!("with the seed {seed}"))).sum::<usize>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| panic!("with the seed {seed}")))
+            .sum::<usize>()
     });
     assert_eq!(killed, KILLS);
 }
@@ -52,7 +66,9 @@ fn logs_of_killed_processes(mut numbers: Numbers, kills: usize) -> usize {
             answered += lines.iter().filter(|line| line.starts_with("answered")).count();
             check(folder.path(), &lines);
         }
-        let found = Trail::open(&Folders::inside(folder.path())).and_then(|trail| trail.verify(None)).expect("the log is readable");
+        let found = Trail::open(&Folders::inside(folder.path()))
+            .and_then(|trail| trail.verify(None))
+            .expect("the log is readable");
         torn += found.torn.len();
         files += found.files;
     }
@@ -62,9 +78,11 @@ fn logs_of_killed_processes(mut numbers: Numbers, kills: usize) -> usize {
     killed
 }
 
-/// Two processes that write to one log, each killed at a moment of its own. Returns all that they printed.
+/// Two processes that write to one log, each killed at a moment of its own. Returns all that they
+/// printed.
 fn killed_pair(folder: &Path, numbers: &mut Numbers) -> Vec<String> {
-    let mut moments = || (numbers.below(MOST_LINES), Duration::from_micros(numbers.below(MOST_MICROS)));
+    let mut moments =
+        || (numbers.below(MOST_LINES), Duration::from_micros(numbers.below(MOST_MICROS)));
     let pair = [moments(), moments()];
     std::thread::scope(|scope| {
         let killed = pair.map(|(lines, micros)| scope.spawn(move || killed(folder, lines, micros)));
@@ -79,7 +97,10 @@ fn killed(folder: &Path, lines: u64, micros: Duration) -> Vec<String> {
     let mut output = BufReader::new(child.stdout.take().expect("it has an output"));
     let mut printed = String::new();
     for _ in 0..=lines {
-        assert!(output.read_line(&mut printed).expect("it is text") > 0, "the caller ended by itself after {printed:?}");
+        assert!(
+            output.read_line(&mut printed).expect("it is text") > 0,
+            "the caller ended by itself after {printed:?}"
+        );
     }
     let until = Instant::now() + micros;
     while Instant::now() < until {
@@ -90,7 +111,8 @@ fn killed(folder: &Path, lines: u64, micros: Duration) -> Vec<String> {
     printed.lines().map(str::to_owned).collect()
 }
 
-/// Everything that was answered has its outcome, everything that took effect its intent, and all of the log is what was written.
+/// Everything that was answered has its outcome, everything that took effect its intent, and all of
+/// the log is what was written.
 fn check(folder: &Path, lines: &[String]) {
     let (intents, outcomes) = recorded(folder);
     for line in lines {
@@ -100,25 +122,37 @@ fn check(folder: &Path, lines: &[String]) {
     }
 }
 
-/// The calls that have an intent, and those that have an outcome, in a log that is what was written.
+/// The calls that have an intent, and those that have an outcome, in a log that is what was
+/// written.
 fn recorded(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let trail = Trail::open(&Folders::inside(folder)).expect("the log is readable");
     let found = trail.verify(None).expect("the log is readable");
     assert!(found.holds(), "{found:#?}");
     let records = trail.last(usize::MAX).expect("the log is readable");
     let ids = |kind: &str| -> BTreeSet<String> {
-        records.iter().filter(|record| record["kind"] == kind).filter_map(|record| Some(record["call"].as_str()?.to_owned())).collect()
+        records
+            .iter()
+            .filter(|record| record["kind"] == kind)
+            .filter_map(|record| Some(record["call"].as_str()?.to_owned()))
+            .collect()
     };
     (ids("intent"), ids("outcome"))
 }
 
-/// What a caller prints that may not let a file grow beyond a few kilobytes, as if the disk was full.
+/// What a caller prints that may not let a file grow beyond a few kilobytes, as if the disk was
+/// full.
 fn on_a_full_disk(folder: &Path, blocks: &str) -> Vec<String> {
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script, env!("CARGO_BIN_EXE_caller")]).arg(folder).args(["1", "10"]).env_clear().env("HOME", folder);
+    shell
+        .args(["-c", &script, env!("CARGO_BIN_EXE_caller")])
+        .arg(folder)
+        .args(["1", "10"])
+        .env_clear()
+        .env("HOME", folder);
     let output = shell.stdin(Stdio::null()).output().expect("a shell starts");
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     stdout.lines().map(str::to_owned).collect()
 }
@@ -127,15 +161,19 @@ fn on_a_full_disk(folder: &Path, blocks: &str) -> Vec<String> {
 fn on_a_full_disk_nothing_takes_effect_that_is_not_recorded() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let ids = |lines: &[String], what: &str| -> BTreeSet<String> {
-        let of = lines.iter().filter_map(|line| line.strip_prefix(what)?.split([' ', ':']).nth(1).map(str::to_owned));
+        let of = lines.iter().filter_map(|line| {
+            line.strip_prefix(what)?.split([' ', ':']).nth(1).map(str::to_owned)
+        });
         of.collect()
     };
     for blocks in ["16", "17", "24"] {
         let lines = on_a_full_disk(folder.path(), blocks);
-        let stopped: Vec<&String> = lines.iter().filter(|line| line.starts_with("stopped")).collect();
+        let stopped: Vec<&String> =
+            lines.iter().filter(|line| line.starts_with("stopped")).collect();
         assert!(stopped.len() > 20, "the disk was full: {lines:?}");
         for line in stopped {
-            let whole = line.contains("since it can't be recorded: ") && line.contains("audit.jsonl: File too large");
+            let whole = line.contains("since it can't be recorded: ")
+                && line.contains("audit.jsonl: File too large");
             assert!(line.contains(": act: ") && whole, "{line}");
         }
         assert!(ids(&lines, "answered").len() > 70, "what only reads goes on: {lines:?}");

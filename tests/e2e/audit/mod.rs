@@ -1,4 +1,5 @@
-//! The record of every call: what stands in it, what is refused where it can't be written, and what it looks like from outside.
+//! The record of every call: what stands in it, what is refused where it can't be written, and what
+//! it looks like from outside.
 
 mod killed;
 
@@ -12,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
 use berth_core::audit::Trail;
 use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust};
+use berth_core::{
+    Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -49,18 +52,31 @@ fn every_call_of_the_command_line_is_recorded_with_what_was_decided() {
     cli.run(&["call", "read", "{\"path\": 5}"]).ends(2);
 
     let found = of_calls(&cli.own());
-    let shown: Vec<String> =
-        found.iter().map(|record| format!("{} {} {}", record["kind"], record["tool"], record["error_category"]).replace('"', "")).collect();
+    let shown: Vec<String> = found
+        .iter()
+        .map(|record| {
+            format!("{} {} {}", record["kind"], record["tool"], record["error_category"])
+                .replace('"', "")
+        })
+        .collect();
     assert_eq!(shown[..2], ["outcome read null", "outcome write confirmation_required"]);
     assert_eq!(
         shown[shown.len() - 4..],
-        ["outcome read policy_blocked", "outcome read permanent_failure", "outcome null tool_not_found", "outcome read type_mismatch",]
+        [
+            "outcome read policy_blocked",
+            "outcome read permanent_failure",
+            "outcome null tool_not_found",
+            "outcome read type_mismatch",
+        ]
     );
     let read = &found[0];
     let work = cli.work().display().to_string();
     for (key, expected) in [
         ("arguments", json!({ "path": format!("{work}/notes.txt") })),
-        ("subjects", json!([{ "kind": "path", "access": "read", "text": format!("{work}/notes.txt") }])),
+        (
+            "subjects",
+            json!([{ "kind": "path", "access": "read", "text": format!("{work}/notes.txt") }]),
+        ),
         ("plugin", json!("file")),
         ("claim_source", json!("file_system")),
         ("result", json!("success")),
@@ -72,25 +88,49 @@ fn every_call_of_the_command_line_is_recorded_with_what_was_decided() {
     }
     assert!(read["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{read}");
     assert!(read["duration_ms"].is_number() && read["bytes"].as_u64() > Some(10), "{read}");
-    let absent = ["error_category", "exit_code", "cached", "truncated", "approved_by", "phase", "caller_id", "denials", "attempts"];
+    let absent = [
+        "error_category",
+        "exit_code",
+        "cached",
+        "truncated",
+        "approved_by",
+        "phase",
+        "caller_id",
+        "denials",
+        "attempts",
+    ];
     assert!(absent.iter().all(|key| read.get(key).is_none()), "{read}");
 
     // Asked, agreed to, begun and done, with the same id.
-    let written: Vec<&Value> = found.iter().filter(|record| record["call"] == found[shown.len() - 5]["call"]).collect();
+    let written: Vec<&Value> =
+        found.iter().filter(|record| record["call"] == found[shown.len() - 5]["call"]).collect();
     let kinds: Vec<&str> = written.iter().filter_map(|record| record["kind"].as_str()).collect();
     assert_eq!(kinds, ["approval", "intent", "outcome"], "{written:#?}");
-    assert_eq!((written[0]["answer"].as_str(), written[2]["approved_by"].as_str()), (Some("yes"), Some("--yes")));
+    assert_eq!(
+        (written[0]["answer"].as_str(), written[2]["approved_by"].as_str()),
+        (Some("yes"), Some("--yes"))
+    );
     assert!(written[2]["approval_scope"].is_string(), "{}", written[2]);
 
     let refused = &found[shown.len() - 4];
-    assert_eq!((&refused["result"], &refused["verdict"], &refused["gate"]), (&json!("blocked"), &json!("deny"), &json!("grants")));
-    assert!(refused["rule"].as_str().is_some_and(|rule| rule.contains("allowed_paths")), "{refused}");
-    assert!(refused["arguments"]["path"].as_str().is_some_and(|path| path.ends_with("../secret.txt")), "{refused}");
+    assert_eq!(
+        (&refused["result"], &refused["verdict"], &refused["gate"]),
+        (&json!("blocked"), &json!("deny"), &json!("grants"))
+    );
+    assert!(
+        refused["rule"].as_str().is_some_and(|rule| rule.contains("allowed_paths")),
+        "{refused}"
+    );
+    assert!(
+        refused["arguments"]["path"].as_str().is_some_and(|path| path.ends_with("../secret.txt")),
+        "{refused}"
+    );
     let missing = &found[shown.len() - 2];
     assert_eq!(missing["asked"], "no-such-tool");
 
     for (name, mode) in [("", 0o700), ("audit.jsonl", 0o600), ("head", 0o600), ("key", 0o600)] {
-        let found = fs::metadata(cli.audit(name)).expect("it is there").permissions().mode() & 0o7777;
+        let found =
+            fs::metadata(cli.audit(name)).expect("it is there").permissions().mode() & 0o7777;
         assert_eq!(found, mode, "{name}: {found:o}");
     }
     cli.run(&["audit", "verify"]).ends(0);
@@ -99,49 +139,103 @@ fn every_call_of_the_command_line_is_recorded_with_what_was_decided() {
 #[test]
 fn the_commands_tell_what_was_recorded_and_find_what_was_changed() {
     let cli = Cli::new();
-    for command in [&["audit", "verify"][..], &["audit", "stats"], &["audit", "head"], &["audit", "tail"]] {
+    for command in
+        [&["audit", "verify"][..], &["audit", "stats"], &["audit", "head"], &["audit", "tail"]]
+    {
         let ended = cli.run(command).ends(0);
-        assert!(format!("{}{}", ended.stdout, ended.stderr).contains("Nothing is recorded yet."), "{command:?}: {}", ended.stdout);
+        assert!(
+            format!("{}{}", ended.stdout, ended.stderr).contains("Nothing is recorded yet."),
+            "{command:?}: {}",
+            ended.stdout
+        );
     }
     assert!(!cli.audit("").exists(), "looking makes nothing");
     for _ in 0..3 {
         cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     }
-    let id = cli.run(&["call", "read", "path=../secret.txt", "--json"]).ends(3).json()["id"].as_str().expect("it has one").to_owned();
+    let id = cli.run(&["call", "read", "path=../secret.txt", "--json"]).ends(3).json()["id"]
+        .as_str()
+        .expect("it has one")
+        .to_owned();
 
     let head = cli.run(&["audit", "head"]).ends(0).stdout.trim().to_owned();
     assert_eq!(cli.run(&["audit", "head", "--json"]).json(), json!({ "seq": 5, "hash": head }));
     let verified = cli.run(&["audit", "verify", "--head", &head, "--json"]).ends(0).json();
-    assert_eq!((&verified["ok"], &verified["records"], &verified["problems"]), (&json!(true), &json!(5), &json!([])));
-    assert!(cli.run(&["audit", "verify"]).ends(0).stdout.contains("ok: 5 records in 1 file: none was changed, and none is missing."));
+    assert_eq!(
+        (&verified["ok"], &verified["records"], &verified["problems"]),
+        (&json!(true), &json!(5), &json!([]))
+    );
+    assert!(
+        cli.run(&["audit", "verify"])
+            .ends(0)
+            .stdout
+            .contains("ok: 5 records in 1 file: none was changed, and none is missing.")
+    );
     cli.run(&["audit", "verify", "--head", "x"]).ends(2);
 
     let tail = cli.run(&["audit", "tail", "-n", "2"]).ends(0).stdout;
-    assert!(tail.lines().count() == 2 && tail.lines().all(|line| line.contains("  read {\"path\":")), "{tail}");
+    assert!(
+        tail.lines().count() == 2 && tail.lines().all(|line| line.contains("  read {\"path\":")),
+        "{tail}"
+    );
     assert!(tail.contains("  policy_blocked  ") && tail.contains(&id), "{tail}");
     let lines = cli.run(&["audit", "tail", "--json"]).ends(0).stdout;
-    assert_eq!(lines, fs::read_to_string(cli.audit("audit.jsonl")).expect("it is readable"), "each record is the line that it is");
-    assert!(cli.run(&["audit", "show", &id]).ends(0).stdout.contains("error_category   policy_blocked\n"));
+    assert_eq!(
+        lines,
+        fs::read_to_string(cli.audit("audit.jsonl")).expect("it is readable"),
+        "each record is the line that it is"
+    );
+    assert!(
+        cli.run(&["audit", "show", &id])
+            .ends(0)
+            .stdout
+            .contains("error_category   policy_blocked\n")
+    );
     assert_eq!(cli.run(&["audit", "show", &id, "--json"]).json()[0]["call"], json!(id));
     cli.run(&["audit", "show", "no-such-id"]).ends(2);
     let stats = cli.run(&["audit", "stats", "--json"]).ends(0).json();
-    let shown = (&stats[0]["tool"], &stats[0]["calls"], &stats[0]["denials"], &stats[0]["failures"], &stats[0]["asks"]);
+    let shown = (
+        &stats[0]["tool"],
+        &stats[0]["calls"],
+        &stats[0]["denials"],
+        &stats[0]["failures"],
+        &stats[0]["asks"],
+    );
     assert_eq!(shown, (&json!("read"), &json!(4), &json!(1), &json!(0), &json!(0)));
-    assert!(cli.run(&["audit", "stats"]).ends(0).stdout.lines().nth(1).is_some_and(|line| line.starts_with("read")));
+    assert!(
+        cli.run(&["audit", "stats"])
+            .ends(0)
+            .stdout
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with("read"))
+    );
 
     let log = fs::read_to_string(cli.audit("audit.jsonl")).expect("it is readable");
-    fs::write(cli.audit("audit.jsonl"), log.replacen("notes.txt", "other.txt", 1)).expect("it is written");
+    fs::write(cli.audit("audit.jsonl"), log.replacen("notes.txt", "other.txt", 1))
+        .expect("it is written");
     let found = cli.run(&["audit", "verify"]).ends(4).stdout;
     assert!(found.starts_with("wrong: audit.jsonl:2: record 2 was changed\n"), "{found}");
     let report = cli.run(&["doctor", "--json"]).ends(4).json();
-    let finding = report["findings"].as_array().expect("a list").iter().find(|finding| finding["name"] == "audit log").expect("it is told");
+    let finding = report["findings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|finding| finding["name"] == "audit log")
+        .expect("it is told");
     assert!(
-        finding["state"] == "failure" && finding["found"].as_str().is_some_and(|found| found.contains("record 2 was changed")),
+        finding["state"] == "failure"
+            && finding["found"]
+                .as_str()
+                .is_some_and(|found| found.contains("record 2 was changed")),
         "{finding}"
     );
     // It goes on, and stays found.
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
-    assert_eq!(cli.run(&["audit", "verify", "--json"]).ends(4).json()["problems"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        cli.run(&["audit", "verify", "--json"]).ends(4).json()["problems"].as_array().map(Vec::len),
+        Some(1)
+    );
     // An older state of everything is found by the hash that was kept.
     fs::remove_dir_all(cli.audit("")).expect("it is removed");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -158,12 +252,19 @@ fn a_log_that_was_emptied_is_not_one_in_which_nothing_was_recorded() {
             fs::remove_file(cli.audit(name)).expect("it is removed");
         }
         cli.run(&["audit", "verify"]).ends(4);
-        for command in
-            [&["audit", "head"][..], &["audit", "head", "--json"], &["audit", "tail"], &["audit", "tail", "--follow"], &["audit", "stats"]]
-        {
+        for command in [
+            &["audit", "head"][..],
+            &["audit", "head", "--json"],
+            &["audit", "tail"],
+            &["audit", "tail", "--follow"],
+            &["audit", "stats"],
+        ] {
             let told = cli.run(command).ends(4);
             let all = format!("{}{}", told.stdout, told.stderr);
-            assert!(all.contains("berth audit verify") && !all.contains("Nothing is recorded yet."), "{gone:?} {command:?}: {all}");
+            assert!(
+                all.contains("berth audit verify") && !all.contains("Nothing is recorded yet."),
+                "{gone:?} {command:?}: {all}"
+            );
         }
     }
 }
@@ -173,9 +274,16 @@ fn following_shows_records_as_they_are_written() {
     use std::io::BufRead;
     let cli = Cli::new();
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
-    let mut child = cli.command(&["audit", "tail", "-n", "1", "--follow", "--json"]).stdout(Stdio::piped()).spawn().expect("berth starts");
+    let mut child = cli
+        .command(&["audit", "tail", "-n", "1", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("berth starts");
     let mut lines = std::io::BufReader::new(child.stdout.take().expect("it has an output")).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().expect("there is a line").expect("it is text")).expect("it is JSON");
+    let mut next = || {
+        serde_json::from_str::<Value>(&lines.next().expect("there is a line").expect("it is text"))
+            .expect("it is JSON")
+    };
     assert_eq!(next()["seq"], 2);
     cli.run(&["call", "read", "path=notes.txt", "limit=1"]).ends(0);
     let record = next();
@@ -189,29 +297,47 @@ fn where_nothing_can_be_recorded_nothing_is_done() {
     cli.run(&["--set", "audit.enabled=false", "call", "read", "path=notes.txt"]).ends(0);
     assert!(!cli.audit("").exists(), "it is switched off");
     // Something else stands in its place.
-    fs::create_dir_all(cli.own().data).and_then(|()| fs::write(cli.own().data.join("audit"), "no folder")).expect("it is written");
+    fs::create_dir_all(cli.own().data)
+        .and_then(|()| fs::write(cli.own().data.join("audit"), "no folder"))
+        .expect("it is written");
     let write = ["--set", "tools.autonomy=full", "call", "write", "path=new.txt", "content=x"];
     let new = cli.work().join("new.txt");
     let told = cli.run(&write).ends(4).stderr;
-    for words in ["error[permanent_failure/audit]: The call was not run", "data/audit: ", "`on_failure = \"continue\"` in [audit]"] {
+    for words in [
+        "error[permanent_failure/audit]: The call was not run",
+        "data/audit: ",
+        "`on_failure = \"continue\"` in [audit]",
+    ] {
         assert!(told.contains(words), "{words:?} is missing in: {told}");
     }
     assert!(!told.contains("audit.jsonl"), "it names what is in the way: {told}");
     assert!(!new.exists(), "nothing was done");
     let read = cli.run(&["call", "read", "path=notes.txt"]).ends(0);
-    assert!(read.stdout.contains("first") && read.stderr.contains("calls are not recorded"), "{}", read.stderr);
+    assert!(
+        read.stdout.contains("first") && read.stderr.contains("calls are not recorded"),
+        "{}",
+        read.stderr
+    );
     cli.run(&[&["--set", "audit.on_failure=continue"], &write[..]].concat()).ends(0);
     assert!(new.exists());
     let report = cli.run(&["doctor", "--json"]).ends(4).json();
     let findings = report["findings"].as_array().expect("a list");
-    assert!(findings.iter().any(|finding| finding["name"] == "audit log" && finding["state"] == "failure"), "{report}");
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding["name"] == "audit log" && finding["state"] == "failure"),
+        "{report}"
+    );
 }
 
 #[test]
 fn a_stranger_s_configuration_doesn_t_end_the_record() {
     let cli = Cli::new();
-    fs::write(cli.work().join("berth.toml"), "[audit]\nenabled = false\non_failure = \"continue\"\nkeep = 1\nmax_mib = 1\n")
-        .expect("it is written");
+    fs::write(
+        cli.work().join("berth.toml"),
+        "[audit]\nenabled = false\non_failure = \"continue\"\nkeep = 1\nmax_mib = 1\n",
+    )
+    .expect("it is written");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     assert_eq!(of_calls(&cli.own()).len(), 1);
 }
@@ -219,8 +345,16 @@ fn a_stranger_s_configuration_doesn_t_end_the_record() {
 #[test]
 fn guests_reach_nothing_of_the_record() {
     run(async {
-        let scene =
-            Scene::in_folders(&[], |_| {}, |root| Some(Folders { cache: shared_cache(), ..Folders::inside(&root.join("granted/own")) }));
+        let scene = Scene::in_folders(
+            &[],
+            |_| {},
+            |root| {
+                Some(Folders {
+                    cache: shared_cache(),
+                    ..Folders::inside(&root.join("granted/own"))
+                })
+            },
+        );
         let scene = scene.await;
         scene.call("read", json!({ "path": "public.txt" })).await.outcome.expect("it is read");
         let audit = scene.granted.join("own/data/audit");
@@ -228,13 +362,24 @@ fn guests_reach_nothing_of_the_record() {
         for name in ["audit.jsonl", "key", "head"] {
             let path = audit.join(name);
             for tool in ["read", "delete_path"] {
-                crate::support::refused(&scene.call(tool, json!({ "path": path })).await, "own files");
+                crate::support::refused(
+                    &scene.call(tool, json!({ "path": path })).await,
+                    "own files",
+                );
             }
-            crate::support::refused(&scene.attack("write_outside", json!({ "path": path })).await, "own files");
+            crate::support::refused(
+                &scene.attack("write_outside", json!({ "path": path })).await,
+                "own files",
+            );
         }
         assert_eq!(fs::read(audit.join("key")).expect("it is there"), before);
         let folders = Folders::inside(&scene.granted.join("own"));
-        assert!(Trail::open(&folders).and_then(|trail| trail.verify(None)).expect("it is readable").holds());
+        assert!(
+            Trail::open(&folders)
+                .and_then(|trail| trail.verify(None))
+                .expect("it is readable")
+                .holds()
+        );
     });
 }
 
@@ -252,16 +397,32 @@ impl Provider for Looking {
     fn tools(&self) -> Vec<Arc<Definition>> {
         let schema = json!({ "type": "object" });
         let acting = Definition::new("act", "Acts", schema.clone());
-        let reading = Definition { annotations: Annotations { read_only: true, ..acting.annotations }, ..acting.clone() };
-        let subject = Subject { pointer: "/command".into(), kind: SubjectKind::Command, access: Access::Write };
-        let shell = Definition { subjects: vec![subject], ..Definition::new("shell", "Runs", schema) };
-        vec![Arc::new(acting), Arc::new(Definition { name: "look".into(), ..reading }), Arc::new(shell)]
+        let reading = Definition {
+            annotations: Annotations { read_only: true, ..acting.annotations },
+            ..acting.clone()
+        };
+        let subject = Subject {
+            pointer: "/command".into(),
+            kind: SubjectKind::Command,
+            access: Access::Write,
+        };
+        let shell =
+            Definition { subjects: vec![subject], ..Definition::new("shell", "Runs", schema) };
+        vec![
+            Arc::new(acting),
+            Arc::new(Definition { name: "look".into(), ..reading }),
+            Arc::new(shell),
+        ]
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            self.seen.lock().expect("nothing panics").insert(call.id.to_string(), records(&self.folders));
-            call.report.entries().exit_code = call.arguments["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
+            self.seen
+                .lock()
+                .expect("nothing panics")
+                .insert(call.id.to_string(), records(&self.folders));
+            call.report.entries().exit_code =
+                call.arguments["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
             if call.arguments["wait"] == true {
                 std::future::pending::<()>().await;
             }
@@ -274,12 +435,20 @@ impl Provider for Looking {
 }
 
 async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Folders) {
-    let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
-    let settings = ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
+    let folders =
+        Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+    let settings =
+        ["tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .expect("the settings are valid");
     let tools = Arc::new(Looking { folders: folders.clone(), seen: Mutex::default() });
-    let builder = Host::builder().config(loaded).folders(folders.clone()).working_directory(folder.path());
-    let host = builder.provider(Arc::clone(&tools) as Arc<dyn Provider>).build().await.expect("the host starts");
+    let builder =
+        Host::builder().config(loaded).folders(folders.clone()).working_directory(folder.path());
+    let host = builder
+        .provider(Arc::clone(&tools) as Arc<dyn Provider>)
+        .build()
+        .await
+        .expect("the host starts");
     (host, tools, folders)
 }
 
@@ -294,10 +463,19 @@ fn what_acts_is_recorded_before_it_runs_and_everything_before_its_answer() {
                 let id = answer.id.to_string();
                 let kinds = |records: &[Value]| {
                     let own = records.iter().filter(|record| record["call"] == id.as_str());
-                    own.map(|record| record["kind"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+                    own.map(|record| record["kind"].as_str().unwrap_or_default().to_owned())
+                        .collect::<Vec<_>>()
                 };
-                assert_eq!(kinds(&tools.seen.lock().expect("nothing panics")[&id]), before, "{tool} when it runs");
-                assert_eq!(kinds(&records(&folders)), [before, &["outcome"]].concat(), "{tool} when it is answered");
+                assert_eq!(
+                    kinds(&tools.seen.lock().expect("nothing panics")[&id]),
+                    before,
+                    "{tool} when it runs"
+                );
+                assert_eq!(
+                    kinds(&records(&folders)),
+                    [before, &["outcome"]].concat(),
+                    "{tool} when it is answered"
+                );
             }
         });
     }
@@ -316,9 +494,16 @@ fn a_record_says_who_called_and_what_a_command_ended_with() {
             ..Request::new("shell", json!({ "command": "make", "exit_code": 2, "fail": "broke" }))
         };
         host.call(request).await.outcome.expect_err("it fails");
-        host.call(Request::new("shell", json!({ "command": "sleep" }))).await.outcome.expect("it works");
-        host.call(Request::new("act", json!({ "_tafc_think": "private" }))).await.outcome.expect("it works");
-        let found: Vec<Value> = of_calls(&folders).into_iter().filter(|record| record["kind"] == "outcome").collect();
+        host.call(Request::new("shell", json!({ "command": "sleep" })))
+            .await
+            .outcome
+            .expect("it works");
+        host.call(Request::new("act", json!({ "_tafc_think": "private" })))
+            .await
+            .outcome
+            .expect("it works");
+        let found: Vec<Value> =
+            of_calls(&folders).into_iter().filter(|record| record["kind"] == "outcome").collect();
         for (key, expected) in [
             ("caller_id", json!("reviewer\u{fffd}[2J")),
             ("phase", json!("verifier")),
@@ -335,7 +520,11 @@ fn a_record_says_who_called_and_what_a_command_ended_with() {
             assert_eq!(found[0][key], expected, "{key} of {}", found[0]);
         }
         assert_eq!(found[1]["exit_code"], -1, "a command always has one: {}", found[1]);
-        assert!(found[2].get("exit_code").is_none() && found[2]["arguments"] == json!({}), "{}", found[2]);
+        assert!(
+            found[2].get("exit_code").is_none() && found[2]["arguments"] == json!({}),
+            "{}",
+            found[2]
+        );
     });
 }
 
@@ -353,7 +542,11 @@ fn a_call_that_nobody_waits_for_is_recorded() {
         drop(call);
         let found = of_calls(&folders);
         let last = found.last().expect("it is recorded");
-        assert_eq!((&last["result"], &last["error_code"]), (&json!("cancelled"), &json!("dropped")), "{last}");
+        assert_eq!(
+            (&last["result"], &last["error_code"]),
+            (&json!("cancelled"), &json!("dropped")),
+            "{last}"
+        );
         assert_eq!(found.len(), 2);
     });
 }
@@ -366,15 +559,25 @@ fn denials_within_a_call_that_works_are_recorded() {
             fs::write(root.join("granted/secret/file"), "x").expect("a file is written");
         });
         let scene = scene.await;
-        let answer = scene.call("hostile__read_outside", json!({ "path": scene.granted.join("secret/file") })).await;
+        let answer = scene
+            .call("hostile__read_outside", json!({ "path": scene.granted.join("secret/file") }))
+            .await;
         let folders = Folders::inside(&scene.root().join("berth"));
         let record = of_calls(&folders)
             .into_iter()
-            .find(|record| record["kind"] == "outcome" && record["call"] == answer.id.to_string().as_str())
+            .find(|record| {
+                record["kind"] == "outcome" && record["call"] == answer.id.to_string().as_str()
+            })
             .expect("it is recorded");
         assert!(record["denials"].as_u64() > Some(0), "{record}");
-        assert!(record["denied"].as_str().is_some_and(|denied| denied.contains("secret/file")), "{record}");
-        assert!(record["denied_by"].as_str().is_some_and(|rule| rule.contains("deny_read")), "{record}");
+        assert!(
+            record["denied"].as_str().is_some_and(|denied| denied.contains("secret/file")),
+            "{record}"
+        );
+        assert!(
+            record["denied_by"].as_str().is_some_and(|rule| rule.contains("deny_read")),
+            "{record}"
+        );
     });
 }
 
@@ -387,7 +590,9 @@ fn callers_of_a_durable_log_share_the_disk_s_time_and_lose_nothing() {
         let calls: Vec<_> = (0..64)
             .map(|number| {
                 let host = Arc::clone(&host);
-                tokio::spawn(async move { host.call(Request::new("look", json!({ "number": number }))).await.id })
+                tokio::spawn(async move {
+                    host.call(Request::new("look", json!({ "number": number }))).await.id
+                })
             })
             .collect();
         let mut ids = Vec::new();

@@ -1,4 +1,5 @@
-//! Names that change their addresses, told by a real DNS server, in a network of the test's own. What counts is who was connected to.
+//! Names that change their addresses, told by a real DNS server, in a network of the test's own.
+//! What counts is who was connected to.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +11,11 @@ use crate::support::{Cli, berth, not_tried};
 #[test]
 fn name_that_moves_to_a_private_address_is_not_followed_there() {
     let probe = |program: &str, arguments: &[&str]| {
-        let there = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let there = Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         there.is_ok_and(|status| status.success())
     };
     for (program, arguments) in [("unshare", &["-Urnm", "true"][..]), ("python3", &["-c", ""])] {
@@ -29,21 +34,33 @@ fn name_that_moves_to_a_private_address_is_not_followed_there() {
     let mut inside = Command::new("unshare");
     inside.args(["-Urnm", "python3"]).arg(&script).arg(berth()).arg(cli.root.path().join("work"));
     let environment = cli.command(&[]);
-    inside.env_clear().envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    inside
+        .env_clear()
+        .envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
     inside.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let output = inside.output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
 
-    // Who had an outer address when the name was looked up was connected to there, though it would have been an inner one by then.
-    assert_eq!(told["connected"], json!({ "outer": ["/", "/1", "/away/led", "/away/moves"], "inner": [] }), "{told:#}");
-    // Once for each connection, so there is no second answer that could differ from the one that was decided on.
+    // Who had an outer address when the name was looked up was connected to there, though it would
+    // have been an inner one by then.
+    assert_eq!(
+        told["connected"],
+        json!({ "outer": ["/", "/1", "/away/led", "/away/moves"], "inner": [] }),
+        "{told:#}"
+    );
+    // Once for each connection, so there is no second answer that could differ from the one that
+    // was decided on.
     let once = json!({ "steady": 3, "moves": 4, "mixed": 1, "six": 1, "mapped": 1, "both": 1, "alias": 1, "zero": 1, "led": 1 });
     assert_eq!(told["looked"], once, "{told:#}");
     for call in told["called"].as_array().expect("it is a list") {
         let (path, code) = (call["path"].as_str().expect("it is a text"), call["code"].as_i64());
         let expected = if matches!(path, "steady/" | "moves/1") { 0 } else { 3 };
         assert_eq!(code, Some(expected), "{call:#}");
-        assert_eq!(call["told"].as_str().is_some_and(|told| told.contains("policy_blocked")), expected == 3, "{call:#}");
+        assert_eq!(
+            call["told"].as_str().is_some_and(|told| told.contains("policy_blocked")),
+            expected == 3,
+            "{call:#}"
+        );
     }
 }

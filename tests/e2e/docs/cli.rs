@@ -20,16 +20,25 @@ fn section(page: &mut String, names: &mut Vec<String>) {
     // Of the commands below, only what is their own.
     let shown = match (names.is_empty(), help.split_once(SHARED)) {
         (false, Some((own, shared))) => {
-            // An indented line goes on with the options; what comes behind them is the command's own again.
-            let behind = shared.find("\n\n").and_then(|_| shared.lines().position(|line| !line.is_empty() && !line.starts_with(' ')));
-            let behind = behind.map(|at| shared.lines().skip(at).collect::<Vec<_>>().join("\n")).unwrap_or_default();
+            // An indented line goes on with the options; what comes behind them is the command's
+            // own again.
+            let behind = shared.find("\n\n").and_then(|_| {
+                shared.lines().position(|line| !line.is_empty() && !line.starts_with(' '))
+            });
+            let behind = behind
+                .map(|at| shared.lines().skip(at).collect::<Vec<_>>().join("\n"))
+                .unwrap_or_default();
             format!("{own}{behind}")
         }
         _ => help.clone(),
     };
     let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
-    let _ =
-        write!(page, "\n## `{}`\n\n```text\n{}\n```\n", [&["berth".to_owned()][..], names].concat().join(" "), lines.join("\n").trim_end());
+    let _ = write!(
+        page,
+        "\n## `{}`\n\n```text\n{}\n```\n",
+        [&["berth".to_owned()][..], names].concat().join(" "),
+        lines.join("\n").trim_end()
+    );
     for name in below(&help) {
         names.push(name);
         section(page, names);
@@ -48,7 +57,12 @@ fn below(help: &str) -> Vec<String> {
 }
 
 fn help(names: &[String]) -> String {
-    let output = Command::new(berth()).args(names).arg("--help").env("COLUMNS", "100").output().expect("berth runs");
+    let output = Command::new(berth())
+        .args(names)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .output()
+        .expect("berth runs");
     assert!(output.status.success(), "{names:?}");
     String::from_utf8(output.stdout).expect("it is UTF-8")
 }

@@ -10,14 +10,16 @@ pub(super) fn root() -> &'static Path {
 
 /// A document of the repository.
 pub(super) fn document(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path} can't be read: {error}"))
+    fs::read_to_string(root().join(path))
+        .unwrap_or_else(|error| panic!("{path} can't be read: {error}"))
 }
 
 /// The README and what lies in `docs`.
 pub(super) fn documents() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).expect("there are documents").flatten();
-    let files =
-        entries.map(|entry| PathBuf::from("docs").join(entry.file_name())).filter(|path| path.extension().is_some_and(|e| e == "md"));
+    let files = entries
+        .map(|entry| PathBuf::from("docs").join(entry.file_name()))
+        .filter(|path| path.extension().is_some_and(|e| e == "md"));
     files.map(|path| path.display().to_string()).chain(["README.md".to_owned()]).collect()
 }
 
@@ -40,7 +42,11 @@ pub(super) fn blocks(document: &str) -> Vec<Block> {
         match (&mut open, text.strip_prefix("```")) {
             (None, Some(language)) => {
                 let file = before.strip_prefix('`').and_then(|name| name.strip_suffix("`:"));
-                let block = Block { language: language.to_owned(), file: file.map(str::to_owned), text: String::new() };
+                let block = Block {
+                    language: language.to_owned(),
+                    file: file.map(str::to_owned),
+                    text: String::new(),
+                };
                 open = Some((line.len() - text.len(), block));
                 before = "";
             }
@@ -71,7 +77,11 @@ pub(super) fn code_spans(document: &str) -> Vec<String> {
 #[test]
 fn blocks_are_found_with_their_files() {
     let text = "`a.toml`:\n\n```toml\nx = 1\n\n```\n\n```\n```\ntext `b c` and `d`\n1. item\n\n   ```json\n   {\n     }\n   ```\n";
-    let toml = Block { language: "toml".to_owned(), file: Some("a.toml".to_owned()), text: "x = 1\n\n".to_owned() };
+    let toml = Block {
+        language: "toml".to_owned(),
+        file: Some("a.toml".to_owned()),
+        text: "x = 1\n\n".to_owned(),
+    };
     let json = Block { language: "json".to_owned(), file: None, text: "{\n  }\n".to_owned() };
     assert_eq!(blocks(text), [toml, Block::default(), json]);
     assert_eq!(code_spans(text), ["a.toml", "b c", "d"]);

@@ -1,4 +1,5 @@
-//! The documents do what they say: their commands run, the files in them are the real ones, and their tables have every key.
+//! The documents do what they say: their commands run, the files in them are the real ones, and
+//! their tables have every key.
 
 mod cli;
 mod markdown;
@@ -35,18 +36,32 @@ fn packaged_sdk() -> PathBuf {
         assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
     };
     let mut package = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    package.current_dir(root().join("plugins")).args(["package", "--package", "berth-sdk", "--no-verify", "--allow-dirty", "--offline"]);
+    package.current_dir(root().join("plugins")).args([
+        "package",
+        "--package",
+        "berth-sdk",
+        "--no-verify",
+        "--allow-dirty",
+        "--offline",
+    ]);
     done(package.arg("--target-dir").arg(&folder));
     let package = format!("berth-sdk-{}", env!("CARGO_PKG_VERSION"));
-    done(Command::new("tar").current_dir(folder.join("package")).arg("-xmzf").arg(format!("{package}.crate")));
+    done(
+        Command::new("tar")
+            .current_dir(folder.join("package"))
+            .arg("-xmzf")
+            .arg(format!("{package}.crate")),
+    );
     folder.join("package").join(package)
 }
 
-/// The page on plugins, in an empty folder, as a reader does it. All that a reader changes is where the SDK lies.
+/// The page on plugins, in an empty folder, as a reader does it. All that a reader changes is where
+/// the SDK lies.
 #[test]
 fn the_first_plugin_is_made_as_the_page_says() {
     let example = root().join("plugins/examples/rust");
-    // Always the same folder, or cargo would keep what it built for each; and one where cargo finds the settings of the plugins.
+    // Always the same folder, or cargo would keep what it built for each; and one where cargo finds
+    // the settings of the plugins.
     let folder = built().join("documented");
     let _ = fs::remove_dir_all(&folder);
     let session = Session::new(&folder);
@@ -58,7 +73,11 @@ fn the_first_plugin_is_made_as_the_page_says() {
     for block in blocks(&document("docs/plugins.md")) {
         match &block.file {
             Some(name) if example.join(name).exists() => {
-                assert_eq!(Ok(&block.text), fs::read_to_string(example.join(name)).as_ref().map_err(drop), "{name} of the example");
+                assert_eq!(
+                    Ok(&block.text),
+                    fs::read_to_string(example.join(name)).as_ref().map_err(drop),
+                    "{name} of the example"
+                );
                 session.write(name, block.text.replace("../../sdk", &sdk.display().to_string()));
                 shown.insert(name.clone());
             }
@@ -72,8 +91,9 @@ fn the_first_plugin_is_made_as_the_page_says() {
     assert!(!snippets.is_empty());
     let mut source = fs::read_to_string(example.join("src/lib.rs")).expect("the example is there");
     for (number, snippet) in snippets.iter().enumerate() {
-        source +=
-            &format!("#[expect(unused, reason = \"only whether it compiles\")]\nmod snippet_{number} {{\n use super::*;\n{snippet}}}\n");
+        source += &format!(
+            "#[expect(unused, reason = \"only whether it compiles\")]\nmod snippet_{number} {{\n use super::*;\n{snippet}}}\n"
+        );
     }
     session.write("src/lib.rs", source);
     session.works("cargo check");
@@ -83,11 +103,18 @@ fn the_first_plugin_is_made_as_the_page_says() {
 fn the_manifest_in_the_page_is_one() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let page = document("docs/plugins.md");
-    let shown = blocks(&page).into_iter().find(|block| block.language == "json").expect("the page shows a manifest");
-    let component = Component { manifests: vec![shown.text.clone().into_bytes()], ..Component::offering(vec![Offer::named("tool")]) };
+    let shown = blocks(&page)
+        .into_iter()
+        .find(|block| block.language == "json")
+        .expect("the page shows a manifest");
+    let component = Component {
+        manifests: vec![shown.text.clone().into_bytes()],
+        ..Component::offering(vec![Offer::named("tool")])
+    };
     let path = folder.path().join("plugin.wasm");
     fs::write(&path, component.encode()).expect("a plugin is written");
-    let read = berth_core::Candidate::file(&path).expect("the manifest is right").info().manifest.clone();
+    let read =
+        berth_core::Candidate::file(&path).expect("the manifest is right").info().manifest.clone();
     // Nothing in it is unknown to the host.
     let shown: serde_json::Value = serde_json::from_str(&shown.text).expect("it is JSON");
     let read = serde_json::to_value(&read).expect("a manifest has a form in JSON");
@@ -124,8 +151,11 @@ fn project() -> (TempDir, Session) {
     session.write("README.md", document("README.md"));
     session.write("src/main.rs", "fn main() {}\n");
     // A plugin `my` whose tool answers with nothing.
-    let component =
-        Component { manifests: vec![manifest("my")], on_call: "i32.const 0 return", ..Component::offering(vec![Offer::named("tool")]) };
+    let component = Component {
+        manifests: vec![manifest("my")],
+        on_call: "i32.const 0 return",
+        ..Component::offering(vec![Offer::named("tool")])
+    };
     session.write("my.wasm", component.encode());
     (folder, session)
 }
@@ -138,7 +168,9 @@ fn the_program_of_the_page_is_that_of_the_library_which_is_compiled() {
         .filter_map(|line| line.strip_prefix("//!"))
         .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
         .collect();
-    let first = |page: &str, language: &str| blocks(page).into_iter().find(|block| block.language == language).map(|block| block.text);
+    let first = |page: &str, language: &str| {
+        blocks(page).into_iter().find(|block| block.language == language).map(|block| block.text)
+    };
     let shown = first(&document("docs/library.md"), "rust").expect("the page shows a program");
     assert_eq!(Some(shown), first(&page, "no_run"));
 }
@@ -151,7 +183,8 @@ fn commands_of_the_readme_and_of_the_overview_run() {
     let overview = overview.split_once("\n## ").map_or(overview, |(overview, _)| overview);
     for text in [document("README.md").as_str(), overview] {
         let spans = code_spans(text);
-        let commands: Vec<&String> = spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
+        let commands: Vec<&String> =
+            spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
         assert!(commands.len() >= 5, "{commands:?}");
         for command in commands {
             session.works(command);
@@ -162,7 +195,8 @@ fn commands_of_the_readme_and_of_the_overview_run() {
 #[test]
 fn examples_print_what_is_shown() {
     let (_folder, session) = project();
-    // Commands in `sh` blocks elsewhere are chores of this repository, which run the tests themselves.
+    // Commands in `sh` blocks elsewhere are chores of this repository, which run the tests
+    // themselves.
     let elsewhere = ["docs/plugins.md", "docs/policy.md"];
     for path in documents().iter().filter(|path| !elsewhere.contains(&path.as_str())) {
         for block in blocks(&document(path)).iter().filter(|block| block.language != "sh") {
@@ -178,12 +212,19 @@ fn configurations_in_the_documents_load() {
     let mut count = 0;
     for path in documents() {
         let other = |name: &str| ["Cargo.toml", "filters.toml"].contains(&name);
-        let of_berth = |block: &markdown::Block| block.language == "toml" && !block.file.as_deref().is_some_and(other);
+        let of_berth = |block: &markdown::Block| {
+            block.language == "toml" && !block.file.as_deref().is_some_and(other)
+        };
         for block in blocks(&document(&path)).into_iter().filter(of_berth) {
             let file = folder.path().join("shown.toml");
             fs::write(&file, &block.text).expect("a file is written");
-            if let Err(problems) = config::load(&folders, &Inputs { file: Some(file), ..Inputs::default() }) {
-                panic!("{path} shows a configuration that does not load: {problems}\n{}", block.text);
+            if let Err(problems) =
+                config::load(&folders, &Inputs { file: Some(file), ..Inputs::default() })
+            {
+                panic!(
+                    "{path} shows a configuration that does not load: {problems}\n{}",
+                    block.text
+                );
             }
             count += 1;
         }
@@ -194,8 +235,11 @@ fn configurations_in_the_documents_load() {
 #[test]
 fn rules_in_the_documents_come_out_as_they_say() {
     let (_folder, mut session) = project();
-    let rules = blocks(&document("docs/filters.md")).into_iter().find(|block| block.file.as_deref() == Some("filters.toml"));
-    session.write_of_user("config/filters.toml", rules.expect("the page shows rules").text.as_bytes());
+    let rules = blocks(&document("docs/filters.md"))
+        .into_iter()
+        .find(|block| block.file.as_deref() == Some("filters.toml"));
+    session
+        .write_of_user("config/filters.toml", rules.expect("the page shows rules").text.as_bytes());
     session.works("berth filter test seed && berth filter list --json | grep -q '\"problems\": \\[\\]' && ! berth filter test kubectl-get");
 }
 
@@ -209,7 +253,10 @@ fn the_reference_has_every_key_as_it_is() {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference.md");
         fs::write(&kept, &expected).expect("the reference is written");
         let line = shown.lines().zip(expected.lines()).find(|(shown, expected)| shown != expected);
-        panic!("docs/configuration.md, \"Every key\", has to be as in {}; the first difference: {line:#?}", kept.display());
+        panic!(
+            "docs/configuration.md, \"Every key\", has to be as in {}; the first difference: {line:#?}",
+            kept.display()
+        );
     }
 }
 
@@ -235,7 +282,10 @@ fn the_presets_of_the_page_are_those_that_there_are() {
 
 #[test]
 fn exit_codes_and_variables_are_those_of_the_help() {
-    let help = std::process::Command::new(crate::support::berth()).arg("--help").output().expect("berth runs");
+    let help = std::process::Command::new(crate::support::berth())
+        .arg("--help")
+        .output()
+        .expect("berth runs");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     let page = document("docs/configuration.md");
     let (_, codes) = help.split_once("Exit codes:\n").expect("the help tells them");
@@ -243,10 +293,15 @@ fn exit_codes_and_variables_are_those_of_the_help() {
     assert_eq!(codes.len(), 5, "{codes:?}");
     for line in codes {
         let (code, meaning) = line.trim().split_once("  ").expect("a code and its meaning");
-        assert!(page.contains(&format!("| {code} | {meaning} |")), "docs/configuration.md lacks the exit code {line:?}");
+        assert!(
+            page.contains(&format!("| {code} | {meaning} |")),
+            "docs/configuration.md lacks the exit code {line:?}"
+        );
     }
-    let names: BTreeSet<&str> =
-        help.split(|c: char| !c.is_ascii_uppercase() && c != '_').filter(|word| word.starts_with("BERTH_")).collect();
+    let names: BTreeSet<&str> = help
+        .split(|c: char| !c.is_ascii_uppercase() && c != '_')
+        .filter(|word| word.starts_with("BERTH_"))
+        .collect();
     assert!(names.len() >= 4, "{names:?}");
     for name in names {
         assert!(page.contains(name), "docs/configuration.md lacks {name}");

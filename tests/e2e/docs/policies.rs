@@ -1,9 +1,13 @@
-//! The page on policy: each section is a configuration, what it makes of calls, and commands that show it.
+//! The page on policy: each section is a configuration, what it makes of calls, and commands that
+//! show it.
 
 use std::sync::Arc;
 
 use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject, SubjectKind};
+use berth_core::{
+    Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject,
+    SubjectKind,
+};
 use serde_json::json;
 
 use super::markdown::{blocks, document};
@@ -26,7 +30,9 @@ fn the_policies_of_the_page_do_what_it_says() {
         let blocks = blocks(section);
         for block in blocks.iter().filter(|block| block.language == "toml") {
             match block.file.as_deref() {
-                Some("~/.config/berth/berth.toml") => session.write_of_user("config/berth.toml", block.text.as_bytes()),
+                Some("~/.config/berth/berth.toml") => {
+                    session.write_of_user("config/berth.toml", block.text.as_bytes());
+                }
                 Some("/etc/berth/ceiling.toml") => session.under(&block.text),
                 other => panic!("docs/policy.md shows a file that no test knows: {other:?}"),
             }
@@ -42,9 +48,14 @@ fn the_policies_of_the_page_do_what_it_says() {
 
 /// The rows of `| call | becomes |`.
 fn table(section: &str) -> Vec<(String, String)> {
-    let rows = section.lines().skip_while(|line| *line != "| call | becomes |").skip(2).take_while(|line| line.starts_with('|'));
+    let rows = section
+        .lines()
+        .skip_while(|line| *line != "| call | becomes |")
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
     rows.map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
+        let cells: Vec<&str> =
+            row.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
         let [call, becomes] = cells[..] else { panic!("{row}") };
         (call.to_owned(), becomes.to_owned())
     })
@@ -53,12 +64,24 @@ fn table(section: &str) -> Vec<(String, String)> {
 
 /// Looks at what becomes of calls. Each is written as the tool's name and what it acts on.
 async fn calls_become(session: Session, rows: Vec<(String, String)>) {
-    let folders = Folders { cache: shared_cache(), home: Some(session.user()), ..Folders::inside(&session.user()) };
-    let variables = session.ceiling.iter().map(|path| ("BERTH_CEILING".into(), path.clone().into())).collect();
-    let inputs = Inputs { working_directory: Some(session.folder.clone()), variables, ..Inputs::default() };
+    let folders = Folders {
+        cache: shared_cache(),
+        home: Some(session.user()),
+        ..Folders::inside(&session.user())
+    };
+    let variables =
+        session.ceiling.iter().map(|path| ("BERTH_CEILING".into(), path.clone().into())).collect();
+    let inputs =
+        Inputs { working_directory: Some(session.folder.clone()), variables, ..Inputs::default() };
     let loaded = config::load(&folders, &inputs).unwrap_or_else(|problems| panic!("{problems}"));
     let host = Host::builder().config(loaded).folders(folders).working_directory(&session.folder);
-    let host = host.builtins(&[builtin("file")]).provider(Arc::new(Shell)).helper(berth()).build().await.expect("the plugins load");
+    let host = host
+        .builtins(&[builtin("file")])
+        .provider(Arc::new(Shell))
+        .helper(berth())
+        .build()
+        .await
+        .expect("the plugins load");
     for (call, expected) in rows {
         let (tool, subject) = call.split_once(' ').expect("a tool and what it acts on");
         let arguments = match tool {
@@ -67,7 +90,8 @@ async fn calls_become(session: Session, rows: Vec<(String, String)>) {
             _ => json!({ "path": subject }),
         };
         let check = host.check(Request::new(tool, arguments));
-        let decision = check.outcome.unwrap_or_else(|failure| panic!("{call}: {}", failure.message));
+        let decision =
+            check.outcome.unwrap_or_else(|failure| panic!("{call}: {}", failure.message));
         assert_eq!(decision.verdict.as_str(), expected, "`{call}`: {decision:?}");
     }
 }
@@ -82,8 +106,15 @@ impl Provider for Shell {
 
     fn tools(&self) -> Vec<Arc<Definition>> {
         let schema = json!({ "type": "object", "properties": { "command": { "type": "string" } }, "required": ["command"] });
-        let subject = Subject { pointer: "/command".to_owned(), kind: SubjectKind::Command, access: Access::Write };
-        vec![Arc::new(Definition { subjects: vec![subject], ..Definition::new("bash", "Runs a command.", schema) })]
+        let subject = Subject {
+            pointer: "/command".to_owned(),
+            kind: SubjectKind::Command,
+            access: Access::Write,
+        };
+        vec![Arc::new(Definition {
+            subjects: vec![subject],
+            ..Definition::new("bash", "Runs a command.", schema)
+        })]
     }
 
     fn call(&self, _: Call) -> BoxFuture<'_, Outcome> {

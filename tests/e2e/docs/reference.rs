@@ -14,8 +14,15 @@ pub(super) fn reference(tables: &[TableDescription]) -> String {
     for TableDescription { path, description, keys } in tables {
         let _ = writeln!(text, "### `[{path}]`\n\n{}\n", wrapped(description, ""));
         for KeyDescription { name, takes, default, description, .. } in keys {
-            let default = default.as_ref().map_or_else(|| "absent by default".to_owned(), |default| format!("by default `{default}`"));
-            let _ = writeln!(text, "{}", wrapped(&format!("* **`{name}`**: {takes}; {default}. {description}"), "  "));
+            let default = default.as_ref().map_or_else(
+                || "absent by default".to_owned(),
+                |default| format!("by default `{default}`"),
+            );
+            let _ = writeln!(
+                text,
+                "{}",
+                wrapped(&format!("* **`{name}`**: {takes}; {default}. {description}"), "  ")
+            );
         }
         if !keys.is_empty() {
             text.push('\n');
@@ -26,12 +33,19 @@ pub(super) fn reference(tables: &[TableDescription]) -> String {
 
 /// What each preset grants.
 pub(super) fn presets() -> String {
-    let mut text = "| preset | read and written | read | variables |\n|---|---|---|---|\n".to_owned();
+    let mut text =
+        "| preset | read and written | read | variables |\n|---|---|---|---|\n".to_owned();
     for preset @ Preset { name, with, caches, writes, reads, variables } in &PRESETS {
-        let with = if with.is_empty() { String::new() } else { format!(", with {}", code(with.iter().copied())) };
+        let with = if with.is_empty() {
+            String::new()
+        } else {
+            format!(", with {}", code(with.iter().copied()))
+        };
         let written = code(caches.iter().chain(*writes).map(|place| usual(place)));
         let read = code(reads.iter().map(|place| usual(place)));
-        let variables = code(preset.variables().filter(|name| variables.contains(name) || !name.starts_with("XDG_")));
+        let variables = code(
+            preset.variables().filter(|name| variables.contains(name) || !name.starts_with("XDG_")),
+        );
         let _ = writeln!(text, "| `{name}`{with} | {written} | {read} | {variables} |");
     }
     text
@@ -51,9 +65,12 @@ fn code<T: std::fmt::Display>(items: impl Iterator<Item = T>) -> String {
 fn wrapped(text: &str, indentation: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let full = lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= WIDTH);
+        let full =
+            lines.last().is_some_and(|line| line.chars().count() + word.chars().count() >= WIDTH);
         match lines.last_mut() {
-            Some(line) if !full => line.extend([if line.trim().is_empty() { "" } else { " " }, word]),
+            Some(line) if !full => {
+                line.extend([if line.trim().is_empty() { "" } else { " " }, word]);
+            }
             _ => lines.push(format!("{indentation}{word}")),
         }
     }

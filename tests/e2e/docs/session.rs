@@ -21,7 +21,12 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), user: TempDir::new().expect("a temporary folder is made"), ceiling: None, at_home: false }
+        Self {
+            folder: folder.to_owned(),
+            user: TempDir::new().expect("a temporary folder is made"),
+            ceiling: None,
+            at_home: false,
+        }
     }
 
     /// The user's home, which has their folders in it.
@@ -34,7 +39,12 @@ impl Session {
         self.at_home = true;
         let path = self.user().join(name);
         let folder = path.parent().expect("a file lies in a folder");
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).and_then(|()| fs::write(&path, text)).expect("a file is written");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .and_then(|()| fs::write(&path, text))
+            .expect("a file is written");
     }
 
     /// Bounds what the user says.
@@ -56,7 +66,9 @@ impl Session {
     pub(super) fn try_block(&self, block: &Block) {
         match block.language.as_str() {
             "sh" => self.works(&block.text),
-            "" | "console" => commands(&block.text).into_iter().for_each(|(command, expected)| self.prints(&command, &expected)),
+            "" | "console" => commands(&block.text)
+                .into_iter()
+                .for_each(|(command, expected)| self.prints(&command, &expected)),
             _ => {}
         }
     }
@@ -71,8 +83,13 @@ impl Session {
     #[track_caller]
     fn prints(&self, command: &str, expected: &str) {
         let (_, printed) = self.run(command);
-        let (expected, actual): (Vec<&str>, Vec<&str>) = (expected.trim_end().lines().collect(), printed.trim_end().lines().collect());
-        assert!(fits(&expected, &actual), "`{command}` is said to print\n{}\nand prints\n{printed}", expected.join("\n"));
+        let (expected, actual): (Vec<&str>, Vec<&str>) =
+            (expected.trim_end().lines().collect(), printed.trim_end().lines().collect());
+        assert!(
+            fits(&expected, &actual),
+            "`{command}` is said to print\n{}\nand prints\n{printed}",
+            expected.join("\n")
+        );
     }
 
     /// Whether it worked, and all that it printed.
@@ -85,7 +102,11 @@ impl Session {
         shell.arg("-ec").arg(format!("exec 2>&1\n{command}")).current_dir(&self.folder);
         // Neither what configures Berth for who runs the tests, nor what cargo says about them.
         for (name, _) in std::env::vars_os() {
-            let ours = |name: &str| ["BERTH_", "CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
+            let ours = |name: &str| {
+                ["BERTH_", "CARGO_PKG_", "CARGO_MANIFEST_"]
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
+            };
             if name.to_str().is_some_and(ours) {
                 shell.env_remove(name);
             }
@@ -95,7 +116,8 @@ impl Session {
             shell.env(name, self.user.path().join(folder));
         }
         shell.env("BERTH_CACHE_DIR", shared_cache());
-        // Where they have files of their own there. Otherwise it is that of who runs the tests: cargo has its toolchains there.
+        // Where they have files of their own there. Otherwise it is that of who runs the tests:
+        // cargo has its toolchains there.
         shell.envs(self.at_home.then(|| ("HOME", self.user.path())));
         shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
@@ -123,7 +145,9 @@ fn commands(block: &str) -> Vec<(String, String)> {
 fn fits(expected: &[&str], actual: &[&str]) -> bool {
     match (expected.split_first(), actual.split_first()) {
         (None, first) => first.is_none(),
-        (Some((line, rest)), _) if line.trim() == "…" => (0..=actual.len()).any(|skipped| fits(rest, &actual[skipped..])),
+        (Some((line, rest)), _) if line.trim() == "…" => {
+            (0..=actual.len()).any(|skipped| fits(rest, &actual[skipped..]))
+        }
         (Some(_), None) => false,
         (Some((line, rest)), Some((first, others))) => line_fits(line, first) && fits(rest, others),
     }
@@ -141,7 +165,9 @@ fn line_fits(expected: &str, actual: &str) -> bool {
 
 #[test]
 fn an_ellipsis_stands_for_anything_and_nothing_else_does() {
-    let check = |expected: &[&str], actual: &[&str], fit: bool| assert_eq!(fits(expected, actual), fit, "{expected:?} {actual:?}");
+    let check = |expected: &[&str], actual: &[&str], fit: bool| {
+        assert_eq!(fits(expected, actual), fit, "{expected:?} {actual:?}");
+    };
     check(&["a", "b"], &["a", "b"], true);
     check(&["a"], &["a", "b"], false);
     check(&["a", "b"], &["a"], false);
@@ -154,6 +180,9 @@ fn an_ellipsis_stands_for_anything_and_nothing_else_does() {
 #[test]
 fn commands_stand_behind_a_dollar_sign() {
     let found = commands("$ a b\nout\n\nmore\n$ c\n");
-    assert_eq!(found, [("a b".to_owned(), "out\n\nmore\n".to_owned()), ("c".to_owned(), String::new())]);
+    assert_eq!(
+        found,
+        [("a b".to_owned(), "out\n\nmore\n".to_owned()), ("c".to_owned(), String::new())]
+    );
     assert_eq!(commands("┌──┐\n$ x\n"), []);
 }

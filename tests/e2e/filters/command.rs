@@ -38,28 +38,54 @@ fn filters_are_listed_with_what_is_wrong() {
     rules(&cli, BAD);
     let listed = cli.run(&["filter", "list"]);
     assert_eq!(listed.code, 0, "{}", listed.stderr);
-    assert!(listed.stdout.contains("cargo-test") && listed.stdout.contains("test_summary"), "{}", listed.stdout);
+    assert!(
+        listed.stdout.contains("cargo-test") && listed.stdout.contains("test_summary"),
+        "{}",
+        listed.stdout
+    );
     assert!(listed.stdout.contains("config/filters.toml"), "{}", listed.stdout);
-    assert!(listed.stderr.contains("bad") && listed.stderr.contains("max_lines"), "{}", listed.stderr);
+    assert!(
+        listed.stderr.contains("bad") && listed.stderr.contains("max_lines"),
+        "{}",
+        listed.stderr
+    );
     let listed = json_of(&cli.run(&["filter", "list", "--json"]).stdout);
     assert_eq!(listed["rules"]["problems"].as_array().map(Vec::len), Some(1), "{listed}");
     let first = &listed["filters"][0];
-    assert!(first["name"].is_string() && first["matchers"].is_array() && first["counts"]["runs"] == 0, "{first}");
+    assert!(
+        first["name"].is_string() && first["matchers"].is_array() && first["counts"]["runs"] == 0,
+        "{first}"
+    );
 }
 
 #[test]
 fn a_filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
     let cli = Cli::new();
     fs::write(cli.work().join("out.txt"), passing(200)).expect("it is written");
-    for line in [&["filter", "try", "cargo-test", "out.txt"][..], &["filter", "try", "--command", "cd x && cargo +nightly test", "out.txt"]]
-    {
+    for line in [
+        &["filter", "try", "cargo-test", "out.txt"][..],
+        &["filter", "try", "--command", "cd x && cargo +nightly test", "out.txt"],
+    ] {
         let tried = cli.run(line);
         assert_eq!(tried.code, 0, "{}", tried.stderr);
-        assert!(tried.stdout.contains("200 passed") && !tried.stdout.contains("holds_7 "), "{}", tried.stdout);
-        assert!(tried.stderr.contains("% filtered by cargo-test; about ") && tried.stderr.contains("confidence: full"), "{}", tried.stderr);
+        assert!(
+            tried.stdout.contains("200 passed") && !tried.stdout.contains("holds_7 "),
+            "{}",
+            tried.stdout
+        );
+        assert!(
+            tried.stderr.contains("% filtered by cargo-test; about ")
+                && tried.stderr.contains("confidence: full"),
+            "{}",
+            tried.stderr
+        );
     }
     let tried = json_of(&cli.run(&["filter", "try", "cargo-test", "out.txt", "--json"]).stdout);
-    assert_eq!((&tried["filters"], &tried["confidence"]), (&json!(["cargo-test"]), &json!("full")), "{tried}");
+    assert_eq!(
+        (&tried["filters"], &tried["confidence"]),
+        (&json!(["cargo-test"]), &json!("full")),
+        "{tried}"
+    );
     let kept = cli.run(&["filter", "try", "--command", "unheard-of", "out.txt"]);
     assert_eq!((kept.code, kept.stdout), (0, passing(200)));
     assert!(kept.stderr.contains("no filter fits `unheard-of`"), "{}", kept.stderr);
@@ -87,10 +113,19 @@ fn an_example_that_comes_out_otherwise_is_told() {
     let cli = Cli::new();
     rules(&cli, &WITH_EXAMPLE.replace("WHAT", "the end"));
     let tested = cli.run(&["filter", "test", "mine"]);
-    assert!(tested.code == 0 && tested.stdout.contains("1 examples"), "{}{}", tested.stdout, tested.stderr);
+    assert!(
+        tested.code == 0 && tested.stdout.contains("1 examples"),
+        "{}{}",
+        tested.stdout,
+        tested.stderr
+    );
     rules(&cli, &WITH_EXAMPLE.replace("WHAT", "number 2"));
     let tested = cli.run(&["filter", "test", "mine"]);
-    assert!(tested.code == 1 && tested.stdout.contains("mine, example 1: `number 2` is missing"), "{}", tested.stdout);
+    assert!(
+        tested.code == 1 && tested.stdout.contains("mine, example 1: `number 2` is missing"),
+        "{}",
+        tested.stdout
+    );
     rules(&cli, BAD);
     let tested = cli.run(&["filter", "test", "cargo-test"]);
     assert!(tested.code == 1 && tested.stdout.contains("bad"), "{}", tested.stdout);
@@ -101,19 +136,36 @@ fn a_call_for_a_model_says_what_was_left_out_and_so_do_the_stats() {
     let cli = Cli::new();
     program(&cli.work(), "cargo", &passing(200), "", 0);
     assert!(cli.run(&["filter", "stats"]).stdout.contains("No answer was filtered yet."));
-    let call = ["--set", "tools.autonomy=full", "call", "--for-model", "bash", "command=./cargo test"];
+    let call =
+        ["--set", "tools.autonomy=full", "call", "--for-model", "bash", "command=./cargo test"];
     let called = cli.run(&call);
     assert_eq!(called.code, 0, "{}", called.stderr);
-    assert!(called.stderr.contains("[shell] 205 lines -> ") && called.stderr.contains("% filtered"), "{}", called.stderr);
+    assert!(
+        called.stderr.contains("[shell] 205 lines -> ") && called.stderr.contains("% filtered"),
+        "{}",
+        called.stderr
+    );
     let called = json_of(&cli.run(&[&call[..], &["--json"]].concat()).stdout);
     assert_eq!(called["filtered"]["filters"], json!(["cargo-test"]), "{called}");
     // A person gets everything, and no word of it.
     let called = cli.run(&["--set", "tools.autonomy=full", "call", "bash", "command=./cargo test"]);
-    assert!(called.stdout.contains("holds_7 ") && !called.stderr.contains("filtered"), "{}", called.stderr);
+    assert!(
+        called.stdout.contains("holds_7 ") && !called.stderr.contains("filtered"),
+        "{}",
+        called.stderr
+    );
 
     let stats = json_of(&cli.run(&["filter", "stats", "--json"]).stdout);
-    assert_eq!((&stats[0]["filters"], &stats[0]["answers"], &stats[0]["full"]), (&json!("cargo-test"), &json!(2), &json!(2)), "{stats}");
+    assert_eq!(
+        (&stats[0]["filters"], &stats[0]["answers"], &stats[0]["full"]),
+        (&json!("cargo-test"), &json!(2), &json!(2)),
+        "{stats}"
+    );
     assert_eq!(stats[0]["lines"][0], 410);
     let stats = cli.run(&["filter", "stats"]);
-    assert!(stats.stdout.contains("cargo-test") && stats.stdout.contains("2/0/0"), "{}", stats.stdout);
+    assert!(
+        stats.stdout.contains("cargo-test") && stats.stdout.contains("2/0/0"),
+        "{}",
+        stats.stdout
+    );
 }

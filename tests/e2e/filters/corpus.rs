@@ -1,4 +1,5 @@
-//! Outputs of real tools, through the component that ships: what matters of each survives, wherever it stands.
+//! Outputs of real tools, through the component that ships: what matters of each survives, wherever
+//! it stands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ struct Case {
 
 fn cases() -> Vec<(PathBuf, Case, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let folders = fs::read_dir(&root).expect("there is a corpus").flatten().map(|entry| entry.path());
+    let folders =
+        fs::read_dir(&root).expect("there is a corpus").flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = folders
         .filter(|path| path.is_dir())
         .flat_map(|path| fs::read_dir(path).expect("it is readable").flatten())
@@ -31,7 +33,8 @@ fn cases() -> Vec<(PathBuf, Case, String)> {
     files.sort();
     let case = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("it is readable");
-        let case = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let case =
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let output = fs::read(path.with_extension("out")).expect("it has an output");
         (path, case, String::from_utf8_lossy(&output).into_owned())
     };
@@ -42,11 +45,19 @@ fn cases() -> Vec<(PathBuf, Case, String)> {
 async fn left(host: &Host, command: &str, exit: i32, output: &str) -> String {
     let last = commands::last_command(command);
     let (subject, among_others) = last.map_or((None, false), |last| (Some(last.line), !last.alone));
-    let mut input =
-        FilterInput { tool: "bash".to_owned(), subject: subject.clone(), exit_code: Some(exit), among_others, ..FilterInput::default() };
+    let mut input = FilterInput {
+        tool: "bash".to_owned(),
+        subject: subject.clone(),
+        exit_code: Some(exit),
+        among_others,
+        ..FilterInput::default()
+    };
     input.content = vec![Content::text(output)];
     for name in host.fitting_filters("bash", subject.as_deref()) {
-        let verdict = host.try_filter(&name, input.clone()).await.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
+        let verdict = host
+            .try_filter(&name, input.clone())
+            .await
+            .unwrap_or_else(|failure| panic!("{name}: {failure:?}"));
         if let FilterVerdict::Replace { content, .. } = verdict {
             input.content = content;
         }
@@ -90,7 +101,10 @@ async fn an_error_survives_wherever_it_stands_in_the_sandbox() {
         let error = format!("src/main.rs:{number}:7: error: planted here, and to be read");
         let lines: Vec<&str> = output.lines().collect();
         let at = lines.len() * (number % 4) / 3;
-        let planted = [&lines[..at.min(lines.len())], &[error.as_str()], &lines[at.min(lines.len())..]].concat().join("\n");
+        let planted =
+            [&lines[..at.min(lines.len())], &[error.as_str()], &lines[at.min(lines.len())..]]
+                .concat()
+                .join("\n");
         let left = left(&scene.host, &case.command, case.exit, &planted).await;
         assert!(left.contains(&error), "{}: it is lost at line {at} of\n{left}", path.display());
     }

@@ -1,5 +1,5 @@
-//! Filters that do what a filter must not. One that makes answers shorter fails open, one that keeps something back fails closed, and
-//! neither gets at anything.
+//! Filters that do what a filter must not. One that makes answers shorter fails open, one that
+//! keeps something back fails closed, and neither gets at anything.
 
 use berth_core::{Answer, Category, Request, Session};
 use serde_json::json;
@@ -12,7 +12,8 @@ const LINES: &str = "seq -f 'line %g of a long output' 1 100";
 
 async fn scene() -> Scene {
     let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
-    let settings = [&*path, "plugins.hostile-filter.reload=trust", "tools.filters.chain=[\"hostile-filter\"]"];
+    let settings =
+        [&*path, "plugins.hostile-filter.reload=trust", "tools.filters.chain=[\"hostile-filter\"]"];
     Scene::with(&settings, |_| {}).await
 }
 
@@ -22,7 +23,12 @@ async fn asked(scene: &Scene, deed: &str) -> Answer {
 }
 
 async fn of_command(scene: &Scene, deed: &str) -> Answer {
-    scene.call("bash", json!({ "command": format!("seq -f 'line %g of a long output for {deed}' 1 100") })).await
+    scene
+        .call(
+            "bash",
+            json!({ "command": format!("seq -f 'line %g of a long output for {deed}' 1 100") }),
+        )
+        .await
 }
 
 #[test]
@@ -32,7 +38,10 @@ fn what_makes_answers_shorter_fails_open() {
         for deed in ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail"] {
             let answer = of_command(&scene, deed).await;
             let shown = text(&answer);
-            assert!(shown.contains("line 1 of") && shown.contains("line 100 of"), "{deed}: {shown}");
+            assert!(
+                shown.contains("line 1 of") && shown.contains("line 100 of"),
+                "{deed}: {shown}"
+            );
             assert!(answer.outcome.is_ok() && answer.filtered.is_none(), "{deed}: {answer:?}");
         }
         // Others are still served.
@@ -48,9 +57,20 @@ fn what_keeps_something_back_fails_closed() {
         for deed in ["trap", "hang", "eat", "grow", "split", "block", "fail"] {
             let answer = of_command(&scene, &format!("safe-{deed}")).await;
             let failure = answer.outcome.as_ref().expect_err("it is withheld");
-            assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("withheld")), "{deed}");
-            assert!(contents(&answer).is_empty() && failure.structured.is_none(), "{deed}: {failure:?}");
-            assert!(failure.message.contains("hostile-filter/safe-") && !failure.message.contains('\u{1b}'), "{failure:?}");
+            assert_eq!(
+                (failure.category, failure.code.as_deref()),
+                (Category::PermanentFailure, Some("withheld")),
+                "{deed}"
+            );
+            assert!(
+                contents(&answer).is_empty() && failure.structured.is_none(),
+                "{deed}: {failure:?}"
+            );
+            assert!(
+                failure.message.contains("hostile-filter/safe-")
+                    && !failure.message.contains('\u{1b}'),
+                "{failure:?}"
+            );
         }
     });
 }
@@ -65,7 +85,11 @@ fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on()
         assert_eq!((text(&all), all.outcome.is_ok()), (String::new(), true));
         let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
         let chain = "tools.filters.chain=[\"hostile-filter\"]";
-        let off = Scene::with(&[&path, "plugins.hostile-filter.reload=trust", chain, "tools.filters.enabled=false"], |_| {}).await;
+        let off = Scene::with(
+            &[&path, "plugins.hostile-filter.reload=trust", chain, "tools.filters.enabled=false"],
+            |_| {},
+        )
+        .await;
         assert!(text(&of_command(&off, "safe-mark").await).starts_with("marked"));
         assert!(text(&of_command(&off, "mark").await).contains("line 7 of"));
     });
@@ -88,7 +112,10 @@ fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
         ] {
             let answer = scene.call("bash", json!({ "command": command })).await;
             let failure = answer.outcome.as_ref().expect_err("it is withheld");
-            assert!(["withheld"].contains(&failure.code.as_deref().unwrap_or_default()), "{command}: {failure:?}");
+            assert!(
+                ["withheld"].contains(&failure.code.as_deref().unwrap_or_default()),
+                "{command}: {failure:?}"
+            );
         }
         assert!(scene.call("bash", json!({ "command": "echo safe; ls /" })).await.outcome.is_ok());
     });
@@ -102,11 +129,18 @@ fn a_structured_answer_is_looked_at_as_well() {
             std::fs::write(scene.granted.join(name), "a line\n").expect("it is written");
         }
         let plain = scene.call("read", json!({ "path": "plain.txt" })).await;
-        assert!(plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{plain:?}");
+        assert!(
+            plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()),
+            "{plain:?}"
+        );
         // It writes nothing in the place of the value, which is no JSON.
         let answer = scene.call("read", json!({ "path": "safe-mark.txt" })).await;
         let failure = answer.outcome.as_ref().expect_err("it is withheld");
-        assert_eq!((failure.code.as_deref(), &failure.structured), (Some("withheld"), &None), "{failure:?}");
+        assert_eq!(
+            (failure.code.as_deref(), &failure.structured),
+            (Some("withheld"), &None),
+            "{failure:?}"
+        );
     });
 }
 
@@ -119,11 +153,17 @@ fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
             (&[&*held, "tools.filters.chain=[\"hostile-filter\"]"], "approve"),
         ] {
             let scene = Scene::with(settings, |_| {}).await;
-            for (tool, arguments) in [("bash", json!({ "command": "echo it is so" })), ("read", json!({ "path": "public.txt" }))] {
+            for (tool, arguments) in [
+                ("bash", json!({ "command": "echo it is so" })),
+                ("read", json!({ "path": "public.txt" })),
+            ] {
                 let answer = scene.call(tool, arguments).await;
                 let failure = answer.outcome.as_ref().expect_err("it is withheld");
                 assert_eq!(failure.code.as_deref(), Some("withheld"), "{failure:?}");
-                assert!(failure.message.contains(says) && contents(&answer).is_empty(), "{failure:?}");
+                assert!(
+                    failure.message.contains(says) && contents(&answer).is_empty(),
+                    "{failure:?}"
+                );
             }
         }
     });
@@ -146,7 +186,15 @@ fn an_instance_is_of_one_session_and_gone_when_it_traps() {
         let (mine, yours) = (Session::new("mine"), Session::new("yours"));
         let ask = async |session: &Session, deed: &str, word: &str| {
             let command = format!("seq -f '{word} %g of a long output for {deed}' 1 100");
-            text(&scene.host.call(Request { session: Some(session.clone()), ..Request::new("bash", json!({ "command": command })) }).await)
+            text(
+                &scene
+                    .host
+                    .call(Request {
+                        session: Some(session.clone()),
+                        ..Request::new("bash", json!({ "command": command }))
+                    })
+                    .await,
+            )
         };
         assert!(ask(&mine, "remember", "red").await.starts_with("run 1 after \n"));
         assert!(ask(&yours, "remember", "blue").await.starts_with("run 1 after \n"));
@@ -177,6 +225,9 @@ fn a_stranger_s_filters_get_no_rules() {
         let scene = scene().await;
         of_command(&scene, "mark").await;
         assert!(!log_with(&["hostile-filter", "rules: None"]).is_empty());
-        assert!(asked(&scene, "mark").await.filtered.is_none(), "the last command is the one that counts");
+        assert!(
+            asked(&scene, "mark").await.filtered.is_none(),
+            "the last command is the one that counts"
+        );
     });
 }

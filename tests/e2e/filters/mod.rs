@@ -26,8 +26,12 @@ pub(super) fn program(granted: &Path, name: &str, stdout: &str, stderr: &str, co
 
 /// A passing run of many tests.
 pub(super) fn passing(count: usize) -> String {
-    let lines: String = (0..count).map(|number| format!("test module_{}::holds_{number} ... ok\n", number % 7)).collect();
-    let result = format!("test result: ok. {count} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.42s");
+    let lines: String = (0..count)
+        .map(|number| format!("test module_{}::holds_{number} ... ok\n", number % 7))
+        .collect();
+    let result = format!(
+        "test result: ok. {count} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.42s"
+    );
     format!("\nrunning {count} tests\n{lines}\n{result}\n\n")
 }
 
@@ -67,7 +71,9 @@ async fn rest(scene: &Scene, answer: &Answer) -> String {
 
 #[tokio::test]
 async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
+            .await;
     let answer = bash(&scene, "./cargo test --workspace 2>&1 | cat").await;
     let shown = text(&answer);
     assert!(shown.contains("200 passed") && !shown.contains("holds_7 "), "{shown}");
@@ -77,10 +83,18 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
     assert!(answer.truncated);
     // What programs read is what people read.
     let envelope = structured(&answer);
-    assert!(envelope["stdout"].as_str().is_some_and(|stdout| stdout.contains("200 passed") && stdout.len() < 500), "{envelope}");
+    assert!(
+        envelope["stdout"]
+            .as_str()
+            .is_some_and(|stdout| stdout.contains("200 passed") && stdout.len() < 500),
+        "{envelope}"
+    );
     assert_eq!((&envelope["truncated"], &envelope["exit_code"]), (&json!(true), &json!(0)));
     let said: FilterSummary = match &answer.outcome {
-        Ok(output) => serde_json::from_value(output.meta.as_ref().expect("it has meta")["berth:filtered"].clone()).expect("it is one"),
+        Ok(output) => serde_json::from_value(
+            output.meta.as_ref().expect("it has meta")["berth:filtered"].clone(),
+        )
+        .expect("it is one"),
         Err(failure) => panic!("{failure:?}"),
     };
     assert_eq!(&said, filtered);
@@ -89,17 +103,27 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
     let seen = answer.structured_for_model(&bash).expect("there is one");
     let notice = seen["notices"][0].as_str().expect("it is said");
     let id = seen["rest"]["id"].as_str().expect("it names an id");
-    assert!(notice.starts_with("Filtered by ") && notice.contains(id) && text(&answer).contains(notice), "{seen}");
+    assert!(
+        notice.starts_with("Filtered by ") && notice.contains(id) && text(&answer).contains(notice),
+        "{seen}"
+    );
     assert!(rest(&scene, &answer).await.contains(passing(200).trim()));
 }
 
 #[tokio::test]
 async fn what_other_commands_of_a_line_write_stays() {
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
+            .await;
     let before: String = (0..30).map(|number| format!("fn of_{number}() {{}}\n")).collect();
     std::fs::write(scene.granted.join("main.rs"), before).expect("it is written");
     let shown = text(&bash(&scene, "cat main.rs && ./cargo test").await);
-    assert!(shown.contains("fn of_17() {}") && shown.contains("200 passed") && !shown.contains("holds_7 "), "{shown}");
+    assert!(
+        shown.contains("fn of_17() {}")
+            && shown.contains("200 passed")
+            && !shown.contains("holds_7 "),
+        "{shown}"
+    );
     // Nor is what a pipe ends with taken for what it begins with.
     let answer = bash(&scene, "./cargo test | grep holds_1").await;
     assert!(text(&answer).contains("holds_17 ... ok") && answer.filtered.is_none());
@@ -109,13 +133,32 @@ async fn what_other_commands_of_a_line_write_stays() {
 async fn a_failing_run_keeps_every_failure() {
     let failed = "---- module_3::holds_3 stdout ----\n\nthread 'module_3::holds_3' panicked at src/lib.rs:31:9:\nassertion `left == right` failed\n  left: 4\n right: 5\n";
     let all = passing(200).replace("module_3::holds_3 ... ok", "module_3::holds_3 ... FAILED");
-    let all = all.replace("test result: ok. 200 passed; 0 failed", "test result: FAILED. 199 passed; 1 failed");
-    let stdout = all.replacen("\ntest result", &format!("\nfailures:\n\n{failed}\n\nfailures:\n    module_3::holds_3\n\ntest result"), 1);
-    let scene =
-        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &stdout, "error: test failed, to rerun pass `--lib`\n", 101)).await;
+    let all = all.replace(
+        "test result: ok. 200 passed; 0 failed",
+        "test result: FAILED. 199 passed; 1 failed",
+    );
+    let stdout = all.replacen(
+        "\ntest result",
+        &format!("\nfailures:\n\n{failed}\n\nfailures:\n    module_3::holds_3\n\ntest result"),
+        1,
+    );
+    let scene = Scene::with(&[], |root| {
+        program(
+            &root.join("granted"),
+            "cargo",
+            &stdout,
+            "error: test failed, to rerun pass `--lib`\n",
+            101,
+        );
+    })
+    .await;
     let answer = bash(&scene, "cd . && ./cargo test").await;
     let shown = text(&answer);
-    for line in failed.lines().filter(|line| !line.is_empty()).chain(["199 passed; 1 failed", "error: test failed"]) {
+    for line in failed
+        .lines()
+        .filter(|line| !line.is_empty())
+        .chain(["199 passed; 1 failed", "error: test failed"])
+    {
         assert!(shown.contains(line), "{line} is missing of:\n{shown}");
     }
     assert!(answer.outcome.is_err() && !shown.contains("holds_7 "), "{shown}");
@@ -125,9 +168,14 @@ async fn a_failing_run_keeps_every_failure() {
 
 #[tokio::test]
 async fn a_person_gets_the_whole_and_so_does_a_model_where_nothing_fits() {
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
+            .await;
     let command = "./cargo test";
-    let request = Request { audience: Audience::Person, ..Request::new("bash", json!({ "command": command })) };
+    let request = Request {
+        audience: Audience::Person,
+        ..Request::new("bash", json!({ "command": command }))
+    };
     let answer = scene.host.call(request).await;
     assert_eq!((text(&answer), answer.filtered), (passing(200).replace("\n\n\n", "\n\n"), None));
     let answer = bash(&scene, "./cargo test > x; tr a b < x").await;
@@ -139,12 +187,19 @@ async fn a_person_gets_the_whole_and_so_does_a_model_where_nothing_fits() {
 
 #[tokio::test]
 async fn nothing_is_filtered_that_could_not_be_read_on() {
-    for setting in ["tools.overflow.threshold=0", "tools.filters.enabled=false", "tools.filters.chain=[]"] {
-        let scene = Scene::with(&[setting], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    for setting in
+        ["tools.overflow.threshold=0", "tools.filters.enabled=false", "tools.filters.chain=[]"]
+    {
+        let scene = Scene::with(&[setting], |root| {
+            program(&root.join("granted"), "cargo", &passing(200), "", 0);
+        })
+        .await;
         let answer = bash(&scene, "./cargo test").await;
         assert!(text(&answer).contains("holds_7 ") && answer.filtered.is_none(), "{setting}");
     }
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
+            .await;
     let data = scene.root().join("berth/data");
     fs::create_dir_all(&data).expect("it is made");
     fs::write(data.join("overflow"), "in the way").expect("it is written");
@@ -156,7 +211,8 @@ async fn nothing_is_filtered_that_could_not_be_read_on() {
 async fn secrets_are_gone_from_what_is_shown_and_from_what_is_kept() {
     let secret = "ghp_k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i";
     let noisy = format!("{}\nerror: token={secret}\n", passing(200));
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &noisy, "", 1)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &noisy, "", 1)).await;
     let answer = bash(&scene, "./cargo test").await;
     let (shown, whole) = (text(&answer), rest(&scene, &answer).await);
     assert!(shown.contains("[REDACTED") && whole.contains("[REDACTED"), "{shown}");
@@ -167,7 +223,9 @@ async fn secrets_are_gone_from_what_is_shown_and_from_what_is_kept() {
 async fn lines_that_matter_for_security_come_back_without_secrets() {
     let secret = "ghp_k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i";
     let noisy: String = (0..100).map(|number| format!("noise {number}\n")).collect();
-    let noisy = format!("{noisy}hint: fixes RUSTSEC-2024-0001 with {secret}\n{noisy}license trouble in x\nthe end\n");
+    let noisy = format!(
+        "{noisy}hint: fixes RUSTSEC-2024-0001 with {secret}\n{noisy}license trouble in x\nthe end\n"
+    );
     let rule = "[[rules]]\nname = \"mine\"\nmatch = { exact = \"tool\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise', '^hint', '^license'] }\n";
     let extra = "tools.filters.security.extra_patterns=[\"license TROUBLE\"]";
     let scene = Scene::with(&["tools.filters.filters_path=\"{root}/mine.toml\"", extra], |root| {
@@ -177,20 +235,35 @@ async fn lines_that_matter_for_security_come_back_without_secrets() {
     .await;
     let answer = bash(&scene, "./tool").await;
     let shown = text(&answer);
-    assert!(shown.contains("fixes RUSTSEC-2024-0001 with [REDACTED") && shown.contains("license trouble in x"), "{shown}");
-    assert!(shown.contains("the end") && !shown.contains("noise 7") && !shown.contains(secret), "{shown}");
+    assert!(
+        shown.contains("fixes RUSTSEC-2024-0001 with [REDACTED")
+            && shown.contains("license trouble in x"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("the end") && !shown.contains("noise 7") && !shown.contains(secret),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
 async fn what_a_terminal_would_not_show_is_gone_from_every_command() {
-    let steered = "\u{1b}]0;title\u{7}\u{1b}[31merror\u{1b}[0m: x\n 1%\r 50%\r100%\n\n\n\nend\u{8}D\n";
-    let scene = Scene::with(&[], |root| fs::write(root.join("granted/x"), steered).expect("it is written")).await;
+    let steered =
+        "\u{1b}]0;title\u{7}\u{1b}[31merror\u{1b}[0m: x\n 1%\r 50%\r100%\n\n\n\nend\u{8}D\n";
+    let scene =
+        Scene::with(&[], |root| fs::write(root.join("granted/x"), steered).expect("it is written"))
+            .await;
     let answer = bash(&scene, "tr -d '\\000' < x").await;
     assert_eq!(text(&answer), "error: x\n100%\n\nenD\n");
     assert_eq!(structured(&answer)["stdout"], "error: x\n100%\n\nenD\n");
     // Of a file, the empty lines count, and of what reads one, everything.
     let shown = text(&bash(&scene, "cat x").await);
-    assert!(shown.starts_with("error: x\n") && shown.contains(" 50%") && shown.contains("100%\n\n\n\nend"), "{shown}");
+    assert!(
+        shown.starts_with("error: x\n")
+            && shown.contains(" 50%")
+            && shown.contains("100%\n\n\n\nend"),
+        "{shown}"
+    );
     let read = text(&scene.call("read", json!({ "path": "x" })).await);
     assert!(read.contains("[31merror") && read.contains(" 1%"), "{read}");
     let echoed = scene.call("echo", json!({ "text": "a\u{1b}[1mb\n\n\nc" })).await;
@@ -199,14 +272,27 @@ async fn what_a_terminal_would_not_show_is_gone_from_every_command() {
 
 #[tokio::test]
 async fn the_record_tells_what_was_left_out() {
-    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
+            .await;
     bash(&scene, "./cargo test").await;
-    let records = fs::read_to_string(scene.root().join("berth/data/audit/audit.jsonl")).expect("it is there");
-    let record: Value = serde_json::from_str(records.lines().last().expect("there is one")).expect("it is JSON");
-    assert_eq!((&record["filtered_by"], &record["filter_confidence"]), (&json!("cargo-test"), &json!("full")), "{record}");
+    let records =
+        fs::read_to_string(scene.root().join("berth/data/audit/audit.jsonl")).expect("it is there");
+    let record: Value =
+        serde_json::from_str(records.lines().last().expect("there is one")).expect("it is JSON");
+    assert_eq!(
+        (&record["filtered_by"], &record["filter_confidence"]),
+        (&json!("cargo-test"), &json!("full")),
+        "{record}"
+    );
     assert_eq!(record["whole_lines"], 205);
     assert!(record["shown_bytes"].as_u64() < record["whole_bytes"].as_u64(), "{record}");
-    let state = scene.host.filters().into_iter().find(|filter| filter.name == "cargo-test").expect("it is there");
+    let state = scene
+        .host
+        .filters()
+        .into_iter()
+        .find(|filter| filter.name == "cargo-test")
+        .expect("it is there");
     assert_eq!((state.counts.runs, state.counts.changed, state.counts.full), (1, 1, 1));
 }
 

@@ -12,17 +12,22 @@ use tempfile::TempDir;
 use super::{passing, program, text};
 use crate::support::{berth, builtin, shared_cache};
 
-const RULE: &str =
-    "[[rules]]\nname = \"mine\"\nmatch = { prefix = \"tool\" }\nstrategy = { type = \"strip_noise\", patterns = ['WHAT'] }\n";
+const RULE: &str = "[[rules]]\nname = \"mine\"\nmatch = { prefix = \"tool\" }\nstrategy = { type = \"strip_noise\", patterns = ['WHAT'] }\n";
 
 /// A host that stays, with its configuration below `root` and `root/work` as its directory.
 async fn host(root: &Path) -> Host {
     fs::create_dir_all(root.join("berth/config")).expect("it is made");
     let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
     let settings = vec!["tools.autonomy=full".to_owned()];
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("it is valid");
+    let loaded =
+        config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("it is valid");
     let builtins = [builtin("shell"), builtin("filters")];
-    let host = Host::builder().config(loaded).folders(folders).working_directory(root.join("work")).builtins(&builtins).helper(berth());
+    let host = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(root.join("work"))
+        .builtins(&builtins)
+        .helper(berth());
     host.watch().build().await.expect("the plugins load")
 }
 
@@ -37,13 +42,16 @@ async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), held).await.unwrap_or_else(|_| panic!("{what}: it never did"));
+    tokio::time::timeout(Duration::from_secs(60), held)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: it never did"));
 }
 
 fn root() -> TempDir {
     let root = TempDir::new().expect("a folder is made");
     fs::create_dir(root.path().join("work")).expect("it is made");
-    let lines = |word: &str| (0..100).map(|number| format!("{word} {number}\n")).collect::<String>();
+    let lines =
+        |word: &str| (0..100).map(|number| format!("{word} {number}\n")).collect::<String>();
     program(&root.path().join("work"), "tool", &format!("{}{}", lines("aaa"), lines("bbb")), "", 0);
     root
 }
@@ -64,15 +72,20 @@ async fn rules_are_read_again_when_they_change_and_broken_ones_change_nothing() 
 
     // Half written, it changes nothing, and it is told.
     fs::write(&rules, "[[rules").expect("it is written");
-    eventually("the file is told of", async || host.filter_rules().is_some_and(|state| !state.problems.is_empty())).await;
+    eventually("the file is told of", async || {
+        host.filter_rules().is_some_and(|state| !state.problems.is_empty())
+    })
+    .await;
     assert!(!text(&tool(&host).await).contains("aaa 7\n"));
     let state = host.filter_rules().expect("there are filters");
     assert!(state.path == rules && state.problems[0].contains("filters.toml"), "{state:?}");
 
     // Of several rules, those that are right count.
-    let bad = "[[rules]]\nname = \"bad\"\nmatch = { regex = '(' }\nstrategy = { type = \"truncate\" }\n";
+    let bad =
+        "[[rules]]\nname = \"bad\"\nmatch = { regex = '(' }\nstrategy = { type = \"truncate\" }\n";
     fs::write(&rules, format!("{bad}{}", RULE.replace("WHAT", "^bbb"))).expect("it is written");
-    eventually("the other rule counts", async || text(&tool(&host).await).contains("aaa 7\n")).await;
+    eventually("the other rule counts", async || text(&tool(&host).await).contains("aaa 7\n"))
+        .await;
     assert!(!text(&tool(&host).await).contains("bbb 7\n"));
     let state = host.filter_rules().expect("there are filters");
     assert!(state.problems.len() == 1 && state.problems[0].contains("bad"), "{state:?}");
@@ -89,7 +102,8 @@ async fn a_built_in_rule_is_switched_off_or_replaced_by_its_name() {
     program(&path.join("work"), "cargo", &passing(200), "", 0);
     let rules = path.join("berth/config/filters.toml");
     fs::create_dir_all(path.join("berth/config")).expect("it is made");
-    fs::write(&rules, "[[rules]]\nname = \"cargo-test\"\nenabled = false\n").expect("it is written");
+    fs::write(&rules, "[[rules]]\nname = \"cargo-test\"\nenabled = false\n")
+        .expect("it is written");
     let host = host(&path).await;
     let answer = host.call(Request::new("bash", json!({ "command": "./cargo test" }))).await;
     assert!(text(&answer).contains("holds_7 "), "{}", text(&answer));
@@ -123,7 +137,9 @@ async fn what_can_t_be_read_or_used_keeps_nobody_waiting() {
 
     fs::remove_file(&rules).expect("it was there");
     let heavy = |number: usize| {
-        format!("[[rules]]\nname = \"r{number}\"\nmatch = {{ regex = '\\w{{90}}{number}' }}\nstrategy = {{ type = \"dedup\" }}\n")
+        format!(
+            "[[rules]]\nname = \"r{number}\"\nmatch = {{ regex = '\\w{{90}}{number}' }}\nstrategy = {{ type = \"dedup\" }}\n"
+        )
     };
     fs::write(&rules, (0..256).map(heavy).collect::<String>()).expect("it is written");
     let host = host(&path).await;

@@ -37,7 +37,13 @@ fn assert_tells_all(form: &Value) {
 fn the_client_s_user_is_asked_and_what_they_say_holds() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, true);
-    for no in [json!({ "action": "decline" }), json!({ "action": "cancel" }), accept("no"), accept("sure"), json!({ "action": "accept" })] {
+    for no in [
+        json!({ "action": "decline" }),
+        json!({ "action": "cancel" }),
+        accept("no"),
+        accept("sure"),
+        json!({ "action": "accept" }),
+    ] {
         let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
         assert_tells_all(&client.user_says(&no));
         let result = client.answer(id);
@@ -49,7 +55,8 @@ fn the_client_s_user_is_asked_and_what_they_say_holds() {
     assert_eq!(client.answer(id)["isError"], false);
     assert_eq!(notes(&cli), "changed\n");
     let records = records(&cli.root.path().join("data"));
-    assert!(records.iter().any(|record| record["approved_by"] == "MCP client tester 1" && record["approval_scope"] == "once"));
+    assert!(records.iter().any(|record| record["approved_by"] == "MCP client tester 1"
+        && record["approval_scope"] == "once"));
 }
 
 #[test]
@@ -59,7 +66,11 @@ fn a_form_is_one_of_the_client_s_revision() {
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
     let form = client.user_says(&accept("once"));
     let choice = &form["requestedSchema"]["properties"]["answer"];
-    assert_eq!((&choice["type"], &choice["enum"]), (&json!("string"), &json!(["once", "session", "no"])), "{form}");
+    assert_eq!(
+        (&choice["type"], &choice["enum"]),
+        (&json!("string"), &json!(["once", "session", "no"])),
+        "{form}"
+    );
     assert_eq!(choice["enumNames"].as_array().map(Vec::len), Some(3), "{form}");
     assert!(choice.get("oneOf").is_none(), "{form}");
     assert_eq!(client.answer(id)["isError"], false);
@@ -73,7 +84,10 @@ fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
     let question = client.notification("elicitation/create");
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
-    assert_eq!(client.notification("notifications/cancelled")["params"]["requestId"], question["id"]);
+    assert_eq!(
+        client.notification("notifications/cancelled")["params"]["requestId"],
+        question["id"]
+    );
     // An answer that comes too late is one to nothing.
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": accept("once") }));
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
@@ -116,9 +130,17 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
     };
 
     // Sealed by nobody, for other arguments, without an answer.
-    let forged = again(&mut client, arguments(), &format!("{}x", &ticket[..ticket.len() - 1]), accept("once"));
+    let forged = again(
+        &mut client,
+        arguments(),
+        &format!("{}x", &ticket[..ticket.len() - 1]),
+        accept("once"),
+    );
     assert_eq!(forged["error"]["code"], -32602, "{forged}");
-    let bare = client.request("tools/call", json!({ "name": WRITE, "arguments": arguments(), "requestState": ticket }));
+    let bare = client.request(
+        "tools/call",
+        json!({ "name": WRITE, "arguments": arguments(), "requestState": ticket }),
+    );
     assert_eq!(bare["error"]["code"], -32602, "{bare}");
     let mut other = Client::new(&cli, &[], MODERN, true);
     let elsewhere = again(&mut other, arguments(), &ticket, accept("once"));
@@ -134,13 +156,22 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
     assert_eq!(notes(&cli), "first\nsecond\n");
 
     // The ticket of one call is no yes to another.
-    let ticket = client.call(WRITE, arguments())["requestState"].as_str().expect("it has a ticket").to_owned();
+    let ticket = client.call(WRITE, arguments())["requestState"]
+        .as_str()
+        .expect("it has a ticket")
+        .to_owned();
     let other = json!({ "path": "notes.txt", "content": "something else\n" });
     assert_eq!(again(&mut client, other, &ticket, accept("once"))["resultType"], "input_required");
     assert_eq!(notes(&cli), "first\nsecond\n");
     // Nor does a no become one.
-    let ticket = client.call(WRITE, arguments())["requestState"].as_str().expect("it has a ticket").to_owned();
-    assert_eq!(again(&mut client, arguments(), &ticket, json!({ "action": "decline" }))["isError"], true);
+    let ticket = client.call(WRITE, arguments())["requestState"]
+        .as_str()
+        .expect("it has a ticket")
+        .to_owned();
+    assert_eq!(
+        again(&mut client, arguments(), &ticket, json!({ "action": "decline" }))["isError"],
+        true
+    );
     assert_eq!(notes(&cli), "first\nsecond\n");
 }
 
@@ -159,14 +190,17 @@ fn nothing_that_a_model_writes_is_a_yes() {
 #[test]
 fn where_the_client_cant_ask_a_person_at_a_terminal_can() {
     let cli = Cli::new();
-    for (version, set, asks) in [(LEGACY, "approvals.mcp=client", false), (MODERN, "approvals.mcp=terminal", true)] {
+    for (version, set, asks) in
+        [(LEGACY, "approvals.mcp=client", false), (MODERN, "approvals.mcp=terminal", true)]
+    {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
         let mut client = Client::new(&cli, &["--set", set], version, asks);
         let waits = client.call(WRITE, arguments());
         assert_eq!(waits["_meta"]["berth"]["category"], "confirmation_required", "{waits}");
         assert!(text(&waits).contains("berth approvals allow"), "{waits}");
         let listed = cli.run(&["approvals", "--json"]).ends(0).json();
-        let id = listed[0]["id"].as_str().unwrap_or_else(|| panic!("it is listed: {listed}")).to_owned();
+        let id =
+            listed[0]["id"].as_str().unwrap_or_else(|| panic!("it is listed: {listed}")).to_owned();
         cli.run(&["approvals", "allow", &id]).ends(0);
         assert_eq!(client.call(WRITE, arguments())["isError"], false, "{version}");
         assert_eq!(notes(&cli), "changed\n");

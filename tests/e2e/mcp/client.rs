@@ -1,4 +1,5 @@
-//! A client of the protocol that writes and reads lines of JSON itself, so that it can also say what no client would.
+//! A client of the protocol that writes and reads lines of JSON itself, so that it can also say
+//! what no client would.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -40,13 +41,19 @@ impl Client {
 
     /// Of a command that serves.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("berth starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("berth starts");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 let line = line.expect("the server writes UTF-8");
-                let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("nothing but the protocol: {line:?}"));
+                let message: Value = serde_json::from_str(&line)
+                    .unwrap_or_else(|_| panic!("nothing but the protocol: {line:?}"));
                 assert_eq!(message["jsonrpc"], "2.0", "nothing but the protocol: {line}");
                 if sender.send(message).is_err() {
                     return;
@@ -73,7 +80,12 @@ impl Client {
                 "io.modelcontextprotocol/clientCapabilities": capabilities,
             });
             let found = self.request("server/discover", json!({}));
-            assert!(found["supportedVersions"].as_array().is_some_and(|versions| versions.contains(&json!(version))), "{found}");
+            assert!(
+                found["supportedVersions"]
+                    .as_array()
+                    .is_some_and(|versions| versions.contains(&json!(version))),
+                "{found}"
+            );
         } else {
             let begun = self.request("initialize", json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info }));
             assert_eq!(begun["protocolVersion"], version, "{begun}");
@@ -84,7 +96,8 @@ impl Client {
 
     /// Says with each request from now on that it knows an extension.
     pub(crate) fn knows(&mut self, extension: &str) {
-        self.meta["io.modelcontextprotocol/clientCapabilities"]["extensions"][extension] = json!({});
+        self.meta["io.modelcontextprotocol/clientCapabilities"]["extensions"][extension] =
+            json!({});
     }
 
     /// The id of the server's process.
@@ -185,7 +198,8 @@ impl Drop for Client {
 
 /// The text of a result.
 pub(crate) fn text(result: &Value) -> String {
-    let parts = result["content"].as_array().unwrap_or_else(|| panic!("it is a tool's result: {result}"));
+    let parts =
+        result["content"].as_array().unwrap_or_else(|| panic!("it is a tool's result: {result}"));
     parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,8 +1,9 @@
-//! The protocol's official conformance suite, against the server of `berth serve --http` with what the suite wants to see behind it
-//! (`src/bin/conformance`).
+//! The protocol's official conformance suite, against the server of `berth serve --http` with what
+//! the suite wants to see behind it (`src/bin/conformance`).
 //!
-//! Every check passes that is of something which Berth declares. What it does not declare stands below, and fails: a check that fails and
-//! doesn't stand there, or stands there and passes, fails the test.
+//! Every check passes that is of something which Berth declares. What it does not declare stands
+//! below, and fails: a check that fails and doesn't stand there, or stands there and passes, fails
+//! the test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,16 +26,20 @@ const RUNS: [(&str, &[&str]); 5] = [
     ("conformance-2026", &["--requirements", "2026-07-28"]),
 ];
 
-const SAMPLING: &str = "sampling: Berth asks the client's model for nothing, and the protocol is giving it up";
+const SAMPLING: &str =
+    "sampling: Berth asks the client's model for nothing, and the protocol is giving it up";
 const ROOTS: &str = "roots: what is in reach is said by the operator, not by the client";
 const LOGGING: &str = "logging: logs go to the operator, and the protocol is giving it up";
-const SUBSCRIPTIONS: &str = "subscriptions to resources: none changes without a call of the client's own";
-const FORMS: &str = "forms of a tool's own: a person is asked for one thing, whether a call may be made";
+const SUBSCRIPTIONS: &str =
+    "subscriptions to resources: none changes without a call of the client's own";
+const FORMS: &str =
+    "forms of a tool's own: a person is asked for one thing, whether a call may be made";
 const TICKET: &str = "an answer counts only with the sealed ticket of its question";
 const SKILLS: &str = "skills: not offered";
 const NEEDED: &str = "capabilities that a tool needs of its client: no tool of Berth's needs one";
 const BEFORE: &str = "questions in a task: a call is asked about before it runs, which ends its request, and it is no task yet";
-const STREAM: &str = "streams that are closed before the answer: Berth closes none, so there is nothing to resume";
+const STREAM: &str =
+    "streams that are closed before the answer: Berth closes none, so there is nothing to resume";
 
 /// What is not declared: a scenario, or one check of it behind a `/`, and what it is of.
 const NOT_DECLARED: &[(&str, &str)] = &[
@@ -72,18 +77,38 @@ fn the_official_suite_finds_all_that_is_declared() {
     let server = Serving::new(root.path());
     let suite = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(&node);
-        command.arg(fetched.join(format!("node_modules/{name}/dist/index.js"))).args(arguments).current_dir(root.path());
-        Ended::from_output(command.env_clear().env("NO_COLOR", "1").stdin(Stdio::null()).output().expect("the suite starts"))
+        command
+            .arg(fetched.join(format!("node_modules/{name}/dist/index.js")))
+            .args(arguments)
+            .current_dir(root.path());
+        Ended::from_output(
+            command
+                .env_clear()
+                .env("NO_COLOR", "1")
+                .stdin(Stdio::null())
+                .output()
+                .expect("the suite starts"),
+        )
     };
-    let (mut known, mut run, mut passed, mut failed) = (BTreeSet::new(), BTreeSet::new(), 0, BTreeSet::new());
+    let (mut known, mut run, mut passed, mut failed) =
+        (BTreeSet::new(), BTreeSet::new(), 0, BTreeSet::new());
     for (number, (name, revision)) in RUNS.iter().enumerate() {
         let listed = suite(name, &["list", "--server"]).ends(0).stdout;
-        known.extend(listed.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split(' ').next()).map(str::to_owned));
+        known.extend(
+            listed
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("- ")?.split(' ').next())
+                .map(str::to_owned),
+        );
         let results = root.path().join(format!("results-{number}"));
         let place = results.to_str().expect("is UTF-8");
         // Whether it calls this a success is looked at check by check.
-        let ended = suite(name, &[&["server", "--url", &server.url, "--output-dir", place], *revision].concat());
-        let scenarios = fs::read_dir(&results).unwrap_or_else(|_| panic!("it has results: {}{}", ended.stdout, ended.stderr));
+        let ended = suite(
+            name,
+            &[&["server", "--url", &server.url, "--output-dir", place], *revision].concat(),
+        );
+        let scenarios = fs::read_dir(&results)
+            .unwrap_or_else(|_| panic!("it has results: {}{}", ended.stdout, ended.stderr));
         for folder in scenarios.map(|entry| entry.expect("it can be read").path()) {
             let (scenario, checks) = (scenario(&folder), checks(&folder));
             for check in checks {
@@ -92,7 +117,11 @@ fn the_official_suite_finds_all_that_is_declared() {
                     Some("FAILURE" | "WARNING") => drop(failed.insert((
                         scenario.clone(),
                         check["id"].as_str().unwrap_or_default().to_owned(),
-                        format!("{}: {}", revision.last().expect("it has one"), check["errorMessage"].as_str().unwrap_or_default()),
+                        format!(
+                            "{}: {}",
+                            revision.last().expect("it has one"),
+                            check["errorMessage"].as_str().unwrap_or_default()
+                        ),
                     ))),
                     _ => {}
                 }
@@ -102,17 +131,25 @@ fn the_official_suite_finds_all_that_is_declared() {
     }
     assert!(passed > 200, "the suite looks at something: {passed}");
     let stands = |scenario: &str, check: &str| {
-        let entry = |entry: &str| entry == scenario || entry.split_once('/') == Some((scenario, check));
+        let entry =
+            |entry: &str| entry == scenario || entry.split_once('/') == Some((scenario, check));
         NOT_DECLARED.iter().position(|(name, _)| entry(name))
     };
-    let unexpected: Vec<_> = failed.iter().filter(|(scenario, check, _)| stands(scenario, check).is_none()).collect();
+    let unexpected: Vec<_> =
+        failed.iter().filter(|(scenario, check, _)| stands(scenario, check).is_none()).collect();
     assert!(unexpected.is_empty(), "these fail, and stand nowhere: {unexpected:#?}");
-    let used: BTreeSet<usize> = failed.iter().filter_map(|(scenario, check, _)| stands(scenario, check)).collect();
+    let used: BTreeSet<usize> =
+        failed.iter().filter_map(|(scenario, check, _)| stands(scenario, check)).collect();
     let not_run = |name: &str| !run.contains(name) && known.contains(name);
-    let stale: Vec<_> =
-        NOT_DECLARED.iter().enumerate().filter(|(at, (name, _))| !used.contains(at) && !not_run(name)).map(|(_, entry)| entry.0).collect();
+    let stale: Vec<_> = NOT_DECLARED
+        .iter()
+        .enumerate()
+        .filter(|(at, (name, _))| !used.contains(at) && !not_run(name))
+        .map(|(_, entry)| entry.0)
+        .collect();
     assert!(stale.is_empty(), "these stand there as not declared, and pass: {stale:#?}");
-    let missed: Vec<_> = known.iter().filter(|name| !run.contains(*name) && stands(name, "").is_none()).collect();
+    let missed: Vec<_> =
+        known.iter().filter(|name| !run.contains(*name) && stands(name, "").is_none()).collect();
     assert!(missed.is_empty(), "these were not run, and stand nowhere: {missed:#?}");
 }
 
@@ -143,7 +180,9 @@ impl Serving {
         command.arg(root.join("berth")).arg(&plugin).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let mut url = String::new();
-        BufReader::new(child.stdout.take().expect("it has an output")).read_line(&mut url).expect("it says where it is");
+        BufReader::new(child.stdout.take().expect("it has an output"))
+            .read_line(&mut url)
+            .expect("it says where it is");
         Self { child, url: url.trim().to_owned() }
     }
 }

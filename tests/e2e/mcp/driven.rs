@@ -1,4 +1,5 @@
-//! Other people's clients: the official SDKs, each behind a small program that does what a test says, step by step.
+//! Other people's clients: the official SDKs, each behind a small program that does what a test
+//! says, step by step.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ enum Language {
 impl Kind {
     pub(crate) const TYPESCRIPT_1: Self = Self { language: Language::Node("1"), revision: LEGACY };
     pub(crate) const TYPESCRIPT_2: Self = Self { language: Language::Node("2"), revision: MODERN };
-    pub(crate) const TYPESCRIPT_2_BEFORE: Self = Self { language: Language::Node("2"), revision: LEGACY };
+    pub(crate) const TYPESCRIPT_2_BEFORE: Self =
+        Self { language: Language::Node("2"), revision: LEGACY };
     pub(crate) const PYTHON: Self = Self { language: Language::Python, revision: MODERN };
     pub(crate) const PYTHON_BEFORE: Self = Self { language: Language::Python, revision: LEGACY };
 
@@ -68,7 +70,8 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Has a client start `berth serve` and connect with it. Its user is asked where something needs approval.
+    /// Has a client start `berth serve` and connect with it. Its user is asked where something
+    /// needs approval.
     pub(crate) fn new(kind: Kind, cli: &Cli, more: &[&str]) -> Option<Self> {
         let args: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
         Self::connect(kind, cli, json!({ "command": berth(), "args": args }))
@@ -80,13 +83,18 @@ impl Driven {
         // What the client starts gets what the client has.
         command.current_dir(cli.work()).env_clear();
         command.envs(as_berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the client starts");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 let line = line.expect("it writes UTF-8");
-                let came = serde_json::from_str(&line).unwrap_or_else(|_| panic!("what came of a step: {line:?}"));
+                let came = serde_json::from_str(&line)
+                    .unwrap_or_else(|_| panic!("what came of a step: {line:?}"));
                 if sender.send(came).is_err() {
                     return;
                 }
@@ -96,7 +104,11 @@ impl Driven {
         server["revision"] = json!(kind.revision);
         server["asks"] = json!(true);
         let connected = driven.step("connect", server);
-        assert_eq!((connected["server"].as_str(), connected["version"].as_str()), (Some("berth"), Some(kind.revision)), "{connected}");
+        assert_eq!(
+            (connected["server"].as_str(), connected["version"].as_str()),
+            (Some("berth"), Some(kind.revision)),
+            "{connected}"
+        );
         Some(driven)
     }
 

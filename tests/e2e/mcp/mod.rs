@@ -29,7 +29,13 @@ fn every_revision_gets_the_same_tools_and_answers() {
     for version in VERSIONS {
         let mut client = Client::new(&cli, &[], version, false);
         let tools = client.request("tools/list", json!({}))["tools"].clone();
-        let read = tools.as_array().expect("there are tools").iter().find(|tool| tool["name"] == "read").expect("it is there").clone();
+        let read = tools
+            .as_array()
+            .expect("there are tools")
+            .iter()
+            .find(|tool| tool["name"] == "read")
+            .expect("it is there")
+            .clone();
         assert_eq!(read["inputSchema"]["type"], "object", "{version}");
         assert_eq!(read["annotations"]["readOnlyHint"], true, "{version}");
         assert_eq!(read["annotations"]["destructiveHint"], false, "{version}");
@@ -60,7 +66,10 @@ fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
 
     let unknown = client.call("reed", json!({}));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    assert!(unknown["error"]["message"].as_str().is_some_and(|message| message.contains("read")), "it names what looks like it: {unknown}");
+    assert!(
+        unknown["error"]["message"].as_str().is_some_and(|message| message.contains("read")),
+        "it names what looks like it: {unknown}"
+    );
     let unknown = client.request("tools/sell", json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     let long = client.request(&"x".repeat(1 << 20), json!({}));
@@ -71,7 +80,10 @@ fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
     }
     let unknown = client.request("tools/list", json!({ "cursor": "nonsense" }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-    let tools: Vec<_> = records(&cli.root.path().join("data")).iter().map(|record| record["front_end"].clone()).collect();
+    let tools: Vec<_> = records(&cli.root.path().join("data"))
+        .iter()
+        .map(|record| record["front_end"].clone())
+        .collect();
     assert!(tools.contains(&json!("berth serve")), "every call is recorded: {tools:?}");
 }
 
@@ -79,11 +91,21 @@ fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
 fn progress_comes_before_the_answer_and_only_grows() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
-    let mut client = Client::new(&cli, &["--plugin", hostile.to_str().expect("is UTF-8"), "--set", "tools.autonomy=full"], LEGACY, false);
+    let mut client = Client::new(
+        &cli,
+        &["--plugin", hostile.to_str().expect("is UTF-8"), "--set", "tools.autonomy=full"],
+        LEGACY,
+        false,
+    );
     let params = json!({ "name": "hostile__flood_progress", "arguments": { "count": 100 }, "_meta": { "progressToken": "p" } });
     let id = client.ask("tools/call", params);
     client.answer(id);
-    let told: Vec<f64> = client.aside.iter().filter(|message| message["method"] == "notifications/progress").map(progress).collect();
+    let told: Vec<f64> = client
+        .aside
+        .iter()
+        .filter(|message| message["method"] == "notifications/progress")
+        .map(progress)
+        .collect();
     assert!(!told.is_empty() && told.windows(2).all(|two| two[0] < two[1]), "{told:?}");
     client.aside.clear();
     let quiet = client.call("hostile__flood_progress", json!({ "count": 100 }));
@@ -99,13 +121,17 @@ fn progress(message: &Value) -> f64 {
 fn looping_settings() -> Vec<String> {
     let settings = ["tools.autonomy=full", "tools.limits.cpu_secs=600", "tools.call=600"];
     let plugin = ["--plugin".to_owned(), plugin("hostile").to_str().expect("is UTF-8").to_owned()];
-    plugin.into_iter().chain(settings.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()])).collect()
+    plugin
+        .into_iter()
+        .chain(settings.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()]))
+        .collect()
 }
 
 /// A client with such a call, and its id.
 fn looping(cli: &Cli) -> (Client, u64) {
     let more = looping_settings();
-    let mut client = Client::new(cli, &more.iter().map(String::as_str).collect::<Vec<_>>(), LEGACY, false);
+    let mut client =
+        Client::new(cli, &more.iter().map(String::as_str).collect::<Vec<_>>(), LEGACY, false);
     let id = client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
     (client, id)
 }
@@ -114,14 +140,26 @@ fn looping(cli: &Cli) -> (Client, u64) {
 fn a_call_that_is_taken_back_stops_and_no_other_does() {
     let cli = Cli::new();
     let (mut client, id) = looping(&cli);
-    assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
+    assert_eq!(
+        client.call("read", json!({ "path": "notes.txt" }))["isError"],
+        false,
+        "others go on"
+    );
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
     let data = cli.root.path().join("data");
-    let ended = || records(&data).iter().any(|record| record["tool"] == "hostile__loop_forever" && record["result"] == "cancelled");
+    let ended = || {
+        records(&data).iter().any(|record| {
+            record["tool"] == "hostile__loop_forever" && record["result"] == "cancelled"
+        })
+    };
     let since = Instant::now();
     while !ended() {
         assert!(since.elapsed() < Duration::from_secs(60), "it goes on");
-        assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
+        assert_eq!(
+            client.call("read", json!({ "path": "notes.txt" }))["isError"],
+            false,
+            "others go on"
+        );
     }
 }
 
@@ -131,11 +169,19 @@ fn a_request_with_the_id_of_another_is_no_way_around_the_bound() {
     let (mut client, id) = looping(&cli);
     for _ in 0..50 {
         let params = json!({ "name": "read", "arguments": { "path": "notes.txt" } });
-        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+        client
+            .send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
     }
-    assert_eq!(client.call("list_directory", json!({}))["isError"], false, "the next one is answered");
+    assert_eq!(
+        client.call("list_directory", json!({}))["isError"],
+        false,
+        "the next one is answered"
+    );
     let records = records(&cli.root.path().join("data"));
-    assert!(records.iter().all(|record| record["tool"] != "read"), "none of them was run: {records:?}");
+    assert!(
+        records.iter().all(|record| record["tool"] != "read"),
+        "none of them was run: {records:?}"
+    );
 }
 
 #[test]
@@ -143,11 +189,15 @@ fn a_client_that_goes_away_takes_its_calls_with_it() {
     let cli = Cli::new();
     let (mut client, _) = looping(&cli);
     let data = cli.root.path().join("data");
-    while !data.join("audit/audit.jsonl").exists() || !records(&data).iter().any(|record| record["kind"] == "intent") {
+    while !data.join("audit/audit.jsonl").exists()
+        || !records(&data).iter().any(|record| record["kind"] == "intent")
+    {
         client.call("read", json!({ "path": "notes.txt" }));
     }
     assert_eq!(client.leave(), 0);
-    let last = records(&data).into_iter().find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
+    let last = records(&data)
+        .into_iter()
+        .find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
     assert_eq!(last.expect("its end is recorded")["result"], "cancelled");
 }
 
@@ -157,12 +207,23 @@ fn a_plugin_that_comes_is_told_of_in_either_way() {
         let cli = Cli::new();
         let folder = cli.root.path().join("plugins");
         fs::create_dir(&folder).expect("a folder is made");
-        let set = format!("plugin_folder.path={}", json!(folder.canonicalize().expect("it is there")));
-        let mut client = Client::new(&cli, &["--set", &set, "--set", "plugin_folder.reload=trust"], version, false);
-        let count = |client: &mut Client| client.request("tools/list", json!({}))["tools"].as_array().map_or(0, Vec::len);
+        let set =
+            format!("plugin_folder.path={}", json!(folder.canonicalize().expect("it is there")));
+        let mut client = Client::new(
+            &cli,
+            &["--set", &set, "--set", "plugin_folder.reload=trust"],
+            version,
+            false,
+        );
+        let count = |client: &mut Client| {
+            client.request("tools/list", json!({}))["tools"].as_array().map_or(0, Vec::len)
+        };
         let before = count(&mut client);
         if version == MODERN {
-            client.ask("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
+            client.ask(
+                "subscriptions/listen",
+                json!({ "notifications": { "toolsListChanged": true } }),
+            );
             client.notification("notifications/subscriptions/acknowledged");
         }
         for _ in 0..50 {
@@ -172,39 +233,75 @@ fn a_plugin_that_comes_is_told_of_in_either_way() {
         fs::rename(folder.join(".bench.tmp"), folder.join("bench.wasm")).expect("it is renamed");
         client.notification("notifications/tools/list_changed");
         assert_eq!(count(&mut client), before + 1, "{version}");
-        assert_eq!(text(&client.call("bench__echo", json!({ "text": "here" }))), "here", "{version}");
-        let again = client.aside.iter().filter(|message| message["method"] == "notifications/tools/list_changed").count();
-        assert!(again == 0 || version == MODERN, "{version}: it is told once, however often the client says that it begins");
+        assert_eq!(
+            text(&client.call("bench__echo", json!({ "text": "here" }))),
+            "here",
+            "{version}"
+        );
+        let again = client
+            .aside
+            .iter()
+            .filter(|message| message["method"] == "notifications/tools/list_changed")
+            .count();
+        assert!(
+            again == 0 || version == MODERN,
+            "{version}: it is told once, however often the client says that it begins"
+        );
     }
 }
 
 #[test]
 fn what_was_cut_and_what_was_called_can_be_read_and_is_nobody_else_s() {
     let cli = Cli::new();
-    fs::write(cli.work().join("long.txt"), "a line of a long text\n".repeat(4000)).expect("it is written");
+    fs::write(cli.work().join("long.txt"), "a line of a long text\n".repeat(4000))
+        .expect("it is written");
     let mut client = Client::new(&cli, &[], MODERN, false);
     let cut = client.call("read", json!({ "path": "long.txt", "limit": 4000 }));
-    let id = cut["_meta"]["berth"]["tool"]["berth:overflow"]["id"].as_str().unwrap_or_else(|| panic!("it is cut: {cut}")).to_owned();
-    let read = |client: &mut Client, uri: &str| client.request("resources/read", json!({ "uri": uri }));
+    let id = cut["_meta"]["berth"]["tool"]["berth:overflow"]["id"]
+        .as_str()
+        .unwrap_or_else(|| panic!("it is cut: {cut}"))
+        .to_owned();
+    let read =
+        |client: &mut Client, uri: &str| client.request("resources/read", json!({ "uri": uri }));
     let kept = read(&mut client, &format!("berth://kept/{id}?offset=50000&limit=100"));
-    assert!(kept["contents"][0]["text"].as_str().is_some_and(|text| text.contains("Characters 50000-50100")), "{kept}");
+    assert!(
+        kept["contents"][0]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("Characters 50000-50100")),
+        "{kept}"
+    );
     let record = read(&mut client, "berth://record");
     let record = record["contents"][0]["text"].as_str().expect("is text");
     assert!(record.lines().any(|line| line.contains("long.txt")), "{record}");
 
     let mut other = Client::new(&cli, &[], LEGACY, false);
     other.call("list_directory", json!({}));
-    for uri in
-        [&format!("berth://kept/{id}"), "berth://kept/../../etc/passwd", "berth://kept/?offset=-1", "berth://else", "file:///etc/passwd"]
-    {
+    for uri in [
+        &format!("berth://kept/{id}"),
+        "berth://kept/../../etc/passwd",
+        "berth://kept/?offset=-1",
+        "berth://else",
+        "file:///etc/passwd",
+    ] {
         let missing = read(&mut other, uri);
         assert!(missing["error"]["code"].is_number(), "{uri}: {missing}");
     }
     let record = read(&mut other, "berth://record");
     let record = record["contents"][0]["text"].as_str().expect("is text");
-    assert!(record.contains("list_directory") && !record.contains("long.txt"), "another session's calls are not shown: {record}");
-    assert_eq!(other.request("resources/templates/list", json!({}))["resourceTemplates"].as_array().map(Vec::len), Some(1));
-    assert_eq!(other.request("resources/list", json!({}))["resources"].as_array().map(Vec::len), Some(1));
+    assert!(
+        record.contains("list_directory") && !record.contains("long.txt"),
+        "another session's calls are not shown: {record}"
+    );
+    assert_eq!(
+        other.request("resources/templates/list", json!({}))["resourceTemplates"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(
+        other.request("resources/list", json!({}))["resources"].as_array().map(Vec::len),
+        Some(1)
+    );
 }
 
 #[test]
@@ -212,13 +309,23 @@ fn a_prompt_tells_what_the_tools_may_do() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     assert_eq!(client.request("prompts/list", json!({}))["prompts"][0]["name"], "tools");
-    let told = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "notes.txt" } }));
-    let text = told["messages"][0]["content"]["text"].as_str().unwrap_or_else(|| panic!("is text: {told}"));
+    let told = client
+        .request("prompts/get", json!({ "name": "tools", "arguments": { "path": "notes.txt" } }));
+    let text = told["messages"][0]["content"]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("is text: {told}"));
     let work = cli.work().display().to_string();
-    for line in [&format!("* {work}: read and write"), "* `read` of notes.txt: allowed", "* `write` of notes.txt: needs approval"] {
+    for line in [
+        &format!("* {work}: read and write"),
+        "* `read` of notes.txt: allowed",
+        "* `write` of notes.txt: needs approval",
+    ] {
         assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
     }
-    let outside = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "../secret.txt" } }));
+    let outside = client.request(
+        "prompts/get",
+        json!({ "name": "tools", "arguments": { "path": "../secret.txt" } }),
+    );
     assert!(outside.to_string().contains("`read` of ../secret.txt: refused"), "{outside}");
     let long = "./".repeat(10_000);
     for wrong in [
@@ -237,7 +344,10 @@ fn paths_are_completed_as_far_as_they_may_be_seen() {
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let mut complete = |begun: &str| {
         let argument = json!({ "name": "path", "value": begun });
-        client.request("completion/complete", json!({ "ref": { "type": "ref/prompt", "name": "tools" }, "argument": argument }))
+        client.request(
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "tools" }, "argument": argument }),
+        )
     };
     assert_eq!(complete("no")["completion"]["values"], json!(["notes.d/", "notes.txt"]));
     assert_eq!(complete("notes.d/")["completion"]["values"], json!(["notes.d/deep/"]));

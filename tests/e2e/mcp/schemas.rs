@@ -1,5 +1,6 @@
-//! The catalogue that clients get, against the subsets of JSON Schema that providers of models document. A client passes the schemas on, and
-//! a provider that refuses one refuses the whole request.
+//! The catalogue that clients get, against the subsets of JSON Schema that providers of models
+//! document. A client passes the schemas on, and a provider that refuses one refuses the whole
+//! request.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,10 @@ use crate::support::Cli;
 fn catalogue() -> Vec<Value> {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &["--set", "serve.structured=always"], LEGACY, false);
-    let tools = client.request("tools/list", json!({}))["tools"].as_array().expect("there are tools").clone();
+    let tools = client.request("tools/list", json!({}))["tools"]
+        .as_array()
+        .expect("there are tools")
+        .clone();
     assert!(tools.len() >= 15, "every built-in tool: {}", tools.len());
     tools
 }
@@ -35,7 +39,9 @@ fn each(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Map<String, Va
         }
     }
     for key in ["anyOf", "oneOf", "allOf"] {
-        for (at, inner) in fields.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (at, inner) in
+            fields.get(key).and_then(Value::as_array).into_iter().flatten().enumerate()
+        {
             each(inner, &format!("{place}.{key}.{at}"), look);
         }
     }
@@ -50,7 +56,8 @@ fn each_input(mut look: impl FnMut(&str, &Map<String, Value>)) {
 
 #[test]
 fn gemini_takes_every_schema_of_arguments() {
-    // The fields of its `Schema`, which is a message of Protocol Buffers: what is no field of it is refused.
+    // The fields of its `Schema`, which is a message of Protocol Buffers: what is no field of it is
+    // refused.
     const FIELDS: [&str; 22] = [
         "type",
         "format",
@@ -76,14 +83,21 @@ fn gemini_takes_every_schema_of_arguments() {
         "maximum",
     ];
     each_input(|place, schema| {
-        let unknown: Vec<&String> = schema.keys().filter(|key| !FIELDS.contains(&key.as_str()) && *key != "additionalProperties").collect();
+        let unknown: Vec<&String> = schema
+            .keys()
+            .filter(|key| !FIELDS.contains(&key.as_str()) && *key != "additionalProperties")
+            .collect();
         assert!(unknown.is_empty(), "{place}: {unknown:?}");
         if schema.contains_key("anyOf") {
             assert_eq!(schema.len(), 1, "{place}: nothing stands beside `anyOf`");
             return;
         }
-        let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{place}: one type: {schema:?}"));
-        assert!(["string", "integer", "number", "boolean", "array", "object"].contains(&kind), "{place}: {kind}");
+        let kind =
+            schema["type"].as_str().unwrap_or_else(|| panic!("{place}: one type: {schema:?}"));
+        assert!(
+            ["string", "integer", "number", "boolean", "array", "object"].contains(&kind),
+            "{place}: {kind}"
+        );
         assert_eq!(schema.contains_key("items"), kind == "array", "{place}: {schema:?}");
         if let Some(values) = schema.get("enum") {
             let texts = values.as_array().is_some_and(|values| values.iter().all(Value::is_string));
@@ -97,13 +111,23 @@ fn gemini_takes_every_schema_of_arguments() {
             };
             assert!(known.contains(&format), "{place}: {format}");
         }
-        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-            assert!(schema["properties"].get(name).is_some(), "{place}: `{name}` is required, and no property");
+        for name in schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            assert!(
+                schema["properties"].get(name).is_some(),
+                "{place}: `{name}` is required, and no property"
+            );
         }
     });
 }
 
-/// What strict mode wants beside this (all properties required, those that are optional nullable) is what its clients make of a schema.
+/// What strict mode wants beside this (all properties required, those that are optional nullable)
+/// is what its clients make of a schema.
 #[test]
 fn openai_takes_every_schema_of_arguments_in_strict_mode() {
     const KEYWORDS: [&str; 15] = [
@@ -123,7 +147,8 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
         "maximum",
         "multipleOf",
     ];
-    // Objects whose fields nobody knows beforehand, and a default that decides whether a call only reads: those two tools go without it.
+    // Objects whose fields nobody knows beforehand, and a default that decides whether a call only
+    // reads: those two tools go without it.
     const NOT_STRICT: [(&str, &str); 4] = [
         ("http_request.headers", "additionalProperties"),
         ("http_request.json", "additionalProperties"),
@@ -134,31 +159,43 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
     each_input(|place, schema| {
         assert!(place.matches('.').count() <= 10, "{place}: nested too deep");
         let keywords = schema.keys().map(String::as_str).filter(|key| !KEYWORDS.contains(key));
-        let open = schema.get("type").is_some_and(|kind| kind == "object") && schema.get("additionalProperties") != Some(&json!(false));
+        let open = schema.get("type").is_some_and(|kind| kind == "object")
+            && schema.get("additionalProperties") != Some(&json!(false));
         let open = open.then_some("additionalProperties").into_iter();
-        not_strict.extend(keywords.chain(open).map(|keyword| (place.to_owned(), keyword.to_owned())));
+        not_strict
+            .extend(keywords.chain(open).map(|keyword| (place.to_owned(), keyword.to_owned())));
     });
     not_strict.sort();
-    assert_eq!(not_strict, NOT_STRICT.map(|(place, keyword)| (place.to_owned(), keyword.to_owned())));
+    assert_eq!(
+        not_strict,
+        NOT_STRICT.map(|(place, keyword)| (place.to_owned(), keyword.to_owned()))
+    );
 }
 
 #[test]
 fn anthropic_takes_every_tool() {
     let is_name = |name: &str, more: &[u8]| {
         (1..=64).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte) || more.contains(&byte))
+            && name.bytes().all(|byte| {
+                byte.is_ascii_alphanumeric() || b"_-".contains(&byte) || more.contains(&byte)
+            })
     };
     for tool in catalogue() {
         let (name, schema) = (tool["name"].as_str().expect("a name"), &tool["inputSchema"]);
         assert!(is_name(name, b""), "{name}");
         assert_eq!(schema["type"], "object", "{name}");
-        assert!(["anyOf", "oneOf", "allOf"].iter().all(|key| schema.get(*key).is_none()), "{name}: none of them at the top");
-        let names: Vec<&String> = schema["properties"].as_object().expect("it has properties").keys().collect();
+        assert!(
+            ["anyOf", "oneOf", "allOf"].iter().all(|key| schema.get(*key).is_none()),
+            "{name}: none of them at the top"
+        );
+        let names: Vec<&String> =
+            schema["properties"].as_object().expect("it has properties").keys().collect();
         assert!(names.iter().all(|name| is_name(name, b".")), "{name}: {names:?}");
     }
 }
 
-/// Clients in TypeScript compile every schema of an answer when they list the tools, and warn of each format that they don't know.
+/// Clients in TypeScript compile every schema of an answer when they list the tools, and warn of
+/// each format that they don't know.
 #[test]
 fn no_schema_has_a_format_that_json_schema_lacks() {
     const FORMATS: [&str; 17] = [
@@ -191,9 +228,16 @@ fn no_schema_has_a_format_that_json_schema_lacks() {
         if let Some(schema) = tool.get("outputSchema") {
             answers += 1;
             assert_eq!(schema["type"], "object", "{name}");
-            assert!(schema["properties"]["notices"]["items"]["type"] == "string" && schema["properties"]["rest"].is_object(), "{name}");
+            assert!(
+                schema["properties"]["notices"]["items"]["type"] == "string"
+                    && schema["properties"]["rest"].is_object(),
+                "{name}"
+            );
             each(schema, name, &mut look);
         }
     }
-    assert_eq!(answers, 3, "bash, web_scrape and http_request promise a value where it is asked for");
+    assert_eq!(
+        answers, 3,
+        "bash, web_scrape and http_request promise a value where it is asked for"
+    );
 }

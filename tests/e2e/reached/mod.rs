@@ -1,6 +1,7 @@
 //! Rules about paths hold for what a call reaches, not only for what it names.
 
 mod random;
+mod trees;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +19,16 @@ const SECRET: &str = "the-planted-secret";
 /// A folder `top` with something open, and something in `top/secretdir`.
 fn planted(root: &Path) {
     let top = root.join("granted/top");
-    for (file, text) in
-        [("open.txt", "an open text"), ("secretdir/s.txt", SECRET), ("secretdir/deep/t.txt", SECRET), ("kept/u.txt", "kept")]
-    {
+    for (file, text) in [
+        ("open.txt", "an open text"),
+        ("secretdir/s.txt", SECRET),
+        ("secretdir/deep/t.txt", SECRET),
+        ("kept/u.txt", "kept"),
+    ] {
         let file = top.join(file);
-        fs::create_dir_all(file.parent().expect("it lies in one")).and_then(|()| fs::write(&file, text)).expect("a file is written");
+        fs::create_dir_all(file.parent().expect("it lies in one"))
+            .and_then(|()| fs::write(&file, text))
+            .expect("a file is written");
     }
 }
 
@@ -35,10 +41,14 @@ fn text(answer: &Answer) -> String {
 
 /// A call that everybody agrees to.
 async fn agreed(scene: &Scene, tool: &str, arguments: Value) -> Answer {
-    scene.host.call(Request { approver: Some(Person::yes(Scope::Once)), ..Request::new(tool, arguments) }).await
+    scene
+        .host
+        .call(Request { approver: Some(Person::yes(Scope::Once)), ..Request::new(tool, arguments) })
+        .await
 }
 
-const READING: [&str; 6] = ["read", "grep", "find_path", "list_directory", "copy_path", "move_path"];
+const READING: [&str; 6] =
+    ["read", "grep", "find_path", "list_directory", "copy_path", "move_path"];
 
 /// The same denial, as each place of the configuration has it.
 fn denials() -> Vec<Vec<String>> {
@@ -50,7 +60,10 @@ fn denials() -> Vec<Vec<String>> {
     };
     vec![
         vec![format!("tools.policy.rules={rules}")],
-        vec!["tools.authorization.enabled=true".to_owned(), format!("tools.authorization.rules={rules}")],
+        vec![
+            "tools.authorization.enabled=true".to_owned(),
+            format!("tools.authorization.rules={rules}"),
+        ],
         READING.iter().chain(&["delete_path"]).map(permissions).collect(),
     ]
 }
@@ -62,7 +75,10 @@ fn a_denial_holds_below_what_a_call_names() {
             let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
             let scene = Scene::with(&settings, planted).await;
             let secret = scene.granted.join("top/secretdir/s.txt");
-            refused(&scene.call("read", json!({ "path": "top/secretdir/s.txt" })).await, "top/secretdir");
+            refused(
+                &scene.call("read", json!({ "path": "top/secretdir/s.txt" })).await,
+                "top/secretdir",
+            );
             for (tool, arguments) in [
                 ("grep", json!({ "pattern": "text|planted", "path": "top" })),
                 ("grep", json!({ "pattern": "text|planted" })),
@@ -72,12 +88,19 @@ fn a_denial_holds_below_what_a_call_names() {
                 let found = scene.call(tool, arguments).await;
                 let found = text(&found);
                 assert!(found.contains("open"), "{tool}: {found}");
-                assert!(!found.contains(SECRET) && !found.contains("s.txt") && !found.contains("secretdir"), "{tool}: {found}");
+                assert!(
+                    !found.contains(SECRET)
+                        && !found.contains("s.txt")
+                        && !found.contains("secretdir"),
+                    "{tool}: {found}"
+                );
                 assert!(found.contains("1 denied by the operator's rules"), "{tool}: {found}");
             }
             for tool in ["copy_path", "move_path", "delete_path"] {
                 let answer = match tool {
-                    "delete_path" => scene.call(tool, json!({ "path": "top", "recursive": true })).await,
+                    "delete_path" => {
+                        scene.call(tool, json!({ "path": "top", "recursive": true })).await
+                    }
                     _ => scene.call(tool, json!({ "source": "top", "destination": "other" })).await,
                 };
                 let failure = refused(&answer, "top/secretdir");
@@ -85,13 +108,32 @@ fn a_denial_holds_below_what_a_call_names() {
                 assert!(denial.action.ends_with("top/secretdir"), "{tool}: {denial}");
                 assert!(!scene.granted.join("other").exists(), "{tool}");
                 assert_eq!(fs::read_to_string(&secret).expect("it is there"), SECRET, "{tool}");
-                assert_eq!(fs::read_dir(scene.granted.join("top")).expect("it is there").count(), 3, "{tool}");
+                assert_eq!(
+                    fs::read_dir(scene.granted.join("top")).expect("it is there").count(),
+                    3,
+                    "{tool}"
+                );
             }
             // What no rule is about goes on as it did.
-            scene.call("copy_path", json!({ "source": "top/kept", "destination": "copy" })).await.outcome.expect("it is copied");
-            scene.call("move_path", json!({ "source": "copy", "destination": "moved" })).await.outcome.expect("it is moved");
-            assert_eq!(fs::read_to_string(scene.granted.join("moved/u.txt")).expect("it is there"), "kept");
-            scene.call("delete_path", json!({ "path": "moved", "recursive": true })).await.outcome.expect("it is deleted");
+            scene
+                .call("copy_path", json!({ "source": "top/kept", "destination": "copy" }))
+                .await
+                .outcome
+                .expect("it is copied");
+            scene
+                .call("move_path", json!({ "source": "copy", "destination": "moved" }))
+                .await
+                .outcome
+                .expect("it is moved");
+            assert_eq!(
+                fs::read_to_string(scene.granted.join("moved/u.txt")).expect("it is there"),
+                "kept"
+            );
+            scene
+                .call("delete_path", json!({ "path": "moved", "recursive": true }))
+                .await
+                .outcome
+                .expect("it is deleted");
             assert!(!scene.granted.join("moved").exists());
         }
     });
@@ -108,21 +150,33 @@ fn a_denial_holds_for_names_that_a_call_makes() {
         })
         .await;
         for tool in ["copy_path", "move_path"] {
-            refused(&scene.call(tool, json!({ "source": "old", "destination": "new" })).await, "new/closed");
-            assert!(!scene.granted.join("new").exists() && scene.granted.join("old/closed/x").exists(), "{tool}");
+            refused(
+                &scene.call(tool, json!({ "source": "old", "destination": "new" })).await,
+                "new/closed",
+            );
+            assert!(
+                !scene.granted.join("new").exists() && scene.granted.join("old/closed/x").exists(),
+                "{tool}"
+            );
         }
-        assert_eq!(fs::read_dir(&scene.granted).expect("it is there").count(), 3, "nothing is left of the copy");
+        assert_eq!(
+            fs::read_dir(&scene.granted).expect("it is there").count(),
+            3,
+            "nothing is left of the copy"
+        );
     });
 }
 
-/// What a plugin says that it acts on is all that the gates know of. What it reaches, the rules are asked about.
+/// What a plugin says that it acts on is all that the gates know of. What it reaches, the rules are
+/// asked about.
 #[test]
 fn a_denial_holds_for_what_a_hostile_plugin_does_not_name() {
     run(async {
         let granted = "plugins.hostile.allowed_paths=[\"{granted}\", \"{outside}\"]";
         let rule = "tools.policy.rules=[{ effect = \"deny\", tools = [\"hostile__*\"], paths = [\"{outside}\"] }]";
         let scene = Scene::with(&[granted, rule], with_links).await;
-        let ways: Vec<PathBuf> = ways_out(&scene).into_iter().filter(|way| fs::read_link(way).is_err()).collect();
+        let ways: Vec<PathBuf> =
+            ways_out(&scene).into_iter().filter(|way| fs::read_link(way).is_err()).collect();
         for attack in [
             "read_outside",
             "look_outside",
@@ -134,7 +188,8 @@ fn a_denial_holds_for_what_a_hostile_plugin_does_not_name() {
         ] {
             all_fail(&scene, attack, &ways).await;
             let answer = scene.attack(attack, json!({ "path": scene.secret_file, "to": scene.granted.join("taken"), "text": "x" })).await;
-            let denial = answer.outcome.expect_err("it is denied").denial.expect("the rule is named");
+            let denial =
+                answer.outcome.expect_err("it is denied").denial.expect("the rule is named");
             assert_eq!(denial.capability, "policy", "{attack}: {denial}");
         }
         // Without the rule the same gets there.
@@ -149,7 +204,8 @@ fn a_ceiling_holds_for_what_a_call_reaches() {
     let cli = Cli::new();
     planted_at(&cli.work());
     let ceiling = cli.work().join("ceiling.toml");
-    fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\npaths = [\"top/secretdir\"]\n").expect("the ceiling is written");
+    fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\npaths = [\"top/secretdir\"]\n")
+        .expect("the ceiling is written");
     let call = |line: &[&str]| {
         let mut command = cli.command(line);
         command.env("BERTH_CEILING", &ceiling);
@@ -167,7 +223,9 @@ fn a_ceiling_holds_for_what_a_call_reaches() {
 fn planted_at(work: &Path) {
     for (file, text) in [("open.txt", "an open text"), ("secretdir/s.txt", SECRET)] {
         let file = work.join("top").join(file);
-        fs::create_dir_all(file.parent().expect("it lies in one")).and_then(|()| fs::write(&file, text)).expect("a file is written");
+        fs::create_dir_all(file.parent().expect("it lies in one"))
+            .and_then(|()| fs::write(&file, text))
+            .expect("a file is written");
     }
 }
 
@@ -175,9 +233,14 @@ fn planted_at(work: &Path) {
 fn what_a_rule_asks_for_below_is_left_out_and_counted_with_the_remedy() {
     run(async {
         let asks = |tool: &str| {
-            format!("tools.permissions.{tool}=[{{ pattern = \"secretdir\", action = \"ask\" }}, {{ pattern = \"*\", action = \"allow\" }}]")
+            format!(
+                "tools.permissions.{tool}=[{{ pattern = \"secretdir\", action = \"ask\" }}, {{ pattern = \"*\", action = \"allow\" }}]"
+            )
         };
-        let settings: Vec<String> = ["grep", "find_path", "copy_path", "move_path", "delete_path", "list_directory"].map(asks).into();
+        let settings: Vec<String> =
+            ["grep", "find_path", "copy_path", "move_path", "delete_path", "list_directory"]
+                .map(asks)
+                .into();
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let scene = Scene::with(&settings, planted).await;
         for _ in 0..3 {
@@ -188,13 +251,28 @@ fn what_a_rule_asks_for_below_is_left_out_and_counted_with_the_remedy() {
                 ("list_directory", json!({ "path": "top" })),
             ] {
                 let answer = scene.call(tool, arguments).await;
-                assert_eq!(answer.decision.as_ref().map(|decision| decision.verdict), Some(Verdict::Allow));
+                assert_eq!(
+                    answer.decision.as_ref().map(|decision| decision.verdict),
+                    Some(Verdict::Allow)
+                );
                 let found = text(&answer);
-                assert!(found.contains("open.txt") && !found.contains("s.txt") && !found.contains(SECRET), "{tool}: {found}");
-                let told =
-                    format!("[Needs approval: 1 entry was left out, the first to read {}", scene.granted.join("top/secretdir").display());
+                assert!(
+                    found.contains("open.txt")
+                        && !found.contains("s.txt")
+                        && !found.contains(SECRET),
+                    "{tool}: {found}"
+                );
+                let told = format!(
+                    "[Needs approval: 1 entry was left out, the first to read {}",
+                    scene.granted.join("top/secretdir").display()
+                );
                 assert!(found.contains(&told), "{tool}: {found}");
-                assert!(found.contains("A call that names it asks for it. To change that, leave out `--set"), "{tool}: {found}");
+                assert!(
+                    found.contains(
+                        "A call that names it asks for it. To change that, leave out `--set"
+                    ),
+                    "{tool}: {found}"
+                );
             }
         }
         for tool in ["copy_path", "move_path", "delete_path"] {
@@ -202,19 +280,40 @@ fn what_a_rule_asks_for_below_is_left_out_and_counted_with_the_remedy() {
                 "delete_path" => json!({ "path": "top", "recursive": true }),
                 _ => json!({ "source": "top", "destination": "other" }),
             };
-            let denied = refused(&agreed(&scene, tool, arguments).await, "secretdir").denial.clone().expect("it was denied");
+            let denied = refused(&agreed(&scene, tool, arguments).await, "secretdir")
+                .denial
+                .clone()
+                .expect("it was denied");
             assert!(denied.remedy.contains("A call that names it asks for it."), "{denied}");
-            assert!(scene.granted.join("top/secretdir/s.txt").exists() && !scene.granted.join("other").exists(), "{tool}");
+            assert!(
+                scene.granted.join("top/secretdir/s.txt").exists()
+                    && !scene.granted.join("other").exists(),
+                "{tool}"
+            );
         }
         // Who agrees to the folder agrees to what is in it.
-        let agreed_to = agreed(&scene, "grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
-        assert!(text(&agreed_to).contains("t.txt") && agreed_to.approval.is_some(), "{}", text(&agreed_to));
-        let copied = agreed(&scene, "copy_path", json!({ "source": "top/secretdir", "destination": "other" })).await;
+        let agreed_to =
+            agreed(&scene, "grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
+        assert!(
+            text(&agreed_to).contains("t.txt") && agreed_to.approval.is_some(),
+            "{}",
+            text(&agreed_to)
+        );
+        let copied = agreed(
+            &scene,
+            "copy_path",
+            json!({ "source": "top/secretdir", "destination": "other" }),
+        )
+        .await;
         copied.outcome.expect("a person has agreed");
         assert!(scene.granted.join("other/deep/t.txt").exists());
         // The same without anybody asks, and reaches nothing.
-        let unasked = scene.call("grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
-        assert_eq!(unasked.outcome.expect_err("nobody has agreed").category, Category::ConfirmationRequired);
+        let unasked =
+            scene.call("grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
+        assert_eq!(
+            unasked.outcome.expect_err("nobody has agreed").category,
+            Category::ConfirmationRequired
+        );
     });
 }
 
@@ -236,7 +335,9 @@ fn permissions_keep_their_order_below() {
 fn rules_that_allow_let_a_tool_do_its_work_and_nothing_beside() {
     run(async {
         let rule = |tool: &str, access: &str, path: &str| {
-            format!("{{ effect = \"allow\", tools = [\"{tool}\"], access = \"{access}\", paths = [\"{path}\"] }}")
+            format!(
+                "{{ effect = \"allow\", tools = [\"{tool}\"], access = \"{access}\", paths = [\"{path}\"] }}"
+            )
         };
         let rules = [
             rule("write", "write", "top/new/deep/only.txt"),
@@ -244,22 +345,48 @@ fn rules_that_allow_let_a_tool_do_its_work_and_nothing_beside() {
             rule("copy_path", "read", "top"),
             rule("copy_path", "write", "copies"),
         ];
-        let scene = Scene::with(&[&format!("tools.policy.rules=[{}]", rules.join(", "))], planted).await;
+        let scene =
+            Scene::with(&[&format!("tools.policy.rules=[{}]", rules.join(", "))], planted).await;
         let at = |path: &str| scene.granted.join(path);
         for round in ["one", "two"] {
-            scene.call("write", json!({ "path": "top/new/deep/only.txt", "content": round })).await.outcome.expect("it is allowed");
-            assert_eq!(fs::read_to_string(at("top/new/deep/only.txt")).expect("it is there"), round);
+            scene
+                .call("write", json!({ "path": "top/new/deep/only.txt", "content": round }))
+                .await
+                .outcome
+                .expect("it is allowed");
+            assert_eq!(
+                fs::read_to_string(at("top/new/deep/only.txt")).expect("it is there"),
+                round
+            );
         }
         scene
-            .call("edit", json!({ "path": "top/open.txt", "old_string": "open", "new_string": "edited" }))
+            .call(
+                "edit",
+                json!({ "path": "top/open.txt", "old_string": "open", "new_string": "edited" }),
+            )
             .await
             .outcome
             .expect("it is allowed");
         assert_eq!(fs::read_to_string(at("top/open.txt")).expect("it is there"), "an edited text");
-        scene.call("copy_path", json!({ "source": "top", "destination": "copies/a" })).await.outcome.expect("it is allowed");
-        assert_eq!(fs::read_to_string(at("copies/a/secretdir/s.txt")).expect("it is there"), SECRET);
-        refused(&scene.call("write", json!({ "path": "top/new/deep/other.txt", "content": "x" })).await, "none of which matches");
-        refused(&scene.call("copy_path", json!({ "source": "copies", "destination": "copies/b" })).await, "none of which matches");
+        scene
+            .call("copy_path", json!({ "source": "top", "destination": "copies/a" }))
+            .await
+            .outcome
+            .expect("it is allowed");
+        assert_eq!(
+            fs::read_to_string(at("copies/a/secretdir/s.txt")).expect("it is there"),
+            SECRET
+        );
+        refused(
+            &scene.call("write", json!({ "path": "top/new/deep/other.txt", "content": "x" })).await,
+            "none of which matches",
+        );
+        refused(
+            &scene
+                .call("copy_path", json!({ "source": "copies", "destination": "copies/b" }))
+                .await,
+            "none of which matches",
+        );
         assert_eq!(fs::read_dir(at("top/new/deep")).expect("it is there").count(), 1);
         assert_eq!(fs::read_dir(at("copies")).expect("it is there").count(), 1);
     });
@@ -273,13 +400,19 @@ fn who_may_not_read_a_path_may_not_move_it_to_where_it_can_be_read() {
             ("move_path", json!({ "source": "top/secretdir", "destination": "open" })),
             ("move_path", json!({ "source": "top", "destination": "open" })),
             ("move_path", json!({ "source": "top/secretdir/s.txt", "destination": "open" })),
-            ("edit", json!({ "path": "top/secretdir/s.txt", "old_string": "planted", "new_string": "x" })),
+            (
+                "edit",
+                json!({ "path": "top/secretdir/s.txt", "old_string": "planted", "new_string": "x" }),
+            ),
         ] {
             let answer = scene.call(tool, arguments).await;
             refused(&answer, "secretdir");
             assert!(!text(&answer).contains(SECRET));
         }
-        assert!(!scene.granted.join("open").exists() && scene.granted.join("top/secretdir/s.txt").exists());
+        assert!(
+            !scene.granted.join("open").exists()
+                && scene.granted.join("top/secretdir/s.txt").exists()
+        );
     });
 }
 
@@ -287,7 +420,8 @@ fn who_may_not_read_a_path_may_not_move_it_to_where_it_can_be_read() {
 fn commands_see_nothing_that_a_rule_denies() {
     run(async {
         let rules = "[{ effect = \"deny\", paths = [\"top/secretdir\", \"/etc/hostname\"], tools = [\"bash\"] }, { effect = \"deny\", paths = [\"top/kept\"], access = \"write\" }]";
-        let scene = Scene::with(&["tools.call=60", &format!("tools.policy.rules={rules}")], planted).await;
+        let scene =
+            Scene::with(&["tools.call=60", &format!("tools.policy.rules={rules}")], planted).await;
         let command = "find . -type f; cat top/*.txt top/*/*.txt; cat top/secretdir/s.txt; mv top elsewhere; mv top/secretdir x; cp -r top/secretdir y; cat /etc/hostname && echo HOST; \
                        echo changed > top/kept/u.txt; rm -f top/kept/u.txt; mv top/kept top/other; echo made > top/new.txt";
         let answer = agreed(&scene, "bash", json!({ "command": command })).await;
@@ -299,12 +433,19 @@ fn commands_see_nothing_that_a_rule_denies() {
         assert_eq!(fs::read_to_string(at("top/kept/u.txt")).expect("it is there"), "kept");
         assert_eq!(fs::read_to_string(at("top/new.txt")).expect("it was made"), "made\n");
         assert!(!at("elsewhere").exists());
-        let alone = text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await);
-        assert!(alone.contains("top/secretdir/s.txt is kept from commands, by effect = "), "{alone}");
+        let alone =
+            text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await);
+        assert!(
+            alone.contains("top/secretdir/s.txt is kept from commands, by effect = "),
+            "{alone}"
+        );
         // Another tool's rule is none for commands.
         let scene =
             Scene::with(&["tools.policy.rules=[{ effect = \"deny\", paths = [\"secretdir\"], tools = [\"read\"] }]"], planted).await;
-        assert!(text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await).contains(SECRET));
+        assert!(
+            text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await)
+                .contains(SECRET)
+        );
     });
 }
 
@@ -314,12 +455,21 @@ fn programs_of_a_plugin_see_nothing_that_a_rule_denies() {
         let path = format!("plugins.hostile-process.path={:?}", plugin("hostile-process"));
         let granted = "plugins.hostile-process.allowed_paths=[\"{granted}\"]";
         let programs = "plugins.hostile-process.programs=[\"tail -n 1 **\"]";
-        let all = [path.as_str(), "plugins.hostile-process.reload=trust", "tools.call=60", granted, programs];
+        let all = [
+            path.as_str(),
+            "plugins.hostile-process.reload=trust",
+            "tools.call=60",
+            granted,
+            programs,
+        ];
         let words = json!({ "words": ["tail", "-n", "1", "top/open.txt", "top/secretdir/s.txt"] });
         for (rule, is_seen) in [
             ("[]", true),
             ("[{ effect = \"deny\", paths = [\"secretdir\"] }]", false),
-            ("[{ effect = \"allow\", access = \"write\" }, { effect = \"deny\", paths = [\"secretdir\"], access = \"read\" }]", false),
+            (
+                "[{ effect = \"allow\", access = \"write\" }, { effect = \"deny\", paths = [\"secretdir\"], access = \"read\" }]",
+                false,
+            ),
         ] {
             let rule = format!("tools.policy.rules={rule}");
             let scene = Scene::with(&[&all[..], &[&rule]].concat(), planted).await;
@@ -333,22 +483,39 @@ fn programs_of_a_plugin_see_nothing_that_a_rule_denies() {
 #[test]
 fn the_folder_of_an_absolute_pattern_is_what_is_acted_on() {
     run(async {
-        let scene = Scene::with(&["tools.permissions.find_path=[{ pattern = \"secretdir\", action = \"deny\" }]"], planted).await;
-        let pattern = |path: &str| json!({ "pattern": format!("{}/{path}", scene.granted.display()) });
+        let scene = Scene::with(
+            &["tools.permissions.find_path=[{ pattern = \"secretdir\", action = \"deny\" }]"],
+            planted,
+        )
+        .await;
+        let pattern =
+            |path: &str| json!({ "pattern": format!("{}/{path}", scene.granted.display()) });
         for path in ["top/secretdir/*.txt", "top/secretdir/s.txt", "top/secretdir/deep/**"] {
             let answer = scene.call("find_path", pattern(path)).await;
             refused(&answer, "secretdir");
-            assert!(!answer.steps.iter().any(|step| step.name == "run"), "{path}: the gates know of it");
+            assert!(
+                !answer.steps.iter().any(|step| step.name == "run"),
+                "{path}: the gates know of it"
+            );
         }
         let checked = scene.host.check(Request::new("find_path", pattern("top/kept/*.txt")));
-        let acted_on: Vec<&str> = checked.subjects.iter().map(|subject| subject.text.as_str()).collect();
+        let acted_on: Vec<&str> =
+            checked.subjects.iter().map(|subject| subject.text.as_str()).collect();
         assert_eq!(acted_on, [scene.granted.join("top/kept").display().to_string()]);
         assert_eq!(
-            scene.call("find_path", pattern("top/kept/*.txt")).await.outcome.expect("it is allowed").joined_text(),
+            scene
+                .call("find_path", pattern("top/kept/*.txt"))
+                .await
+                .outcome
+                .expect("it is allowed")
+                .joined_text(),
             "top/kept/u.txt\n"
         );
         let found = text(&scene.call("find_path", pattern("top/*.txt")).await);
-        assert!(found.contains("top/open.txt") && !found.contains("u.txt"), "only what is directly there: {found}");
+        assert!(
+            found.contains("top/open.txt") && !found.contains("u.txt"),
+            "only what is directly there: {found}"
+        );
         let found = text(&scene.call("find_path", pattern("top/**/*.txt")).await);
         assert!(found.contains("top/open.txt") && !found.contains("s.txt"), "{found}");
         let outside = json!({ "pattern": format!("{}/*", scene.outside.display()) });
@@ -363,9 +530,16 @@ fn a_kept_answer_is_none_under_other_rules() {
         let arguments = json!({ "pattern": "planted", "path": "top" });
         let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
         let rules = |set: &[&str]| {
-            let settings = ["tools.autonomy=full"].iter().chain(set).map(|&setting| setting.to_owned()).collect();
+            let settings = ["tools.autonomy=full"]
+                .iter()
+                .chain(set)
+                .map(|&setting| setting.to_owned())
+                .collect();
             let inputs = berth_core::config::Inputs { settings, ..Default::default() };
-            scene.host.reload_rules(&berth_core::config::load(&folders, &inputs).expect("they are right")).expect("they are right");
+            scene
+                .host
+                .reload_rules(&berth_core::config::load(&folders, &inputs).expect("they are right"))
+                .expect("they are right");
         };
         let mut kept = scene.call("grep", arguments.clone()).await;
         for _ in 0..10_000 {

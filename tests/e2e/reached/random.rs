@@ -1,18 +1,20 @@
-//! Every tool with random trees, rules and arguments: what it reached is compared with what the rules allow.
+//! Every tool with random trees, rules and arguments: what it reached is compared with what the
+//! rules allow.
 //!
-//! The judge shares nothing with Berth: it matches patterns part by part and reads the rules from the list that they were written from. It
-//! decides on each file that a call showed or changed as if the call had named it.
+//! The judge shares nothing with Berth: it matches patterns part by part and reads the rules from
+//! the list that they were written from. It decides on each file that a call showed or changed as
+//! if the call had named it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{Access, Phase, Request, Scope, Verdict};
 use serde_json::{Value, json};
 
+use super::trees::{FILES, FOLDERS, Random, Thing, Tree, plant, tree};
 use crate::approvals::Person;
 use crate::support::Scene;
 
@@ -20,92 +22,19 @@ use crate::support::Scene;
 const CASES: u64 = 250;
 const MANY: u64 = 20_000;
 
-const FOLDERS: [&str; 4] = ["a", "b", "Cc", "d.d"];
-const FILES: [&str; 4] = ["x.txt", "y.env", "Z.txt", "a"];
-const TOOLS: [&str; 11] =
-    ["read", "write", "edit", "grep", "find_path", "list_directory", "create_directory", "delete_path", "move_path", "copy_path", "bash"];
-
-/// Numbers that a seed brings about.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(bound).expect("it is small")).expect("it is small")
-    }
-
-    fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
-
-/// What lies at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Thing {
-    Folder,
-    File(String),
-    Link(PathBuf),
-}
-
-type Tree = BTreeMap<PathBuf, Thing>;
-
-/// Everything below a folder, by its path in it.
-fn tree(folder: &Path) -> Tree {
-    let mut all = Tree::new();
-    let mut pending = vec![folder.to_owned()];
-    while let Some(path) = pending.pop() {
-        for entry in fs::read_dir(&path).expect("it is readable") {
-            let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))).expect("an entry");
-            let thing = match () {
-                () if kind.is_dir() => Thing::Folder,
-                () if kind.is_symlink() => Thing::Link(fs::read_link(&path).expect("it is a link")),
-                () => Thing::File(fs::read_to_string(&path).expect("it is text")),
-            };
-            if kind.is_dir() {
-                pending.push(path.clone());
-            }
-            all.insert(path.strip_prefix(folder).expect("it is below").to_owned(), thing);
-        }
-    }
-    all
-}
-
-/// Fills an empty folder. Each file holds a mark of its own.
-fn plant(random: &mut Random, folder: &Path) {
-    fn fill(random: &mut Random, root: &Path, at: &Path, depth: usize, marks: &mut usize) {
-        for name in FILES {
-            if random.one_in(2) && !root.join(at).join(name).exists() {
-                *marks += 1;
-                fs::write(root.join(at).join(name), format!("mark<{marks}>\n")).expect("a file is written");
-            }
-        }
-        for name in FOLDERS.iter().filter(|_| depth < 3) {
-            if random.one_in(depth + 2) && !root.join(at).join(name).exists() {
-                fs::create_dir(root.join(at).join(name)).expect("a folder is made");
-                fill(random, root, &at.join(name), depth + 1, marks);
-            }
-        }
-    }
-    let mut marks = 0;
-    fill(random, folder, Path::new(""), 0, &mut marks);
-    let known: Vec<PathBuf> = tree(folder).into_keys().collect();
-    for number in 0..random.below(3).min(known.len()) {
-        let target = folder.join(random.pick(&known));
-        symlink(target, folder.join(format!("link{number}"))).expect("a link is made");
-    }
-}
+const TOOLS: [&str; 11] = [
+    "read",
+    "write",
+    "edit",
+    "grep",
+    "find_path",
+    "list_directory",
+    "create_directory",
+    "delete_path",
+    "move_path",
+    "copy_path",
+    "bash",
+];
 
 /// A rule over all tools.
 #[derive(Debug)]
@@ -128,7 +57,8 @@ struct Rules {
 
 fn pattern(random: &mut Random, known: &[PathBuf], granted: &Path) -> String {
     let path = if known.is_empty() { PathBuf::from("a") } else { random.pick(known).clone() };
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let path = path.display().to_string();
     match random.below(9) {
         0 => name,
@@ -151,7 +81,11 @@ impl Rules {
             let lists_all = random.one_in(6);
             for _ in 0..if random.one_in(3) { 1 + random.below(2) } else { 0 } {
                 let allows = lists_all && random.one_in(2);
-                let tools = if random.one_in(2) { Vec::new() } else { vec![*random.pick(&TOOLS), *random.pick(&TOOLS)] };
+                let tools = if random.one_in(2) {
+                    Vec::new()
+                } else {
+                    vec![*random.pick(&TOOLS), *random.pick(&TOOLS)]
+                };
                 let paths = if allows && random.one_in(2) {
                     vec![granted.display().to_string()]
                 } else {
@@ -162,13 +96,23 @@ impl Rules {
                 set.push(Rule { allows, tools, paths, access, phase });
             }
             if set.iter().any(|rule| rule.allows) && random.one_in(2) {
-                set.push(Rule { allows: true, tools: vec!["bash"], paths: Vec::new(), access: None, phase: None });
+                set.push(Rule {
+                    allows: true,
+                    tools: vec!["bash"],
+                    paths: Vec::new(),
+                    access: None,
+                    phase: None,
+                });
             }
         }
         for tool in TOOLS.into_iter().filter(|tool| *tool != "bash") {
             if random.one_in(2) {
-                let list =
-                    (0..1 + random.below(2)).map(|_| (pattern(random, known, granted), *random.pick(&["allow", "ask", "ask", "deny"])));
+                let list = (0..1 + random.below(2)).map(|_| {
+                    (
+                        pattern(random, known, granted),
+                        *random.pick(&["allow", "ask", "ask", "deny"]),
+                    )
+                });
                 rules.permissions.insert(tool, list.collect());
             }
         }
@@ -179,9 +123,19 @@ impl Rules {
         let mut text = String::new();
         for rule in set {
             let effect = if rule.allows { "allow" } else { "deny" };
-            write!(text, "[[{table}.rules]]\neffect = \"{effect}\"\ntools = {:?}\npaths = {:?}\n", rule.tools, rule.paths).expect("a text");
+            write!(
+                text,
+                "[[{table}.rules]]\neffect = \"{effect}\"\ntools = {:?}\npaths = {:?}\n",
+                rule.tools, rule.paths
+            )
+            .expect("a text");
             if let Some(access) = rule.access {
-                writeln!(text, "access = \"{}\"", if access == Access::Read { "read" } else { "write" }).expect("a text");
+                writeln!(
+                    text,
+                    "access = \"{}\"",
+                    if access == Access::Read { "read" } else { "write" }
+                )
+                .expect("a text");
             }
             if rule.phase.is_some() {
                 text.push_str("phases = [\"planner\"]\n");
@@ -191,12 +145,17 @@ impl Rules {
     }
 
     fn in_toml(&self) -> String {
-        let mut text = String::from("[tools]\nautonomy = \"full\"\n[tools.authorization]\nenabled = true\n");
+        let mut text =
+            String::from("[tools]\nautonomy = \"full\"\n[tools.authorization]\nenabled = true\n");
         text += &Self::set_in_toml(&self.sets[1], "tools.policy");
         text += &Self::set_in_toml(&self.sets[2], "tools.authorization");
         for (tool, list) in &self.permissions {
             for (pattern, action) in list {
-                write!(text, "[[tools.permissions.{tool}]]\npattern = {pattern:?}\naction = \"{action}\"\n").expect("a text");
+                write!(
+                    text,
+                    "[[tools.permissions.{tool}]]\npattern = {pattern:?}\naction = \"{action}\"\n"
+                )
+                .expect("a text");
             }
         }
         text
@@ -220,10 +179,16 @@ fn covers(pattern: &str, path: &Path, ignoring_case: bool) -> bool {
 fn fits(wanted: &[&str], parts: &[&str]) -> bool {
     match (wanted, parts) {
         ([], []) => true,
-        (["**", rest @ ..], parts) => (0..=parts.len()).any(|skipped| fits(rest, &parts[skipped..])),
+        (["**", rest @ ..], parts) => {
+            (0..=parts.len()).any(|skipped| fits(rest, &parts[skipped..]))
+        }
         ([one, rest @ ..], [part, others @ ..]) => {
             let alike = match one.split_once('*') {
-                Some((before, after)) => part.len() >= before.len() + after.len() && part.starts_with(before) && part.ends_with(after),
+                Some((before, after)) => {
+                    part.len() >= before.len() + after.len()
+                        && part.starts_with(before)
+                        && part.ends_with(after)
+                }
                 None => one == part,
             };
             alike && fits(rest, others)
@@ -244,28 +209,37 @@ struct Judge<'j> {
 }
 
 impl Judge<'_> {
-    /// Whether a pattern covers an absolute path. One that names a link from the root is about where the link leads, too.
+    /// Whether a pattern covers an absolute path. One that names a link from the root is about
+    /// where the link leads, too.
     fn covers(&self, pattern: &str, path: &Path, ignoring_case: bool) -> bool {
         let target = self.links.get(pattern).map(|target| target.display().to_string());
-        covers(pattern, path, ignoring_case) || target.is_some_and(|target| covers(&target, path, ignoring_case))
+        covers(pattern, path, ignoring_case)
+            || target.is_some_and(|target| covers(&target, path, ignoring_case))
     }
 
     fn denied(&self, path: &Path, access: Access) -> bool {
-        self.rules.sets.iter().flatten().filter(|rule| !rule.allows && self.is_about(rule)).any(|rule| {
-            let bound = rule.access.is_none_or(|bound| bound == access || bound == Access::Read);
-            bound && rule.paths.iter().any(|pattern| self.covers(pattern, path, true))
-        })
+        self.rules.sets.iter().flatten().filter(|rule| !rule.allows && self.is_about(rule)).any(
+            |rule| {
+                let bound =
+                    rule.access.is_none_or(|bound| bound == access || bound == Access::Read);
+                bound && rule.paths.iter().any(|pattern| self.covers(pattern, path, true))
+            },
+        )
     }
 
     fn is_about(&self, rule: &Rule) -> bool {
-        (rule.tools.is_empty() || rule.tools.contains(&self.tool)) && (rule.phase.is_none() || rule.phase == self.phase)
+        (rule.tools.is_empty() || rule.tools.contains(&self.tool))
+            && (rule.phase.is_none() || rule.phase == self.phase)
     }
 
     fn listed(&self, path: &Path, access: Access) -> bool {
         self.rules.sets.iter().filter(|set| set.iter().any(|rule| rule.allows)).all(|set| {
             set.iter().filter(|rule| rule.allows && self.is_about(rule)).any(|rule| {
-                let bound = rule.access.is_none_or(|bound| bound == access || bound == Access::Write);
-                bound && (rule.paths.is_empty() || rule.paths.iter().any(|pattern| self.covers(pattern, path, false)))
+                let bound =
+                    rule.access.is_none_or(|bound| bound == access || bound == Access::Write);
+                bound
+                    && (rule.paths.is_empty()
+                        || rule.paths.iter().any(|pattern| self.covers(pattern, path, false)))
             })
         })
     }
@@ -273,7 +247,9 @@ impl Judge<'_> {
     /// The first permission that matches, by its number.
     fn permission(&self, path: &Path) -> Option<(usize, &'static str)> {
         let list = self.rules.permissions.get(self.tool)?;
-        list.iter().position(|(pattern, _)| self.covers(pattern, path, true)).map(|number| (number, list[number].1))
+        list.iter()
+            .position(|(pattern, _)| self.covers(pattern, path, true))
+            .map(|number| (number, list[number].1))
     }
 
     /// Whether the call may reach an absolute path.
@@ -281,7 +257,10 @@ impl Judge<'_> {
         let permitted = match self.permission(path) {
             Some((_, "deny")) => false,
             Some((number, "ask")) => {
-                let agreed = |named: &&PathBuf| self.permission(named).is_some_and(|(asked, action)| asked == number && action == "ask");
+                let agreed = |named: &&PathBuf| {
+                    self.permission(named)
+                        .is_some_and(|(asked, action)| asked == number && action == "ask")
+                };
                 self.named.iter().filter(agreed).any(|named| path.starts_with(named))
             }
             _ => true,
@@ -320,13 +299,18 @@ impl Trial<'_> {
 
     /// Something to name: mostly what is there, by its path or its absolute path, at times nothing.
     fn named(&self, random: &mut Random) -> String {
-        let is_folder = |(path, thing): (&'_ PathBuf, &Thing)| (*thing == Thing::Folder).then(|| path.clone());
+        let is_folder =
+            |(path, thing): (&'_ PathBuf, &Thing)| (*thing == Thing::Folder).then(|| path.clone());
         let folders: Vec<PathBuf> = self.before.iter().filter_map(is_folder).collect();
         if !folders.is_empty() && random.one_in(2) {
             return random.pick(&folders).display().to_string();
         }
         let known: Vec<&PathBuf> = self.before.keys().collect();
-        let path = if known.is_empty() || random.one_in(8) { PathBuf::from(random.pick(&FOLDERS)) } else { (*random.pick(&known)).clone() };
+        let path = if known.is_empty() || random.one_in(8) {
+            PathBuf::from(random.pick(&FOLDERS))
+        } else {
+            (*random.pick(&known)).clone()
+        };
         match random.below(4) {
             0 => self.at(&path).display().to_string(),
             1 => format!("./{}", path.display()),
@@ -335,11 +319,17 @@ impl Trial<'_> {
     }
 
     fn arguments(&self, random: &mut Random, tool: &str) -> Value {
-        let new = |random: &mut Random| format!("{}/{}", self.named(random), random.pick(&["new", "a", "x.txt", "deep/er"]));
+        let new = |random: &mut Random| {
+            format!("{}/{}", self.named(random), random.pick(&["new", "a", "x.txt", "deep/er"]))
+        };
         match tool {
             "read" => json!({ "path": self.named(random) }),
-            "write" => json!({ "path": if random.one_in(2) { new(random) } else { self.named(random) }, "content": "written\n" }),
-            "edit" => json!({ "path": self.named(random), "old_string": "mark", "new_string": "edited" }),
+            "write" => {
+                json!({ "path": if random.one_in(2) { new(random) } else { self.named(random) }, "content": "written\n" })
+            }
+            "edit" => {
+                json!({ "path": self.named(random), "old_string": "mark", "new_string": "edited" })
+            }
             "grep" => match random.below(4) {
                 0 => json!({ "pattern": "mark" }),
                 1 => json!({ "pattern": "<", "path": self.named(random), "include": "*" }),
@@ -348,7 +338,9 @@ impl Trial<'_> {
             "find_path" => match random.below(4) {
                 0 => json!({ "pattern": "*" }),
                 1 => json!({ "pattern": format!("{}/**/*", self.scene.granted.display()) }),
-                2 => json!({ "pattern": format!("{}/{}/*", self.scene.granted.display(), self.named(random).trim_start_matches('/')) }),
+                2 => {
+                    json!({ "pattern": format!("{}/{}/*", self.scene.granted.display(), self.named(random).trim_start_matches('/')) })
+                }
                 _ => json!({ "pattern": "**/*", "path": self.named(random) }),
             },
             "list_directory" => {
@@ -366,7 +358,8 @@ impl Trial<'_> {
             }
             _ => {
                 let (one, other) = (self.named(random), self.named(random));
-                let reading = "find -L . -type f; find . -type f -exec cat {} +; cat */* link* 2>/dev/null";
+                let reading =
+                    "find -L . -type f; find . -type f -exec cat {} +; cat */* link* 2>/dev/null";
                 json!({ "command": *random.pick(&[
                     format!("{reading}; true"),
                     format!("{reading}; for f in $(find . -type f); do echo edited >> $f; done; true"),
@@ -389,66 +382,117 @@ impl Trial<'_> {
         );
         let request = || Request { phase: self.phase, ..Request::new(tool, arguments.clone()) };
         let checked = self.scene.host.check(request());
-        let named = checked.subjects.iter().filter(|subject| subject.kind.is_path()).map(|subject| PathBuf::from(&subject.text)).collect();
+        let named = checked
+            .subjects
+            .iter()
+            .filter(|subject| subject.kind.is_path())
+            .map(|subject| PathBuf::from(&subject.text))
+            .collect();
         let link = |(path, thing): (&PathBuf, &Thing)| match thing {
             Thing::Link(target) => Some((self.at(path).display().to_string(), target.clone())),
             _ => None,
         };
         let links = self.before.iter().filter_map(link).collect();
         let judge = Judge { rules: &self.rules, tool, phase: self.phase, named, links };
-        let answer = self.scene.host.call(Request { approver: Some(Person::yes(Scope::Once)), ..request() }).await;
+        let answer = self
+            .scene
+            .host
+            .call(Request { approver: Some(Person::yes(Scope::Once)), ..request() })
+            .await;
         let (shown, whole) = match &answer.outcome {
             Ok(output) => (format!("{} {:?}", output.joined_text(), output.structured), true),
             Err(failure) => (format!("{failure:?}"), false),
         };
         *if whole { &mut tally.ran } else { &mut tally.refused } += 1;
-        tally.left_out += usize::from(shown.contains("Needs approval") || shown.contains("denied by the operator"));
+        tally.left_out += usize::from(
+            shown.contains("Needs approval") || shown.contains("denied by the operator"),
+        );
         let after = tree(&self.scene.granted);
 
         // What it showed.
         for (path, thing) in &self.before {
             let Thing::File(mark) = thing else { continue };
             if shown.contains(mark.trim()) {
-                assert!(judge.lets(&self.at(path), Access::Read), "{} was shown: {shown}\n{context}", path.display());
+                assert!(
+                    judge.lets(&self.at(path), Access::Read),
+                    "{} was shown: {shown}\n{context}",
+                    path.display()
+                );
             }
         }
         if matches!(tool, "find_path" | "list_directory") && whole {
             for line in shown.lines() {
-                let name = line.trim_start_matches(|c: char| c != ']').trim_start_matches("] ").split("  ").next().unwrap_or_default();
-                let (name, root) =
-                    if tool == "find_path" { (line, self.scene.granted.as_path()) } else { (name, judge.named[0].as_path()) };
+                let name = line
+                    .trim_start_matches(|c: char| c != ']')
+                    .trim_start_matches("] ")
+                    .split("  ")
+                    .next()
+                    .unwrap_or_default();
+                let (name, root) = if tool == "find_path" {
+                    (line, self.scene.granted.as_path())
+                } else {
+                    (name, judge.named[0].as_path())
+                };
                 let path = root.join(name.trim_end_matches('/'));
-                let is_there = path.strip_prefix(&self.scene.granted).is_ok_and(|path| self.before.contains_key(path));
-                assert!(!is_there || judge.lets(&path, Access::Read), "{} was listed: {shown}\n{context}", path.display());
+                let is_there = path
+                    .strip_prefix(&self.scene.granted)
+                    .is_ok_and(|path| self.before.contains_key(path));
+                assert!(
+                    !is_there || judge.lets(&path, Access::Read),
+                    "{} was listed: {shown}\n{context}",
+                    path.display()
+                );
             }
         }
         // What it changed.
         let origin = |text: &str| {
-            self.before.iter().find(|(_, thing)| matches!(thing, Thing::File(mark) if text.contains(mark.trim()))).map(|(path, _)| path)
+            self.before
+                .iter()
+                .find(|(_, thing)| matches!(thing, Thing::File(mark) if text.contains(mark.trim())))
+                .map(|(path, _)| path)
         };
         for (path, thing) in &after {
             let known = self.before.get(path);
             // A command makes what it likes where nothing was, and no mount covers a link itself.
-            if known == Some(thing) || tool == "bash" && matches!(known, None | Some(Thing::Link(_))) {
+            if known == Some(thing)
+                || tool == "bash" && matches!(known, None | Some(Thing::Link(_)))
+            {
                 continue;
             }
             let changed = self.at(path);
-            let lets = if *thing == Thing::Folder { judge.lets_make(&changed) } else { judge.lets(&changed, Access::Write) };
+            let lets = if *thing == Thing::Folder {
+                judge.lets_make(&changed)
+            } else {
+                judge.lets(&changed, Access::Write)
+            };
             assert!(lets, "{} was changed: {thing:?}\n{context}\n{shown}", path.display());
         }
         for (path, thing) in &after {
             if let Thing::File(text) = thing
                 && let Some(from) = origin(text).filter(|from| *from != path)
             {
-                assert!(judge.lets(&self.at(from), Access::Read), "{} got to {}\n{context}\n{shown}", from.display(), path.display());
+                assert!(
+                    judge.lets(&self.at(from), Access::Read),
+                    "{} got to {}\n{context}\n{shown}",
+                    from.display(),
+                    path.display()
+                );
             }
         }
-        let gone =
-            self.before.iter().filter(|(path, thing)| !(after.contains_key(*path) || tool == "bash" && matches!(thing, Thing::Link(_))));
+        let gone = self.before.iter().filter(|(path, thing)| {
+            !(after.contains_key(*path) || tool == "bash" && matches!(thing, Thing::Link(_)))
+        });
         for (path, _) in gone {
-            assert!(judge.lets(&self.at(path), Access::Write), "{} is gone\n{context}\n{shown}", path.display());
+            assert!(
+                judge.lets(&self.at(path), Access::Write),
+                "{} is gone\n{context}\n{shown}",
+                path.display()
+            );
         }
-        assert!(!after.keys().any(|path| path.display().to_string().contains(".berth-")), "something was left\n{context}");
+        assert!(
+            !after.keys().any(|path| path.display().to_string().contains(".berth-")),
+            "something was left\n{context}"
+        );
 
         let passed = answer.decision.is_some_and(|decision| decision.verdict == Verdict::Allow);
         if passed {
@@ -456,10 +500,13 @@ impl Trial<'_> {
         }
     }
 
-    /// What is allowed is reached by a call that the gates let pass: otherwise a host that refuses all would do.
+    /// What is allowed is reached by a call that the gates let pass: otherwise a host that refuses
+    /// all would do.
     fn must_reach(&self, tool: &str, judge: &Judge<'_>, ran: bool, shown: &str, context: &str) {
         let is_folder = |path: &Path| {
-            path == self.scene.granted || self.before.get(path.strip_prefix(&self.scene.granted).unwrap_or(path)) == Some(&Thing::Folder)
+            path == self.scene.granted
+                || self.before.get(path.strip_prefix(&self.scene.granted).unwrap_or(path))
+                    == Some(&Thing::Folder)
         };
         match tool {
             "grep" if ran && is_folder(&judge.named[0]) => {
@@ -467,21 +514,45 @@ impl Trial<'_> {
                 for (path, thing) in &self.before {
                     let (path, Thing::File(mark)) = (self.at(path), thing) else { continue };
                     let way = path.ancestors().take_while(|above| above != root);
-                    if path.starts_with(root) && way.into_iter().all(|above| judge.lets(above, Access::Read)) {
-                        assert!(shown.contains(mark.trim()), "{} was not found: {shown}\n{context}", path.display());
+                    if path.starts_with(root)
+                        && way.into_iter().all(|above| judge.lets(above, Access::Read))
+                    {
+                        assert!(
+                            shown.contains(mark.trim()),
+                            "{} was not found: {shown}\n{context}",
+                            path.display()
+                        );
                     }
                 }
             }
-            "copy_path" | "move_path" | "delete_path" if !ran && shown.contains("PolicyBlocked") => {
+            "copy_path" | "move_path" | "delete_path"
+                if !ran && shown.contains("PolicyBlocked") =>
+            {
                 // Something in it, or in what it becomes, is against a rule.
-                let is_clean = |path: &Path| judge.lets(path, Access::Read) && judge.lets(path, Access::Write);
-                let (root, target) = (&judge.named[0], judge.named.last().expect("it names something"));
-                let below = self.before.keys().map(|path| self.at(path)).filter(|path| path.starts_with(root));
-                let mut both = below.flat_map(|path| [target.join(path.strip_prefix(root).expect("it is below")), path]);
-                let above = |path: &Path| path.ancestors().skip(1).all(|above| judge.lets_make(above));
+                let is_clean =
+                    |path: &Path| judge.lets(path, Access::Read) && judge.lets(path, Access::Write);
+                let (root, target) =
+                    (&judge.named[0], judge.named.last().expect("it names something"));
+                let below = self
+                    .before
+                    .keys()
+                    .map(|path| self.at(path))
+                    .filter(|path| path.starts_with(root));
+                let mut both = below.flat_map(|path| {
+                    [target.join(path.strip_prefix(root).expect("it is below")), path]
+                });
+                let above =
+                    |path: &Path| path.ancestors().skip(1).all(|above| judge.lets_make(above));
                 let leads_out = self.before.values().any(|thing| matches!(thing, Thing::Link(_)));
-                let clean = both.all(|path| is_clean(&path)) && is_clean(root) && is_clean(target) && above(target) && above(root);
-                assert!(!clean || leads_out || shown.contains("granted directory"), "nothing is against it: {shown}\n{context}");
+                let clean = both.all(|path| is_clean(&path))
+                    && is_clean(root)
+                    && is_clean(target)
+                    && above(target)
+                    && above(root);
+                assert!(
+                    !clean || leads_out || shown.contains("granted directory"),
+                    "nothing is against it: {shown}\n{context}"
+                );
             }
             _ => {}
         }
@@ -494,8 +565,12 @@ async fn try_all(seed: u64, cases: u64) {
     })
     .await;
     let tools: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).collect();
-    let of_files =
-        tools.iter().filter(|name| scene.host.plugin_of(name).is_some_and(|plugin| ["file", "shell"].contains(&&*plugin.manifest.name)));
+    let of_files = tools.iter().filter(|name| {
+        scene
+            .host
+            .plugin_of(name)
+            .is_some_and(|plugin| ["file", "shell"].contains(&&*plugin.manifest.name))
+    });
     let mut of_files: Vec<&str> = of_files.map(String::as_str).collect();
     of_files.sort_unstable();
     let mut tried = TOOLS.to_vec();
@@ -510,19 +585,26 @@ async fn try_all(seed: u64, cases: u64) {
         let random = &mut random;
         for entry in fs::read_dir(&scene.granted).expect("it is readable").flatten() {
             let path = entry.path();
-            if path.is_symlink() || path.is_file() { fs::remove_file(path) } else { fs::remove_dir_all(path) }.expect("it is emptied");
+            if path.is_symlink() || path.is_file() {
+                fs::remove_file(path)
+            } else {
+                fs::remove_dir_all(path)
+            }
+            .expect("it is emptied");
         }
         plant(random, &scene.granted);
         let before = tree(&scene.granted);
         let known: Vec<PathBuf> = before.keys().cloned().collect();
         let rules = Rules::random(random, &known, &scene.granted);
-        fs::write(&ceiling, Rules::set_in_toml(&rules.sets[0], "tools.policy")).expect("the ceiling is written");
+        fs::write(&ceiling, Rules::set_in_toml(&rules.sets[0], "tools.policy"))
+            .expect("the ceiling is written");
         fs::create_dir_all(folders.config.clone())
             .and_then(|()| fs::write(folders.config.join("berth.toml"), rules.in_toml()))
             .expect("the rules are written");
         let variables = vec![("BERTH_CEILING".into(), ceiling.clone().into_os_string())];
         let loaded = config::load(&folders, &Inputs { variables, ..Inputs::default() });
-        let loaded = loaded.unwrap_or_else(|error| panic!("BERTH_SEED={seed} {error}\n{}", rules.in_toml()));
+        let loaded =
+            loaded.unwrap_or_else(|error| panic!("BERTH_SEED={seed} {error}\n{}", rules.in_toml()));
         scene.host.reload_rules(&loaded).expect("they are right");
         let phase = *random.pick(&[None, Some(Phase::Planner)]);
         // A command takes longer than all others.
@@ -534,7 +616,10 @@ async fn try_all(seed: u64, cases: u64) {
     for (tool, tally) in &tallies {
         assert!(tally.ran > 0 && tally.refused > 0 || cases < CASES, "{tool}: {tally:?}");
     }
-    assert!(cases < CASES || tallies.values().map(|tally| tally.left_out).sum::<usize>() > 0, "{tallies:?}");
+    assert!(
+        cases < CASES || tallies.values().map(|tally| tally.left_out).sum::<usize>() > 0,
+        "{tallies:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

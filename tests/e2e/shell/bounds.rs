@@ -1,4 +1,5 @@
-//! What multiplies, grows or writes without an end ends inside its bounds, and others are served meanwhile.
+//! What multiplies, grows or writes without an end ends inside its bounds, and others are served
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use super::{call, run, scene, there_is};
 use crate::support::{Cli, Ended, not_tried};
 
 /// Starts a hundred processes that stay for a while, each of which leaves a line.
-const CROWD: &str = "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
+const CROWD: &str =
+    "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
 
 /// Runs a command that has no end of its own, while others call.
 async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
@@ -24,7 +26,8 @@ async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_ends() {
-    let answer = beside_others(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60").await;
+    let answer =
+        beside_others(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60").await;
     let failure = answer.outcome.expect_err("it can't come to a good end");
     assert!(failure.code.is_some(), "{failure:?}");
 }
@@ -33,7 +36,8 @@ async fn a_fork_bomb_ends() {
 async fn no_more_processes_than_allowed_run_at_a_time() {
     let scene = scene(&["tools.shell.limits.processes=32"], |_| {}).await;
     call(&scene.host, json!({ "command": CROWD, "timeout": 20 })).await;
-    let most = std::fs::read_to_string(scene.granted.join("started")).expect("some start").lines().count();
+    let most =
+        std::fs::read_to_string(scene.granted.join("started")).expect("some start").lines().count();
     // For root, the kernel's own bound lies 300 above, and who watches comes a moment later.
     assert!((1..=32 + 300).contains(&most), "{most}");
     let many = call(&scene.host, json!({ "command": "for i in $(seq 100); do sleep 60 & done 2>/dev/null; wait", "timeout": 30 })).await;
@@ -41,13 +45,15 @@ async fn no_more_processes_than_allowed_run_at_a_time() {
     assert!(failure.category != berth_core::Category::Timeout, "{failure:?}");
 }
 
-/// Root is bounded by other means than users are, so what root tries, somebody else tries too. None where that can't be tried.
+/// Root is bounded by other means than users are, so what root tries, somebody else tries too. None
+/// where that can't be tried.
 fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)> {
     use std::os::unix::process::CommandExt;
 
     const NOBODY: u32 = 65_534;
     let cli = Cli::new();
-    let mut line = vec!["call", "--yes", "--json", "--set", "tools.autonomy=full", "--set", "tools.call=20"];
+    let mut line =
+        vec!["call", "--yes", "--json", "--set", "tools.autonomy=full", "--set", "tools.call=20"];
     settings.iter().for_each(|setting| line.extend(["--set", setting]));
     let command = format!("command={command}");
     line.extend(["bash", &command]);
@@ -55,7 +61,8 @@ fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)>
     berth.env("PATH", "/usr/bin:/bin").env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
     if rustix::process::geteuid().is_root() {
         for folder in ["", "work", "config"] {
-            std::os::unix::fs::chown(cli.root.path().join(folder), Some(NOBODY), Some(NOBODY)).expect("root gives things away");
+            std::os::unix::fs::chown(cli.root.path().join(folder), Some(NOBODY), Some(NOBODY))
+                .expect("root gives things away");
         }
         berth.uid(NOBODY).gid(NOBODY);
     }
@@ -72,9 +79,14 @@ fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)>
 fn an_ordinary_user_has_no_more_processes_than_allowed() {
     let settings = &["tools.shell.limits.processes=32"];
     let Some((cli, _)) = as_an_ordinary_user(settings, CROWD) else { return };
-    let most = std::fs::read_to_string(cli.work().join("started")).expect("some start").lines().count();
+    let most =
+        std::fs::read_to_string(cli.work().join("started")).expect("some start").lines().count();
     assert!((1..=32).contains(&most), "{most}");
-    let Some((_, ended)) = as_an_ordinary_user(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60") else { return };
+    let Some((_, ended)) =
+        as_an_ordinary_user(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60")
+    else {
+        return;
+    };
     assert_ne!(ended.code, 0, "{}", ended.stdout);
 }
 
@@ -87,8 +99,7 @@ async fn a_hog_ends() {
     let answer = beside_others(&["tools.shell.limits.memory_mib=256"], one).await;
     assert!(answer.outcome.is_err(), "{answer:?}");
     // Each by itself stays inside the bound, and together they don't.
-    let many =
-        "for i in 1 2 3 4 5 6; do /usr/bin/python3 -c 'import time\nx = bytearray(b\"x\" * (100 << 20))\ntime.sleep(60)' & done; wait";
+    let many = "for i in 1 2 3 4 5 6; do /usr/bin/python3 -c 'import time\nx = bytearray(b\"x\" * (100 << 20))\ntime.sleep(60)' & done; wait";
     let answer = beside_others(&["tools.shell.limits.memory_mib=256"], many).await;
     let failure = answer.outcome.expect_err("they need more than they have");
     assert!(format!("{failure:?}").contains("memory_mib"), "{failure:?}");
@@ -98,14 +109,18 @@ async fn a_hog_ends() {
 async fn an_endless_writer_ends() {
     let answer = beside_others(&[], "yes").await;
     let failure = answer.outcome.expect_err("it has no end");
-    let kept = failure.structured.as_ref().map(|envelope| (envelope["truncated"].clone(), envelope["stdout"].as_str().map_or(0, str::len)));
+    let kept = failure.structured.as_ref().map(|envelope| {
+        (envelope["truncated"].clone(), envelope["stdout"].as_str().map_or(0, str::len))
+    });
     let (truncated, length) = kept.expect("there is an envelope");
     assert_eq!(truncated, true);
     assert!((1..=1 << 20).contains(&length), "{length}");
     let scene = scene(&["tools.shell.limits.file_mib=1"], |_| {}).await;
     let ran = run(&scene, "yes > large.txt").await;
     assert_ne!(ran.code, 0);
-    assert!(std::fs::metadata(scene.granted.join("large.txt")).is_ok_and(|file| file.len() <= 1 << 20));
+    assert!(
+        std::fs::metadata(scene.granted.join("large.txt")).is_ok_and(|file| file.len() <= 1 << 20)
+    );
     let ran = run(&scene, "yes > /tmp/large; yes > ~/large").await;
     assert_ne!(ran.code, 0);
 }
@@ -113,7 +128,9 @@ async fn an_endless_writer_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_time_that_is_asked_for_is_kept() {
     let scene = scene(&[], |_| {}).await;
-    let answer = call(&scene.host, json!({ "command": "echo begun; sleep 60; echo done", "timeout": 1 })).await;
+    let answer =
+        call(&scene.host, json!({ "command": "echo begun; sleep 60; echo done", "timeout": 1 }))
+            .await;
     let failure = answer.outcome.expect_err("it takes longer");
     assert_eq!(failure.category, berth_core::Category::Timeout);
     assert!(failure.joined_text().contains("begun"), "{failure:?}");
@@ -122,8 +139,13 @@ async fn a_time_that_is_asked_for_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_long_output_the_end_is_kept_too() {
     let scene = scene(&["tools.overflow.threshold=0"], |_| {}).await;
-    let ran = run(&scene, "echo the-beginning; yes 'a warning' | head -n 400000; echo the-end").await;
-    assert!(ran.stdout.starts_with("the-beginning\n") && ran.stdout.ends_with("the-end\n"), "{}", ran.stdout.len());
+    let ran =
+        run(&scene, "echo the-beginning; yes 'a warning' | head -n 400000; echo the-end").await;
+    assert!(
+        ran.stdout.starts_with("the-beginning\n") && ran.stdout.ends_with("the-end\n"),
+        "{}",
+        ran.stdout.len()
+    );
     assert!(ran.stdout.contains("bytes are left out here") && ran.stdout.len() <= 1 << 20);
 }
 

@@ -15,7 +15,8 @@ use crate::support::{Cli, Recorder};
 /// How long something may take that is sure to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that leaves processes behind in every way that there is, and says when it has. `mark` stands in the command lines of all.
+/// A command that leaves processes behind in every way that there is, and says when it has. `mark`
+/// stands in the command lines of all.
 fn stubborn(mark: &str) -> String {
     format!(
         "trap '' TERM INT HUP; sleep {mark} & setsid sleep {mark} & (setsid nohup sh -c 'trap \"\" TERM; sleep {mark}' >/dev/null 2>&1 &) ; \
@@ -27,7 +28,9 @@ fn stubborn(mark: &str) -> String {
 fn with_word(word: &str) -> usize {
     let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+    lines
+        .filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+        .count()
 }
 
 #[track_caller]
@@ -58,11 +61,16 @@ async fn nothing_outlives_a_cancelled_call() {
         };
         let host = Arc::clone(&scene.host);
         let running = tokio::spawn(async move { host.call(request).await });
-        tokio::time::timeout(PATIENCE, recorder.emitted.notified()).await.expect("it says that it has begun");
+        tokio::time::timeout(PATIENCE, recorder.emitted.notified())
+            .await
+            .expect("it says that it has begun");
         assert!(with_word(&mark) > 0, "it runs");
         cancel.cancel();
         let answer = running.await.expect("the host does not panic");
-        assert_eq!(answer.outcome.expect_err("it was cancelled").category, berth_core::Category::Cancelled);
+        assert_eq!(
+            answer.outcome.expect_err("it was cancelled").category,
+            berth_core::Category::Cancelled
+        );
         assert_gone(&mark);
     }
 }
@@ -71,7 +79,9 @@ async fn nothing_outlives_a_cancelled_call() {
 async fn nothing_outlives_a_call_that_ends() {
     let scene = scene(&[], |_| {}).await;
     let mark = mark(2, 0);
-    let ran = super::run(&scene, &format!("sleep {mark} & setsid sleep {mark} & disown -a; echo begun")).await;
+    let ran =
+        super::run(&scene, &format!("sleep {mark} & setsid sleep {mark} & disown -a; echo begun"))
+            .await;
     assert_eq!(ran.stdout, "begun\n");
     assert_eq!(with_word(&mark), 0);
 }
@@ -81,10 +91,19 @@ fn nothing_outlives_a_killed_host() {
     let cli = Cli::new();
     for number in 0..100 {
         let mark = mark(3, number);
-        let command = format!("command={} ; true", stubborn(&mark).replace("echo begun", "echo begun > begun"));
-        let line = ["call", "--yes", "bash", &command, "timeout=120", "--set", "tools.autonomy=full"];
-        let mut host =
-            cli.command(&line).env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("berth starts");
+        let command = format!(
+            "command={} ; true",
+            stubborn(&mark).replace("echo begun", "echo begun > begun")
+        );
+        let line =
+            ["call", "--yes", "bash", &command, "timeout=120", "--set", "tools.autonomy=full"];
+        let mut host = cli
+            .command(&line)
+            .env("PATH", "/usr/bin:/bin")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("berth starts");
         let begun = cli.work().join("begun");
         let until = Instant::now() + PATIENCE;
         while fs::read(&begun).is_ok_and(|text| text != b"begun\n") || !begun.exists() {
@@ -98,7 +117,9 @@ fn nothing_outlives_a_killed_host() {
         assert_gone(&mark);
         fs::remove_file(begun).expect("it is there");
         let mut rest = String::new();
-        BufReader::new(host.stdout.take().expect("it has an output")).read_to_string(&mut rest).expect("it can be read");
+        BufReader::new(host.stdout.take().expect("it has an output"))
+            .read_to_string(&mut rest)
+            .expect("it can be read");
         assert_eq!(rest.as_bytes().lines().count(), 0);
     }
 }
@@ -106,6 +127,7 @@ fn nothing_outlives_a_killed_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_leaves_its_group_ends_when_it_ends() {
     let scene = scene(&[], |_| {}).await;
-    let answer = super::call(&scene.host, json!({ "command": "timeout 20 echo over", "timeout": 30 })).await;
+    let answer =
+        super::call(&scene.host, json!({ "command": "timeout 20 echo over", "timeout": 30 })).await;
     assert_eq!(super::ran(&answer).map(|ran| ran.stdout), Some("over\n".to_owned()), "{answer:?}");
 }

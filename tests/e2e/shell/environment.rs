@@ -15,12 +15,23 @@ const PLANTED: [(&str, &str); 7] = [
 ];
 
 fn environment(cli: &Cli, settings: &[&str]) -> String {
-    let mut line = vec!["call", "--yes", "bash", "command=env; cat /proc/self/environ", "--set", "tools.autonomy=full"];
+    let mut line = vec![
+        "call",
+        "--yes",
+        "bash",
+        "command=env; cat /proc/self/environ",
+        "--set",
+        "tools.autonomy=full",
+    ];
     for setting in settings {
         line.extend(["--set", setting]);
     }
     let mut command: Command = cli.command(&line);
-    command.envs(PLANTED).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").env("TZ", "UTC");
+    command
+        .envs(PLANTED)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("LANG", "C.UTF-8")
+        .env("TZ", "UTC");
     Ended::from_output(command.output().expect("berth starts")).ends(0).stdout
 }
 
@@ -29,7 +40,9 @@ fn nothing_planted_is_found_in_a_commands_environment() {
     let cli = Cli::new();
     let seen = environment(&cli, &[]);
     assert!(!seen.contains("planted"), "{seen}");
-    for usual in ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "HOME="] {
+    for usual in
+        ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "HOME="]
+    {
         assert!(seen.lines().any(|line| line.starts_with(usual)), "{usual}: {seen}");
     }
 }

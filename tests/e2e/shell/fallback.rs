@@ -7,14 +7,25 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Cli, Ended, not_tried};
 
-/// Runs `berth` where no further namespace of users can be made. None where this machine doesn't let itself be changed so.
+/// Runs `berth` where no further namespace of users can be made. None where this machine doesn't
+/// let itself be changed so.
 fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
     let berth = cli.command(line);
     let mut command = Command::new("unshare");
-    command.args(["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\""]);
+    command.args([
+        "-Ur",
+        "sh",
+        "-c",
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"",
+    ]);
     command.arg(berth.get_program()).args(berth.get_args()).env_clear().current_dir(cli.work());
-    command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
-    let probe = Command::new("unshare").args(["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces"]).output();
+    command
+        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null());
+    let probe = Command::new("unshare")
+        .args(["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces"])
+        .output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         not_tried("unshare");
         return None;
@@ -23,13 +34,29 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
 }
 
 fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 11] {
-    ["call", "--yes", "--set", "tools.autonomy=full", "--set", "tools.shell.network=deny", "--set", sandbox, "bash", command, "--json"]
+    [
+        "call",
+        "--yes",
+        "--set",
+        "tools.autonomy=full",
+        "--set",
+        "tools.shell.network=deny",
+        "--set",
+        sandbox,
+        "bash",
+        command,
+        "--json",
+    ]
 }
 
 #[test]
 fn strict_refuses_what_it_cant_enforce() {
     let cli = Cli::new();
-    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=strict", "command=echo x > made")) else { return };
+    let Some(ended) =
+        without_namespaces(&cli, &line("tools.shell.sandbox=strict", "command=echo x > made"))
+    else {
+        return;
+    };
     assert_ne!(ended.code, 0);
     let text = format!("{}{}", ended.stdout, ended.stderr);
     assert!(text.contains("namespaces") && text.contains("best-effort"), "{text}");
@@ -52,7 +79,10 @@ fn best_effort_does_with_what_there_is_and_says_so() {
         outside.display(),
         socket.display()
     );
-    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command)) else { return };
+    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
+    else {
+        return;
+    };
     let text = format!("{}{}", ended.stdout, ended.stderr);
     assert!(text.contains("namespaces"), "what is missing is said: {text}");
     assert_eq!(fs::read_to_string(cli.work().join("made")).expect("it ran"), "made\n", "{text}");
@@ -66,10 +96,20 @@ fn best_effort_does_with_what_there_is_and_says_so() {
 fn nothing_stays_behind_without_namespaces_either() {
     let cli = Cli::new();
     let mark = format!("{}", 8_000_000 + std::process::id());
-    let command = format!("command=setsid sleep {mark} & (setsid sh -c 'trap \"\" TERM; sleep {mark}' &) ; sleep {mark} & echo begun");
-    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command)) else { return };
+    let command = format!(
+        "command=setsid sleep {mark} & (setsid sh -c 'trap \"\" TERM; sleep {mark}' &) ; sleep {mark} & echo begun"
+    );
+    let Some(ended) = without_namespaces(&cli, &line("tools.shell.sandbox=best-effort", &command))
+    else {
+        return;
+    };
     ended.ends(0);
     let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    assert_eq!(lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())).count(), 0);
+    assert_eq!(
+        lines
+            .filter(|line| line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()))
+            .count(),
+        0
+    );
 }

@@ -43,7 +43,10 @@ const WRITERS: [(&str, &str); 10] = [
 async fn each(scene: &Scene, ways: &[(&str, &str)], file: &str) {
     for (program, way) in ways.iter().filter(|(program, _)| there_is(program)) {
         let ran = run(scene, &way.replace("FILE", file)).await;
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{program}: {way}: {ran:?}");
+        assert!(
+            !ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET),
+            "{program}: {way}: {ran:?}"
+        );
         scene.assert_untouched();
     }
 }
@@ -51,12 +54,19 @@ async fn each(scene: &Scene, ways: &[(&str, &str)], file: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outside_is_written() {
     let scene = scene(&[], |root| {
-        symlink(root.join("outside/secret.txt"), root.join("granted/to-file")).expect("a link is made");
+        symlink(root.join("outside/secret.txt"), root.join("granted/to-file"))
+            .expect("a link is made");
         symlink(root.join("outside"), root.join("granted/to-folder")).expect("a link is made");
     })
     .await;
     let outside = scene.secret_file.display().to_string();
-    for file in [&*outside, "../outside/secret.txt", "to-file", "to-folder/secret.txt", &format!("/proc/self/root{outside}")] {
+    for file in [
+        &*outside,
+        "../outside/secret.txt",
+        "to-file",
+        "to-folder/secret.txt",
+        &format!("/proc/self/root{outside}"),
+    ] {
         for (_, way) in WRITERS.iter().filter(|(program, _)| there_is(program)) {
             run(&scene, &way.replace("FILE", file)).await;
             scene.assert_untouched();
@@ -64,14 +74,18 @@ async fn nothing_outside_is_written() {
     }
     // The same ways work where they may.
     run(&scene, "echo first > own.txt; echo second >> own.txt").await;
-    assert_eq!(fs::read_to_string(scene.granted.join("own.txt")).expect("it was written"), "first\nsecond\n");
+    assert_eq!(
+        fs::read_to_string(scene.granted.join("own.txt")).expect("it was written"),
+        "first\nsecond\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outside_is_read() {
     let scene = scene(&[], |root| {
         fs::write(root.join("outside/other.txt"), SECRET).expect("a secret is written");
-        symlink(root.join("outside/other.txt"), root.join("granted/to-file")).expect("a link is made");
+        symlink(root.join("outside/other.txt"), root.join("granted/to-file"))
+            .expect("a link is made");
     })
     .await;
     let outside = scene.outside.join("other.txt").display().to_string();
@@ -88,12 +102,17 @@ async fn what_is_denied_is_read_by_no_program() {
         for file in [".env", "deep/.env", "deep/secrets/keys/key.pem"] {
             fs::write(granted.join(file), SECRET).expect("a secret is written");
         }
-        fs::set_permissions(granted.join(".env"), fs::Permissions::from_mode(0o666)).expect("its mode is set");
+        fs::set_permissions(granted.join(".env"), fs::Permissions::from_mode(0o666))
+            .expect("its mode is set");
     };
     let scene = scene(&["tools.file.deny_read=[\"**/.env\", \"secrets/**\"]"], plant).await;
     for file in [".env", "deep/.env", "deep/secrets/keys/key.pem"] {
         each(&scene, &READERS, file).await;
-        assert_eq!(fs::read_to_string(scene.granted.join(file)).expect("it is still there"), SECRET, "{file}");
+        assert_eq!(
+            fs::read_to_string(scene.granted.join(file)).expect("it is still there"),
+            SECRET,
+            "{file}"
+        );
     }
     // A directory above what is denied, moved by one call, and read by the next.
     run(&scene, "mv deep elsewhere; mv deep/secrets shown; mkdir -p new; mv deep new/").await;
@@ -102,7 +121,10 @@ async fn what_is_denied_is_read_by_no_program() {
     let ran = run(&scene, "grep -r planted . ; find . -type f -exec cat {} + ; mv deep elsewhere && cat elsewhere/.env").await;
     assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran:?}");
     // Without the rule, the same file is read.
-    let open = super::scene(&[], |root| fs::write(root.join("granted/.env"), SECRET).expect("a secret is written")).await;
+    let open = super::scene(&[], |root| {
+        fs::write(root.join("granted/.env"), SECRET).expect("a secret is written");
+    })
+    .await;
     assert_eq!(run(&open, "cat .env").await.stdout, SECRET);
 }
 
@@ -121,16 +143,26 @@ async fn what_may_not_be_written_stays_as_it_is() {
             run(&scene, &way.replace("FILE", file)).await;
             let path = scene.granted.join(file);
             assert_eq!(fs::read_to_string(&path).expect("it is still there"), "", "{way} {file}");
-            assert_eq!(fs::metadata(&path).expect("it is still there").permissions().mode() & 0o777, 0o644, "{way} {file}");
+            assert_eq!(
+                fs::metadata(&path).expect("it is still there").permissions().mode() & 0o777,
+                0o644,
+                "{way} {file}"
+            );
         }
     }
     assert_ne!(run(&scene, "echo x > .git/hooks/post-commit").await.code, 0);
     assert!(!scene.granted.join(".git/hooks/post-commit").exists());
     run(&scene, "mv .git .old; mkdir -p .git/hooks; echo x > .git/config; echo x > .git/hooks/pre-commit; rm -rf .git").await;
     assert!(!scene.granted.join(".old").exists());
-    assert_eq!(fs::read_to_string(scene.granted.join(".git/config")).expect("it is still there"), "");
+    assert_eq!(
+        fs::read_to_string(scene.granted.join(".git/config")).expect("it is still there"),
+        ""
+    );
     run(&scene, "echo x > .git/HEAD").await;
-    assert_eq!(fs::read_to_string(scene.granted.join(".git/HEAD")).expect("git itself writes there"), "x\n");
+    assert_eq!(
+        fs::read_to_string(scene.granted.join(".git/HEAD")).expect("git itself writes there"),
+        "x\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,11 +173,22 @@ async fn berths_own_folders_are_out_of_reach() {
     // The first call is recorded, and makes the folder.
     run(&scene, "true").await;
     fs::write(data.join("planted"), SECRET).expect("a secret is written");
-    let ran = run(&scene, &format!("cat {0}/planted; ls {0}; echo x > {0}/planted; rm -rf {0}", data.display())).await;
+    let ran = run(
+        &scene,
+        &format!("cat {0}/planted; ls {0}; echo x > {0}/planted; rm -rf {0}", data.display()),
+    )
+    .await;
     assert!(!ran.stdout.contains(SECRET), "{ran:?}");
     assert_eq!(fs::read_to_string(data.join("planted")).expect("it is still there"), SECRET);
     let config = scene.root().join("berth/config");
-    run(&scene, &format!("mkdir -p {0}; echo 'tools.autonomy = \"full\"' > {0}/berth.toml", config.display())).await;
+    run(
+        &scene,
+        &format!(
+            "mkdir -p {0}; echo 'tools.autonomy = \"full\"' > {0}/berth.toml",
+            config.display()
+        ),
+    )
+    .await;
     assert!(!config.join("berth.toml").exists());
 }
 
@@ -175,23 +218,48 @@ async fn there_is_no_way_out_by_the_kernel() {
         let ran = run(&scene, command).await;
         assert_ne!(ran.code, 0, "{command}: {ran:?}");
     }
-    assert!(!Path::new("/usr/bin/berth-was-here").exists() && !Path::new("/etc/berth-was-here").exists());
+    assert!(
+        !Path::new("/usr/bin/berth-was-here").exists()
+            && !Path::new("/etc/berth-was-here").exists()
+    );
     let ran = run(&scene, "grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status").await;
-    assert_eq!(ran.stdout, "CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
+    assert_eq!(
+        ran.stdout,
+        "CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n"
+    );
 }
 
 #[test]
 fn nothing_that_is_open_is_handed_down() {
     let cli = Cli::new();
     let outside = cli.root.path().join("secret.txt");
-    let line = ["call", "--yes", "--json", "--set", "tools.autonomy=full", "bash", "command=cat <&7; echo gone >&8; ls -l /proc/self/fd"];
+    let line = [
+        "call",
+        "--yes",
+        "--json",
+        "--set",
+        "tools.autonomy=full",
+        "bash",
+        "command=cat <&7; echo gone >&8; ls -l /proc/self/fd",
+    ];
     let berth = cli.command(&line);
     let mut shell = Command::new("bash");
     shell.args(["-c", "exec 7<\"$0\" 8>>\"$0\" 9</; shift 0; exec \"$@\""]).arg(&outside);
-    shell.arg(berth.get_program()).args(berth.get_args()).env_clear().current_dir(cli.work()).stdin(Stdio::null());
-    shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin");
+    shell
+        .arg(berth.get_program())
+        .args(berth.get_args())
+        .env_clear()
+        .current_dir(cli.work())
+        .stdin(Stdio::null());
+    shell
+        .envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/bin:/bin");
     let ended = Ended::from_output(shell.output().expect("it starts"));
-    assert!(ended.stdout.contains("/proc/self/fd") || ended.stdout.contains("Bad file descriptor"), "it ran: {}", ended.stdout);
+    assert!(
+        ended.stdout.contains("/proc/self/fd") || ended.stdout.contains("Bad file descriptor"),
+        "it ran: {}",
+        ended.stdout
+    );
     assert!(!ended.stdout.contains("the secret"), "{}", ended.stdout);
     assert_eq!(fs::read_to_string(outside).expect("it is there"), "the secret");
 }
@@ -202,15 +270,27 @@ async fn links_in_the_place_of_what_is_protected_stop_nothing() {
         let granted = root.join("granted");
         fs::create_dir_all(granted.join("repository/hooks")).expect("folders are made");
         fs::write(granted.join("repository/config"), "").expect("a file is written");
-        for (link, target) in [("berth.toml", "nowhere"), (".env", "public.txt"), ("locked.txt", "public.txt"), (".git", "repository")] {
+        for (link, target) in [
+            ("berth.toml", "nowhere"),
+            (".env", "public.txt"),
+            ("locked.txt", "public.txt"),
+            (".git", "repository"),
+        ] {
             symlink(target, granted.join(link)).expect("a link is made");
         }
     };
-    let scene = scene(&["tools.file.deny_read=[\".env\"]", "tools.file.deny_write=[\"locked.txt\"]"], plant).await;
+    let scene = scene(
+        &["tools.file.deny_read=[\".env\"]", "tools.file.deny_write=[\"locked.txt\"]"],
+        plant,
+    )
+    .await;
     assert_eq!(run(&scene, "echo works").await.stdout, "works\n");
     // Where the link leads, the repository is protected.
     assert_ne!(run(&scene, "echo x > repository/config").await.code, 0);
-    assert_eq!(fs::read_to_string(scene.granted.join("repository/config")).expect("it is there"), "");
+    assert_eq!(
+        fs::read_to_string(scene.granted.join("repository/config")).expect("it is there"),
+        ""
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +298,8 @@ async fn what_a_command_must_not_make_is_not_made_and_nothing_is_left_in_its_pla
     let plant = |root: &Path| {
         fs::create_dir_all(root.join("granted/.git")).expect("folders are made");
         fs::create_dir_all(root.join("granted/sub")).expect("folders are made");
-        fs::write(root.join("granted/sub/berth.toml"), "tools.call = 5\n").expect("a file is written");
+        fs::write(root.join("granted/sub/berth.toml"), "tools.call = 5\n")
+            .expect("a file is written");
     };
     let scene = scene(&[], plant).await;
     for way in [
@@ -233,7 +314,10 @@ async fn what_a_command_must_not_make_is_not_made_and_nothing_is_left_in_its_pla
     run(&scene, "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks; rmdir .git/hooks; ln -s /tmp .git/hooks").await;
     assert!(fs::symlink_metadata(scene.granted.join(".git/hooks")).is_err());
     run(&scene, "echo x > sub/berth.toml; rm -f sub/berth.toml; mv sub other").await;
-    assert_eq!(fs::read_to_string(scene.granted.join("sub/berth.toml")).expect("it is still there"), "tools.call = 5\n");
+    assert_eq!(
+        fs::read_to_string(scene.granted.join("sub/berth.toml")).expect("it is still there"),
+        "tools.call = 5\n"
+    );
     // While one command runs, another ends: the first keeps its wall.
     let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > berth.toml");
     let quick = async {
@@ -242,6 +326,10 @@ async fn what_a_command_must_not_make_is_not_made_and_nothing_is_left_in_its_pla
         }
     };
     tokio::join!(slow, quick);
-    let left: Vec<_> = fs::read_dir(scene.granted.join(".git")).expect("it is there").flatten().collect();
-    assert!(left.is_empty() && fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(), "{left:?}");
+    let left: Vec<_> =
+        fs::read_dir(scene.granted.join(".git")).expect("it is there").flatten().collect();
+    assert!(
+        left.is_empty() && fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(),
+        "{left:?}"
+    );
 }

@@ -1,7 +1,8 @@
 //! Commands in their sandbox: what they must not reach, and what they need for ordinary work.
 //!
-//! Each test of a wall looks behind it: at the listening socket, the file outside, the list of processes. And each has a counterpart, where
-//! the same command gets through because it may, so that a command which fails for another reason proves nothing.
+//! Each test of a wall looks behind it: at the listening socket, the file outside, the list of
+//! processes. And each has a counterpart, where the same command gets through because it may, so
+//! that a command which fails for another reason proves nothing.
 
 mod bounds;
 mod ended;
@@ -24,7 +25,11 @@ use crate::support::{Scene, not_tried};
 
 /// A scene in which commands run unasked, for as long as a slow machine needs.
 pub(super) async fn scene(settings: &[&str], prepare: impl FnOnce(&Path)) -> Scene {
-    let mut all = vec!["tools.call=60", "tools.limits.result_mib=8", "tools.shell.allowed_commands=[\"dd if=\"]"];
+    let mut all = vec![
+        "tools.call=60",
+        "tools.limits.result_mib=8",
+        "tools.shell.allowed_commands=[\"dd if=\"]",
+    ];
     all.extend(settings);
     Scene::with(&all, prepare).await
 }
@@ -62,16 +67,24 @@ pub(super) async fn ran_of(scene: &Scene, arguments: Value) -> Ran {
 pub(super) fn ran(answer: &Answer) -> Option<Ran> {
     let structured = match &answer.outcome {
         Ok(output) => output.structured.clone()?,
-        Err(failure) if failure.category == Category::PermanentFailure => failure.structured.clone()?,
+        Err(failure) if failure.category == Category::PermanentFailure => {
+            failure.structured.clone()?
+        }
         Err(_) => return None,
     };
     let text = |name: &str| structured[name].as_str().map(str::to_owned);
-    Some(Ran { code: structured["exit_code"].as_i64()?, stdout: text("stdout")?, stderr: text("stderr")? })
+    Some(Ran {
+        code: structured["exit_code"].as_i64()?,
+        stdout: text("stdout")?,
+        stderr: text("stderr")?,
+    })
 }
 
 /// Whether a program is there to be run. Says so where it isn't: less is tried then.
 pub(super) fn there_is(program: &str) -> bool {
-    let there = ["/usr/bin", "/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    let there = ["/usr/bin", "/bin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists());
     if !there {
         not_tried(program);
     }

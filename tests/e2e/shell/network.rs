@@ -26,8 +26,14 @@ int main(int argc, char **argv) {
 /// Ways to the port, by the program that each needs.
 const TCP: [(&str, &str); 4] = [
     ("bash", "exec 3<>/dev/tcp/127.0.0.1/PORT && echo through"),
-    ("python3", "/usr/bin/python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", PORT), 5); print(\"through\")'"),
-    ("perl", "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"127.0.0.1:PORT\") or die; print \"through\\n\"'"),
+    (
+        "python3",
+        "/usr/bin/python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", PORT), 5); print(\"through\")'",
+    ),
+    (
+        "perl",
+        "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"127.0.0.1:PORT\") or die; print \"through\\n\"'",
+    ),
     ("cc", "cc -o client client.c && ./client PORT"),
 ];
 
@@ -40,12 +46,18 @@ fn arrived(listener: &TcpListener) -> usize {
 async fn no_program_reaches_a_port_without_the_network() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    let client = |root: &std::path::Path| fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    let client = |root: &std::path::Path| {
+        fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    };
     for (network, reaches) in [("deny", false), ("allow", true)] {
         let scene = scene(&[&format!("tools.shell.network={network}")], client).await;
         for (program, command) in TCP.iter().filter(|(program, _)| there_is(program)) {
             let ran = run(&scene, &command.replace("PORT", &port)).await;
-            assert_eq!(ran.stdout.contains("through"), reaches, "{program}, network = {network}: {ran:?}");
+            assert_eq!(
+                ran.stdout.contains("through"),
+                reaches,
+                "{program}, network = {network}: {ran:?}"
+            );
             assert_eq!(arrived(&listener), usize::from(reaches), "{program}, network = {network}");
         }
         scene.assert_untouched();
@@ -59,7 +71,9 @@ async fn the_network_is_asked_for_and_not_taken() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    let client = |root: &std::path::Path| fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    let client = |root: &std::path::Path| {
+        fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    };
     let scene = scene(&["tools.shell.network=ask"], client).await;
     let command = TCP[3].1.replace("PORT", &port);
     // Nothing in it is known to need the network, so nobody is asked for it, and it has none.
@@ -88,7 +102,9 @@ const EVALUATED: [&str; 6] = [
 async fn no_text_that_is_evaluated_takes_the_network_along() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    let secret = |root: &std::path::Path| fs::write(root.join("granted/secret"), "secret").expect("the file is written");
+    let secret = |root: &std::path::Path| {
+        fs::write(root.join("granted/secret"), "secret").expect("the file is written");
+    };
     let allowed = "tools.permissions.bash=[{ pattern = \"git *\", action = \"allow\" }]";
     let scene = scene(&["tools.shell.network=ask", allowed], secret).await;
     for line in EVALUATED {

@@ -1,4 +1,5 @@
-//! Sockets of other programs: where they have a path, they are as far away as files; where they have none, they aren't there.
+//! Sockets of other programs: where they have a path, they are as far away as files; where they
+//! have none, they aren't there.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -11,7 +12,9 @@ fn arrived(listener: &UnixListener) -> usize {
 }
 
 fn connect(address: &str) -> String {
-    format!("/usr/bin/python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect({address}); print(\"through\")'")
+    format!(
+        "/usr/bin/python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect({address}); print(\"through\")'"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,9 +26,14 @@ async fn sockets_outside_stay_untouched() {
         let scene = scene(&[&format!("tools.shell.network={network}")], |_| {}).await;
         // As those of docker, D-Bus and agents that hold keys lie.
         let [docker, bus] = ["docker.sock", "bus"].map(|name| scene.root().join(name));
-        let listeners = [&docker, &bus].map(|path| UnixListener::bind(path).expect("a socket is made"));
+        let listeners =
+            [&docker, &bus].map(|path| UnixListener::bind(path).expect("a socket is made"));
         for (path, listener) in [&docker, &bus].into_iter().zip(&listeners) {
-            for path in [path.display().to_string(), format!("/proc/self/root{}", path.display()), "../docker.sock".to_owned()] {
+            for path in [
+                path.display().to_string(),
+                format!("/proc/self/root{}", path.display()),
+                "../docker.sock".to_owned(),
+            ] {
                 let ran = run(&scene, &connect(&format!("\"{path}\""))).await;
                 assert_ne!(ran.code, 0, "{path}: {ran:?}");
             }
@@ -40,11 +48,20 @@ async fn sockets_in_the_project_are_reached_only_where_they_are_granted() {
         return;
     }
     for network in ["deny", "allow"] {
-        let settings = [&format!("tools.shell.network={network}"), "tools.shell.sockets=[\"{root}/granted/run/may.sock\"]"];
-        let scene = scene(&settings, |root| std::fs::create_dir_all(root.join("granted/run/deep")).expect("folders are made")).await;
-        let listen = |name: &str| UnixListener::bind(scene.granted.join(name)).expect("a socket is made");
-        let (hidden, deep, may) = (listen("supervisor.sock"), listen("run/deep/tmux.sock"), listen("run/may.sock"));
-        std::os::unix::fs::symlink("run/deep/tmux.sock", scene.granted.join("link")).expect("a link is made");
+        let settings = [
+            &format!("tools.shell.network={network}"),
+            "tools.shell.sockets=[\"{root}/granted/run/may.sock\"]",
+        ];
+        let scene = scene(&settings, |root| {
+            std::fs::create_dir_all(root.join("granted/run/deep")).expect("folders are made");
+        })
+        .await;
+        let listen =
+            |name: &str| UnixListener::bind(scene.granted.join(name)).expect("a socket is made");
+        let (hidden, deep, may) =
+            (listen("supervisor.sock"), listen("run/deep/tmux.sock"), listen("run/may.sock"));
+        std::os::unix::fs::symlink("run/deep/tmux.sock", scene.granted.join("link"))
+            .expect("a link is made");
         for path in ["supervisor.sock", "run/deep/tmux.sock", "link"] {
             assert_ne!(run(&scene, &connect(&format!("\"{path}\""))).await.code, 0, "{path}");
         }
@@ -59,7 +76,8 @@ async fn sockets_in_the_project_are_reached_only_where_they_are_granted() {
         run(&scene, "mv run/may.sock aside; ln -s deep/tmux.sock run/may.sock").await;
         assert_ne!(run(&scene, &connect("\"run/may.sock\"")).await.code, 0);
         assert_eq!(arrived(&deep), 0);
-        // What a program has left behind is in nobody's way, and what a command makes itself, it uses.
+        // What a program has left behind is in nobody's way, and what a command makes itself, it
+        // uses.
         drop(listen("left.sock"));
         let own = "/usr/bin/python3 -c 'import os, socket; os.unlink(\"left.sock\"); l = socket.socket(socket.AF_UNIX); l.bind(\"left.sock\"); \
                    l.listen(); socket.socket(socket.AF_UNIX).connect(\"left.sock\"); l.accept(); print(\"through\")'";
@@ -90,7 +108,9 @@ async fn there_are_no_sockets_to_the_kernel() {
     }
     let scene = scene(&["tools.shell.network=allow"], |_| {}).await;
     for family in ["AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"] {
-        let make = format!("/usr/bin/python3 -c 'import socket; socket.socket(socket.{family}, socket.SOCK_RAW)'");
+        let make = format!(
+            "/usr/bin/python3 -c 'import socket; socket.socket(socket.{family}, socket.SOCK_RAW)'"
+        );
         let ran = run(&scene, &make).await;
         assert!(ran.code != 0 && ran.stderr.contains("Error"), "{family}: {ran:?}");
     }

@@ -31,8 +31,10 @@ async fn make_works() {
     if !there_is("make") || !there_is("cc") {
         return;
     }
-    let files =
-        [("Makefile", "hello: hello.c\n\tcc -o hello hello.c\n"), ("hello.c", "#include <stdio.h>\nint main() { puts(\"made\"); }\n")];
+    let files = [
+        ("Makefile", "hello: hello.c\n\tcc -o hello hello.c\n"),
+        ("hello.c", "#include <stdio.h>\nint main() { puts(\"made\"); }\n"),
+    ];
     let scene = scene(&[], |root| write(root, &files)).await;
     succeeds(&scene, "make").await;
     assert_eq!(succeeds(&scene, "./hello").await.stdout, "made\n");
@@ -50,22 +52,37 @@ async fn git_works() {
     fs::write(scene.granted.join("public.txt"), "changed").expect("a file is written");
     succeeds(&scene, "git checkout -q -b topic && git commit -q -a -m 'A second commit' && git checkout -q main && git merge -q topic")
         .await;
-    assert_eq!(succeeds(&scene, "git log --format=%s").await.stdout, "A second commit\nA first commit\n");
+    assert_eq!(
+        succeeds(&scene, "git log --format=%s").await.stdout,
+        "A second commit\nA first commit\n"
+    );
     assert_eq!(succeeds(&scene, "git status --short").await.stdout, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cargo_works_on_vendored_crates() {
     let files = [
-        ("Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\ndep = \"1\"\n"),
-        ("src/main.rs", "fn main() { println!(\"{}\", dep::word()); }\n\n#[test]\nfn holds() { assert_eq!(dep::word(), \"vendored\"); }\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\ndep = \"1\"\n",
+        ),
+        (
+            "src/main.rs",
+            "fn main() { println!(\"{}\", dep::word()); }\n\n#[test]\nfn holds() { assert_eq!(dep::word(), \"vendored\"); }\n",
+        ),
         (
             "Cargo.lock",
             "version = 4\n\n[[package]]\nname = \"app\"\nversion = \"0.1.0\"\ndependencies = [\n \"dep\",\n]\n\n[[package]]\nname = \"dep\"\n\
              version = \"1.0.0\"\nsource = \"registry+https://github.com/rust-lang/crates.io-index\"\n",
         ),
-        (".cargo/config.toml", "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n"),
-        ("vendor/dep/Cargo.toml", "[package]\nname = \"dep\"\nversion = \"1.0.0\"\nedition = \"2021\"\n"),
+        (
+            ".cargo/config.toml",
+            "[source.crates-io]\nreplace-with = \"vendored\"\n[source.vendored]\ndirectory = \"vendor\"\n",
+        ),
+        (
+            "vendor/dep/Cargo.toml",
+            "[package]\nname = \"dep\"\nversion = \"1.0.0\"\nedition = \"2021\"\n",
+        ),
         ("vendor/dep/.cargo-checksum.json", "{\"files\":{}}"),
         ("vendor/dep/src/lib.rs", "pub fn word() -> &'static str { \"vendored\" }\n"),
     ];
@@ -79,8 +96,12 @@ async fn cargo_works_on_vendored_crates() {
 async fn pytest_works() {
     let Some(python) = fetched("python") else { return };
     let python = python.canonicalize().expect("it is there");
-    let grant = format!("tools.shell.allowed_paths=[\".\", {{ path = {python:?}, access = \"read\" }}]");
-    let files = [("test_it.py", "def test_it(tmp_path):\n    (tmp_path / 'x').write_text('1')\n    assert 1 + 1 == 2\n")];
+    let grant =
+        format!("tools.shell.allowed_paths=[\".\", {{ path = {python:?}, access = \"read\" }}]");
+    let files = [(
+        "test_it.py",
+        "def test_it(tmp_path):\n    (tmp_path / 'x').write_text('1')\n    assert 1 + 1 == 2\n",
+    )];
     let scene = scene(&[&grant, "tools.shell.presets=[\"pip\"]"], |root| write(root, &files)).await;
     let ran = succeeds(&scene, &format!("{}/bin/python -m pytest -q", python.display())).await;
     assert!(ran.stdout.contains("1 passed"), "{ran:?}");
@@ -125,15 +146,28 @@ async fn npm_works_with_a_registry() {
     let folder = tempfile::TempDir::new().expect("a temporary folder is made");
     let package: PathBuf = folder.path().join("package");
     fs::create_dir(&package).expect("a folder is made");
-    fs::write(package.join("package.json"), r#"{"name":"dep","version":"1.0.0","main":"index.js"}"#).expect("a file is written");
-    fs::write(package.join("index.js"), "module.exports = 'installed';\n").expect("a file is written");
-    let packed = Command::new("tar").args(["-czf", "dep.tgz", "package"]).current_dir(folder.path()).status();
+    fs::write(
+        package.join("package.json"),
+        r#"{"name":"dep","version":"1.0.0","main":"index.js"}"#,
+    )
+    .expect("a file is written");
+    fs::write(package.join("index.js"), "module.exports = 'installed';\n")
+        .expect("a file is written");
+    let packed = Command::new("tar")
+        .args(["-czf", "dep.tgz", "package"])
+        .current_dir(folder.path())
+        .status();
     assert!(packed.is_ok_and(|packed| packed.success()), "tar packs it");
     let port = registry(fs::read(folder.path().join("dep.tgz")).expect("it was packed"));
 
-    let files = [("package.json", r#"{"name":"app","version":"1.0.0","dependencies":{"dep":"^1.0.0"}}"#)];
-    let scene = scene(&["tools.shell.presets=[\"npm\"]", "tools.shell.network=allow"], |root| write(root, &files)).await;
-    let npm = |what: &str| format!("npm {what} --registry http://127.0.0.1:{port} --no-audit --no-fund");
+    let files =
+        [("package.json", r#"{"name":"app","version":"1.0.0","dependencies":{"dep":"^1.0.0"}}"#)];
+    let scene = scene(&["tools.shell.presets=[\"npm\"]", "tools.shell.network=allow"], |root| {
+        write(root, &files);
+    })
+    .await;
+    let npm =
+        |what: &str| format!("npm {what} --registry http://127.0.0.1:{port} --no-audit --no-fund");
     succeeds(&scene, &npm("install")).await;
     succeeds(&scene, &format!("rm -r node_modules && {}", npm("ci"))).await;
     assert_eq!(succeeds(&scene, "node -p 'require(\"dep\")'").await.stdout, "installed\n");

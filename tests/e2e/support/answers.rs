@@ -2,17 +2,33 @@
 
 use berth_core::{Answer, Category, Failure};
 
-/// What an attack got. It has to have got something: with this a test shows that the attack works where it may.
+/// What an attack got. It has to have got something: with this a test shows that the attack works
+/// where it may.
 #[track_caller]
 pub(crate) fn loot(answer: &Answer) -> String {
-    answer.outcome.as_ref().unwrap_or_else(|failure| panic!("the attack works where it is allowed: {}", failure.message)).joined_text()
+    answer
+        .outcome
+        .as_ref()
+        .unwrap_or_else(|failure| {
+            panic!("the attack works where it is allowed: {}", failure.message)
+        })
+        .joined_text()
 }
 
 /// The failure of a call, which has to be of a category and code.
 #[track_caller]
-pub(crate) fn failure<'a>(answer: &'a Answer, category: Category, code: Option<&str>) -> &'a Failure {
+pub(crate) fn failure<'a>(
+    answer: &'a Answer,
+    category: Category,
+    code: Option<&str>,
+) -> &'a Failure {
     let failure = answer.outcome.as_ref().expect_err("the call fails");
-    assert_eq!((failure.category, failure.code.as_deref()), (category, code), "{}", failure.message);
+    assert_eq!(
+        (failure.category, failure.code.as_deref()),
+        (category, code),
+        "{}",
+        failure.message
+    );
     failure
 }
 

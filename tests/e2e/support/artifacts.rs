@@ -20,7 +20,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}"))
 }
 
-/// The folder of other people's clients in a language. `None`, which is said, where this machine could not fetch them.
+/// The folder of other people's clients in a language. `None`, which is said, where this machine
+/// could not fetch them.
 pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
     let folder = built("").join(format!("../clients/{language}"));
     if !folder.join("fetched").exists() {
@@ -33,11 +34,14 @@ pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
 /// A component as the plugin that comes with the program.
 pub(crate) fn builtin(name: &'static str) -> Builtin {
     static READ: OnceLock<std::sync::Mutex<Vec<Builtin>>> = OnceLock::new();
-    let mut read = READ.get_or_init(Default::default).lock().expect("no test panics while it reads a plugin");
+    let mut read =
+        READ.get_or_init(Default::default).lock().expect("no test panics while it reads a plugin");
     if let Some(known) = read.iter().find(|known| known.name == name) {
         return *known;
     }
-    let bytes = |path: PathBuf| -> &'static [u8] { Vec::leak(std::fs::read(path).expect("the plugin is readable")) };
+    let bytes = |path: PathBuf| -> &'static [u8] {
+        Vec::leak(std::fs::read(path).expect("the plugin is readable"))
+    };
     let builtin = Builtin { name, wasm: bytes(plugin(name)), compiled: None };
     read.push(builtin);
     builtin
@@ -48,6 +52,10 @@ pub(crate) fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a test knows its program");
     let folder = program.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
     let path = folder.join(name);
-    assert!(path.exists(), "{} is missing: `cargo xtask test` builds it and runs the tests", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo xtask test` builds it and runs the tests",
+        path.display()
+    );
     path
 }

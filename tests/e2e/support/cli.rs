@@ -39,7 +39,9 @@ impl Cli {
     pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(berth());
         command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root.path());
-        command.env("BERTH_CONFIG_DIR", self.root.path().join("config")).env("BERTH_DATA_DIR", self.root.path().join("data"));
+        command
+            .env("BERTH_CONFIG_DIR", self.root.path().join("config"))
+            .env("BERTH_DATA_DIR", self.root.path().join("data"));
         command.env("BERTH_CACHE_DIR", shared_cache()).stdin(Stdio::null());
         command
     }
@@ -49,8 +51,9 @@ impl Cli {
         Ended::from_output(self.command(line).output().expect("berth starts"))
     }
 
-    /// The same at a terminal, where somebody answers each question with a line of `input`, and the input ends where more is asked.
-    /// `None`, which is said, where this machine has no `script`, which makes terminals.
+    /// The same at a terminal, where somebody answers each question with a line of `input`, and the
+    /// input ends where more is asked. `None`, which is said, where this machine has no `script`,
+    /// which makes terminals.
     pub(crate) fn typed(&self, line: &[&str], input: &str) -> Option<Ended> {
         self.at_a_terminal(&quoted(line), "", input)
     }
@@ -65,16 +68,25 @@ impl Cli {
         let command = self.command(&[]);
         let mut script = Command::new("script");
         script.args(["-qec", shell, "/dev/null"]).current_dir(self.work()).env_clear();
-        script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
+        script
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("NO_COLOR", "1");
         script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child =
+            script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let Ok(mut child) = child.inspect_err(|_| not_tried("script")) else { return None };
-        let (mut keyboard, mut screen) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
+        let (mut keyboard, mut screen) =
+            (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let types = |keyboard: &mut Option<ChildStdin>, text: &str| {
-            keyboard.as_mut().expect("it has an input").write_all(text.as_bytes()).expect("it reads its input");
+            keyboard
+                .as_mut()
+                .expect("it has an input")
+                .write_all(text.as_bytes())
+                .expect("it reads its input");
         };
         types(&mut keyboard, ahead);
-        let (mut answers, mut shown, mut part) = (input.split_inclusive('\n'), Vec::new(), [0; 4096]);
+        let (mut answers, mut shown, mut part) =
+            (input.split_inclusive('\n'), Vec::new(), [0; 4096]);
         loop {
             match screen.read(&mut part).expect("it can be read") {
                 0 => break,
@@ -94,13 +106,15 @@ impl Cli {
 
     /// The user's configuration.
     pub(crate) fn configure(&self, text: &str) {
-        fs::write(self.root.path().join("config/berth.toml"), text).expect("the configuration is written");
+        fs::write(self.root.path().join("config/berth.toml"), text)
+            .expect("the configuration is written");
     }
 }
 
 /// A command of `berth` as a shell reads it.
 fn quoted(line: &[&str]) -> String {
-    let words = std::iter::once(berth().display().to_string()).chain(line.iter().map(|word| (*word).to_owned()));
+    let words = std::iter::once(berth().display().to_string())
+        .chain(line.iter().map(|word| (*word).to_owned()));
     words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }
 
@@ -109,7 +123,10 @@ impl Ended {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("berth prints UTF-8");
         let code = output.status.code().expect("berth is not killed");
         let ended = Self { code, stdout: text(output.stdout), stderr: text(output.stderr) };
-        assert!(!ended.stdout.contains('\u{1b}') && !ended.stderr.contains('\u{1b}'), "no colours where nobody sees them");
+        assert!(
+            !ended.stdout.contains('\u{1b}') && !ended.stderr.contains('\u{1b}'),
+            "no colours where nobody sees them"
+        );
         ended
     }
 
@@ -120,6 +137,7 @@ impl Ended {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 }

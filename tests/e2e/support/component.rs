@@ -41,7 +41,8 @@ pub(crate) struct Component {
     pub(crate) on_call: &'static str,
     /// What its tools answer, where `on_call` comes to an end.
     pub(crate) answer: &'static str,
-    /// What the core module imports, its memory `memory` among it; nothing: it has a memory of its own.
+    /// What the core module imports, its memory `memory` among it; nothing: it has a memory of its
+    /// own.
     pub(crate) imports: &'static str,
     /// Where that comes from.
     pub(crate) with: &'static str,
@@ -59,7 +60,8 @@ pub(crate) struct Component {
 
 /// A manifest with nothing but what has to be there.
 pub(crate) fn manifest(name: &str) -> Vec<u8> {
-    format!(r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"Made by hand"}}"#).into_bytes()
+    format!(r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"Made by hand"}}"#)
+        .into_bytes()
 }
 
 impl Component {
@@ -98,8 +100,22 @@ impl Component {
         }
         let heap = BASE as usize + image.bytes.len().next_multiple_of(16);
         let pages = heap / 65536 + 4;
-        let Self { on_list, on_call, imports, with, on_realloc, on_return, in_module, in_component, .. } = self;
-        let memory = if imports.is_empty() { format!("(memory $memory {pages})") } else { (*imports).to_owned() };
+        let Self {
+            on_list,
+            on_call,
+            imports,
+            with,
+            on_realloc,
+            on_return,
+            in_module,
+            in_component,
+            ..
+        } = self;
+        let memory = if imports.is_empty() {
+            format!("(memory $memory {pages})")
+        } else {
+            (*imports).to_owned()
+        };
         format!(
             r#"(component
   {in_component}
@@ -203,7 +219,8 @@ struct Image {
 
 impl Image {
     fn from_offers(offers: &[Offer]) -> Self {
-        let mut image = Self { bytes: vec![0; 16 + offers.len() * DEFINITION], texts: Default::default() };
+        let mut image =
+            Self { bytes: vec![0; 16 + offers.len() * DEFINITION], texts: Default::default() };
         // The result: no error, and the list.
         image.put(8, BASE + 16);
         image.put(12, offers.len() as u32);

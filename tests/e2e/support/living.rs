@@ -33,7 +33,11 @@ impl Living {
         let folders = Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) };
         fs::create_dir(path.join("work")).expect("a folder is made");
         let living = Self { root, folders };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(living.plugins()).expect("the plugin folder is made");
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(living.plugins())
+            .expect("the plugin folder is made");
         living
     }
 
@@ -56,7 +60,9 @@ impl Living {
     /// Puts a component into the folder, whole at once.
     pub(crate) fn put(&self, name: &str, component: &[u8]) {
         let aside = self.root().join("aside");
-        fs::write(&aside, component).and_then(|()| fs::rename(&aside, self.file(name))).expect("the plugin is put into its folder");
+        fs::write(&aside, component)
+            .and_then(|()| fs::rename(&aside, self.file(name)))
+            .expect("the plugin is put into its folder");
     }
 
     /// Approves what lies there.
@@ -78,17 +84,30 @@ impl Living {
     /// Runs the real `berth` with the same folders, and nobody to ask.
     pub(crate) fn berth(&self, line: &[&str]) -> Output {
         let mut command = Command::new(berth());
-        command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root()).stdin(Stdio::null());
-        command.env("BERTH_CONFIG_DIR", &self.folders.config).env("BERTH_DATA_DIR", &self.folders.data);
+        command
+            .args(line)
+            .current_dir(self.work())
+            .env_clear()
+            .env("HOME", self.root())
+            .stdin(Stdio::null());
+        command
+            .env("BERTH_CONFIG_DIR", &self.folders.config)
+            .env("BERTH_DATA_DIR", &self.folders.data);
         command.env("BERTH_CACHE_DIR", &self.folders.cache).output().expect("berth starts")
     }
 
     async fn build(&self, settings: &[&str], watch: bool) -> Arc<Host> {
         // The handmade tools say nothing about themselves, so they count as acting.
         let settings = ["tools.autonomy=full"].iter().chain(settings);
-        let settings = settings.map(|&setting| setting.replace("{root}", &self.root().display().to_string())).collect();
-        let loaded = config::load(&self.folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
-        let builder = Host::builder().config(loaded).folders(self.folders.clone()).working_directory(self.work());
+        let settings = settings
+            .map(|&setting| setting.replace("{root}", &self.root().display().to_string()))
+            .collect();
+        let loaded = config::load(&self.folders, &Inputs { settings, ..Inputs::default() })
+            .expect("the settings are valid");
+        let builder = Host::builder()
+            .config(loaded)
+            .folders(self.folders.clone())
+            .working_directory(self.work());
         let builder = builder.builtins(&[builtin("file")]).helper(berth());
         let builder = if watch { builder.watch() } else { builder };
         Arc::new(builder.build().await.expect("the host starts, whatever its plugins are"))
@@ -97,8 +116,16 @@ impl Living {
 
 /// A version of a plugin, with one tool `say` that says `answer`.
 pub(crate) fn version(name: &str, version: &str, answer: &'static str) -> Component {
-    let manifest = format!(r#"{{"manifest":1,"name":"{name}","version":"{version}","description":"Says something"}}"#).into_bytes();
-    Component { on_call: "", answer, manifests: vec![manifest], ..Component::offering(vec![Offer::named("say")]) }
+    let manifest = format!(
+        r#"{{"manifest":1,"name":"{name}","version":"{version}","description":"Says something"}}"#
+    )
+    .into_bytes();
+    Component {
+        on_call: "",
+        answer,
+        manifests: vec![manifest],
+        ..Component::offering(vec![Offer::named("say")])
+    }
 }
 
 /// What a plugin says. `Err` has the message of the failure, and what to try.
@@ -114,7 +141,11 @@ pub(crate) async fn said(host: &Host, plugin: &str) -> Result<String, String> {
 #[track_caller]
 pub(crate) fn state(host: &Host, plugin: &str) -> PluginState {
     let states = host.plugins();
-    states.iter().find(|state| state.name == plugin).unwrap_or_else(|| panic!("{plugin} is not among {states:?}")).clone()
+    states
+        .iter()
+        .find(|state| state.name == plugin)
+        .unwrap_or_else(|| panic!("{plugin} is not among {states:?}"))
+        .clone()
 }
 
 /// Why a plugin's latest version does not serve.
@@ -154,9 +185,12 @@ async fn changed(changes: &mut Receiver<u64>, what: &str) {
     changed.unwrap_or_else(|_| panic!("it never came to this: {what}")).expect("the host lives");
 }
 
-/// How often files below `folder` are mapped into this process as code: once for each version that is loaded. What a memory begins with is
-/// mapped too, for each instance that waits or has a place that it can take.
+/// How often files below `folder` are mapped into this process as code: once for each version that
+/// is loaded. What a memory begins with is mapped too, for each instance that waits or has a place
+/// that it can take.
 pub(crate) fn mappings_below(folder: &Path) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").expect("a process sees its own memory");
-    maps.lines().filter(|line| line.contains("r-xp") && line.contains(&folder.display().to_string())).count()
+    maps.lines()
+        .filter(|line| line.contains("r-xp") && line.contains(&folder.display().to_string()))
+        .count()
 }

@@ -17,17 +17,26 @@ pub(crate) fn log_of(id: &CallId) -> Vec<String> {
 pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
     let kept = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = String::from_utf8_lossy(&kept);
-    kept.lines().filter(|line| texts.iter().all(|text| line.contains(text))).map(str::to_owned).collect()
+    kept.lines()
+        .filter(|line| texts.iter().all(|text| line.contains(text)))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Keeps what is logged from now on, for the whole process.
 pub(super) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let levels = Targets::new().with_default(Level::INFO).with_target("berth::crash", Level::DEBUG);
-        let lines = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false).with_writer(|| Keeper).finish();
+        let levels =
+            Targets::new().with_default(Level::INFO).with_target("berth::crash", Level::DEBUG);
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(|| Keeper)
+            .finish();
         let subscriber = lines.with(levels);
-        tracing::subscriber::set_global_default(subscriber).expect("nobody else listens to the log");
+        tracing::subscriber::set_global_default(subscriber)
+            .expect("nobody else listens to the log");
     });
 }
 

@@ -21,7 +21,9 @@ pub(crate) use artifacts::{berth, built, builtin, example, fetched, plugin};
 pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
-pub(crate) use living::{Living, mappings_below, said, soon, state, until, until_says, version, waiting};
+pub(crate) use living::{
+    Living, mappings_below, said, soon, state, until, until_says, version, waiting,
+};
 pub(crate) use log::{log_of, log_with};
 pub(crate) use not_tried::not_tried;
 pub(crate) use process::descriptors_below;

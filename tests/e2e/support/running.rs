@@ -7,13 +7,18 @@ use tokio::runtime::Builder;
 
 use super::process::peak_memory_mib;
 
-/// A test that takes longer hangs. Far more than any takes, since a machine may have a lot else to do.
+/// A test that takes longer hangs. Far more than any takes, since a machine may have a lot else to
+/// do.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs a test on a reactor of its own, and fails one that hangs.
 #[track_caller]
 pub(crate) fn run(test: impl Future<Output = ()> + Send + 'static) {
-    let reactor = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a reactor starts");
+    let reactor = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a reactor starts");
     // On a worker: a test that blocks its thread would not see that its time is up.
     let test = reactor.spawn(test);
     let ended = reactor.block_on(async { tokio::time::timeout(PATIENCE, test).await });
@@ -25,14 +30,15 @@ pub(crate) fn run(test: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// What an attack may have a process take: 60 MiB for a host and the tests around it, 64 for a guest with all the memory that it may have, and
-/// about as much for what is copied of that.
+/// What an attack may have a process take: 60 MiB for a host and the tests around it, 64 for a
+/// guest with all the memory that it may have, and about as much for what is copied of that.
 pub(crate) const ATTACK_MIB: u64 = 192;
 
 /// Says to this program that it is the process of one test.
 const ALONE: &str = "BERTH_TEST_ALONE";
 
-/// The same in a process of its own, which fails if it has ever held more than `most_mib`: so every attack is measured by itself.
+/// The same in a process of its own, which fails if it has ever held more than `most_mib`: so every
+/// attack is measured by itself.
 #[track_caller]
 pub(crate) fn run_alone(most_mib: u64, test: impl Future<Output = ()> + Send + 'static) {
     if std::env::var_os(ALONE).is_some() {
@@ -43,9 +49,18 @@ pub(crate) fn run_alone(most_mib: u64, test: impl Future<Output = ()> + Send + '
     }
     let name = std::thread::current().name().expect("a test has a name").to_owned();
     let mut alone = Command::new(std::env::current_exe().expect("this program is there"));
-    let ended = alone.args([&name, "--exact", "--nocapture"]).env(ALONE, "1").output().expect("this program starts");
-    let [stdout, stderr] = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    assert!(ended.status.success() && stdout.contains("1 passed"), "in a process of its own, {}:\n{stdout}\n{stderr}", ended.status);
+    let ended = alone
+        .args([&name, "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .expect("this program starts");
+    let [stdout, stderr] =
+        [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(
+        ended.status.success() && stdout.contains("1 passed"),
+        "in a process of its own, {}:\n{stdout}\n{stderr}",
+        ended.status
+    );
     for not_tried in stdout.lines().filter(|line| line.starts_with("NOT TRIED: ")) {
         let _ = std::io::stdout().write_all(format!("{not_tried}\n").as_bytes());
     }

@@ -26,7 +26,8 @@ const BOUNDS: [&str; 8] = [
     "tools.max_concurrent=8",
 ];
 
-/// A folder that is granted, another beside it that is not, and a host with the hostile plugin, the file tools and an `echo`.
+/// A folder that is granted, another beside it that is not, and a host with the hostile plugin, the
+/// file tools and an `echo`.
 pub(crate) struct Scene {
     root: TempDir,
     /// The folder that is granted, the host's working directory.
@@ -50,19 +51,27 @@ impl Scene {
         Self::with(&[], |_| {}).await
     }
 
-    /// A scene with settings over the plain ones. `{root}`, `{granted}` and `{outside}` in them stand for the folders. `prepare` fills
-    /// the folders before the host is made, and gets the one that holds both.
+    /// A scene with settings over the plain ones. `{root}`, `{granted}` and `{outside}` in them
+    /// stand for the folders. `prepare` fills the folders before the host is made, and gets the one
+    /// that holds both.
     pub(crate) async fn with(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         Self::in_folders(settings, prepare, |_| None).await
     }
 
     /// The same with Berth's own folders where `folders` says.
-    pub(crate) async fn in_folders(settings: &[&str], prepare: impl FnOnce(&Path), folders: impl FnOnce(&Path) -> Option<Folders>) -> Self {
+    pub(crate) async fn in_folders(
+        settings: &[&str],
+        prepare: impl FnOnce(&Path),
+        folders: impl FnOnce(&Path) -> Option<Folders>,
+    ) -> Self {
         log::keep();
         let root = TempDir::new().expect("a temporary folder is made");
         let path = root.path().canonicalize().expect("the folder is there");
         let (granted, outside) = (path.join("granted"), path.join("outside"));
-        let secret = format!("secret-of-{}", path.file_name().expect("the folder has a name").to_string_lossy());
+        let secret = format!(
+            "secret-of-{}",
+            path.file_name().expect("the folder has a name").to_string_lossy()
+        );
         let secret_file = outside.join("secret.txt");
         fs::create_dir(&granted).and_then(|()| fs::create_dir(&outside)).expect("folders are made");
         fs::write(&secret_file, &secret).expect("the secret is written");
@@ -70,23 +79,41 @@ impl Scene {
         prepare(&path);
         let before = traces(&outside);
 
-        let own = folders(&path).unwrap_or_else(|| Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) });
+        let own = folders(&path).unwrap_or_else(|| Folders {
+            cache: shared_cache(),
+            ..Folders::inside(&path.join("berth"))
+        });
         let mut all: Vec<String> = BOUNDS.iter().map(|&setting| setting.to_owned()).collect();
         all.push(format!("plugins.hostile.path={:?}", plugin("hostile")));
         all.push("plugins.hostile.reload=trust".to_owned());
         all.push(format!("plugins.hostile.allowed_paths=[{granted:?}]"));
         let fill = |setting: &str| {
-            let fill = |text: String, name: &str, path: &Path| text.replace(name, &path.display().to_string());
-            fill(fill(fill(setting.to_owned(), "{root}", &path), "{granted}", &granted), "{outside}", &outside)
+            let fill = |text: String, name: &str, path: &Path| {
+                text.replace(name, &path.display().to_string())
+            };
+            fill(
+                fill(fill(setting.to_owned(), "{root}", &path), "{granted}", &granted),
+                "{outside}",
+                &outside,
+            )
         };
         all.extend(settings.iter().map(|setting| fill(setting)));
-        let loaded = config::load(&own, &Inputs { settings: all, variables: tools_of_the_user(), ..Inputs::default() })
-            .expect("the settings are valid");
+        let loaded = config::load(
+            &own,
+            &Inputs { settings: all, variables: tools_of_the_user(), ..Inputs::default() },
+        )
+        .expect("the settings are valid");
         let host = Host::builder()
             .config(loaded)
             .folders(own)
             .working_directory(&granted)
-            .builtins(&[builtin("file"), builtin("bench"), builtin("shell"), builtin("web"), builtin("filters")])
+            .builtins(&[
+                builtin("file"),
+                builtin("bench"),
+                builtin("shell"),
+                builtin("web"),
+                builtin("filters"),
+            ])
             .helper(berth())
             .build();
         let host = Arc::new(host.await.expect("the plugins load"));
@@ -103,7 +130,8 @@ impl Scene {
         self.host.call(Request::new(tool, arguments)).await
     }
 
-    /// Calls a tool of the hostile plugin, and looks whether it has told the secret, or changed anything outside.
+    /// Calls a tool of the hostile plugin, and looks whether it has told the secret, or changed
+    /// anything outside.
     pub(crate) async fn attack(&self, tool: &str, arguments: Value) -> Answer {
         let answer = self.call(&format!("hostile__{tool}"), arguments).await;
         self.assert_safe(&answer);
@@ -111,10 +139,17 @@ impl Scene {
     }
 
     /// The same with somebody who listens.
-    pub(crate) async fn attack_heard(&self, tool: &str, arguments: Value) -> (Answer, Arc<Recorder>) {
+    pub(crate) async fn attack_heard(
+        &self,
+        tool: &str,
+        arguments: Value,
+    ) -> (Answer, Arc<Recorder>) {
         let recorder = Arc::new(Recorder::default());
         let events: Arc<dyn Events> = Arc::clone(&recorder) as _;
-        let answer = self.host.call(Request { events, ..Request::new(format!("hostile__{tool}"), arguments) }).await;
+        let answer = self
+            .host
+            .call(Request { events, ..Request::new(format!("hostile__{tool}"), arguments) })
+            .await;
         self.assert_safe(&answer);
         (answer, recorder)
     }
@@ -136,7 +171,9 @@ impl Scene {
         for number in 0..20 {
             let text = format!("hello {number}");
             let answer = self.call("echo", json!({ "text": text })).await;
-            let output = answer.outcome.unwrap_or_else(|failure| panic!("others are served: {}", failure.message));
+            let output = answer
+                .outcome
+                .unwrap_or_else(|failure| panic!("others are served: {}", failure.message));
             assert_eq!(output.joined_text(), text);
         }
     }
@@ -178,7 +215,9 @@ impl Events for Recorder {
 
 /// Where the user's own tools are, for commands.
 fn tools_of_the_user() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().filter(|(name, _)| ["PATH", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|known| name == known)).collect()
+    std::env::vars_os()
+        .filter(|(name, _)| ["PATH", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|known| name == known))
+        .collect()
 }
 
 /// Everything below a folder, with its bytes, mode, links and times.
@@ -188,11 +227,17 @@ fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
     while let Some(path) = pending.pop() {
         let metadata = fs::symlink_metadata(&path).expect("what is outside stays there");
         if metadata.is_dir() {
-            pending.extend(fs::read_dir(&path).expect("the folder is readable").flatten().map(|entry| entry.path()));
+            pending.extend(
+                fs::read_dir(&path)
+                    .expect("the folder is readable")
+                    .flatten()
+                    .map(|entry| entry.path()),
+            );
         }
         let bytes = if metadata.is_file() { fs::read(&path).ok() } else { None };
         // Not of folders: the tests themselves may move things into and out of them.
-        let times = if metadata.is_dir() { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
+        let times =
+            if metadata.is_dir() { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
         traces.insert(path, (bytes, metadata.mode(), metadata.nlink(), times.0, times.1));
     }
     traces
@@ -207,6 +252,10 @@ pub(crate) fn unasked(folders: &Folders) -> config::Loaded {
 /// Code that was compiled for one test serves the others.
 pub(crate) fn shared_cache() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("berth-cache");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a cache folder is made");
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .expect("a cache folder is made");
     folder
 }

@@ -1,4 +1,5 @@
-//! Pages that are made to cost more than they are: a megabyte each, through the tools, in the sandbox, within the bounds of every call.
+//! Pages that are made to cost more than they are: a megabyte each, through the tools, in the
+//! sandbox, within the bounds of every call.
 
 use serde_json::json;
 
@@ -29,7 +30,10 @@ fn pages() -> Vec<(&'static str, String)> {
         ("deep links", repeated("", "<a href=x><b>")),
         ("lines in deep quotes", repeated(&"<blockquote>".repeat(250), "<p>x")),
         ("many attributes on one tag", format!("<p{attributes}>x")),
-        ("many attributes on every tag", repeated("", "<p a b c d e f g h i j k l m n o p q r s t u v w x y z>x")),
+        (
+            "many attributes on every tag",
+            repeated("", "<p a b c d e f g h i j k l m n o p q r s t u v w x y z>x"),
+        ),
         ("marks that come again in every paragraph", numbered),
         ("tags that never close", repeated("", "<p><font><b>x</p>")),
         ("a tag that never ends", repeated("<p ", "a='b' ")),
@@ -38,13 +42,23 @@ fn pages() -> Vec<(&'static str, String)> {
         ("wide spans", repeated("<table>", "<tr><td colspan=9999 rowspan=9999>x")),
         ("text where none may be", repeated("<table>", "<tr>x<p>y")),
         ("entities", repeated("", "&notanentity;&amp;&#0;&#xffffffff;&lt")),
-        ("a long base", repeated("<base href='https://example.com/", "x").split_off(SIZE / 2) + &repeated("'>", "<a href=x>y</a>")),
+        (
+            "a long base",
+            repeated("<base href='https://example.com/", "x").split_off(SIZE / 2)
+                + &repeated("'>", "<a href=x>y</a>"),
+        ),
         ("headers in headers", repeated("", "<header><div class=x>a</div>")),
         ("ends of what never began", repeated("", "</div></p></b></table>")),
         ("names of every kind", repeated("", &rules)),
         ("one word", repeated("<p>", "x")),
-        ("a feed of many entries", repeated("<?xml version='1.0'?><rss><channel>", "<item><title>x</title></item>")),
-        ("a feed of deep marks", repeated("<?xml version='1.0'?><rss><channel><item><description>", "&lt;div&gt;")),
+        (
+            "a feed of many entries",
+            repeated("<?xml version='1.0'?><rss><channel>", "<item><title>x</title></item>"),
+        ),
+        (
+            "a feed of deep marks",
+            repeated("<?xml version='1.0'?><rss><channel><item><description>", "&lt;div&gt;"),
+        ),
     ]
 }
 
@@ -56,7 +70,8 @@ fn hostile_pages_end_in_an_answer() {
         let server = {
             let pages: Vec<String> = pages.iter().map(|(_, page)| page.clone()).collect();
             Server::plain(move |asked, wire| {
-                let number: usize = asked.path().trim_start_matches('/').parse().map_err(std::io::Error::other)?;
+                let number: usize =
+                    asked.path().trim_start_matches('/').parse().map_err(std::io::Error::other)?;
                 page(wire, "", pages[number].as_bytes())
             })
         };
@@ -66,10 +81,14 @@ fn hostile_pages_end_in_an_answer() {
             let select = json!({ "all": "*", "some": "b, p :not(.a1)" });
             for (tool, arguments) in [
                 ("fetch", json!({ "url": url })),
-                ("web_scrape", json!({ "url": url, "select": select, "extract": "html", "limit": 1000 })),
+                (
+                    "web_scrape",
+                    json!({ "url": url, "select": select, "extract": "html", "limit": 1000 }),
+                ),
             ] {
                 let answer = web.call(tool, arguments).await;
-                let output = answer.outcome.unwrap_or_else(|failure| panic!("{name}, {tool}: {failure:?}"));
+                let output =
+                    answer.outcome.unwrap_or_else(|failure| panic!("{name}, {tool}: {failure:?}"));
                 assert!(output.joined_text().len() <= SIZE, "{name}, {tool}");
             }
         }

@@ -1,5 +1,5 @@
-//! The web tools, the real ones, against real servers on loopback: what they answer, where they don't go, who is asked, and what becomes of
-//! secrets on the way.
+//! The web tools, the real ones, against real servers on loopback: what they answer, where they
+//! don't go, who is asked, and what becomes of secrets on the way.
 
 mod asking;
 mod hostile;
@@ -21,7 +21,8 @@ use tempfile::TempDir;
 use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{berth, builtin, shared_cache};
 
-/// A host with the web tools, which reaches some servers on loopback and asks nobody else for their names.
+/// A host with the web tools, which reaches some servers on loopback and asks nobody else for their
+/// names.
 pub(crate) struct Web {
     folder: TempDir,
     pub(crate) host: Host,
@@ -31,11 +32,16 @@ impl Web {
     /// With servers that are opened, each by its address and port.
     pub(crate) async fn new(servers: &[&Server], settings: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder is made");
-        let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+        let folders =
+            Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
         let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
-        let mut all = vec![format!("tools.web.allowed_private_hosts={opened:?}"), "tools.retry.max_attempts=0".to_owned()];
+        let mut all = vec![
+            format!("tools.web.allowed_private_hosts={opened:?}"),
+            "tools.retry.max_attempts=0".to_owned(),
+        ];
         all.extend(settings.iter().map(|&setting| setting.to_owned()));
-        let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() }).expect("the settings are valid");
+        let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() })
+            .expect("the settings are valid");
         let host = Host::builder()
             .config(loaded)
             .folders(folders)
@@ -48,7 +54,9 @@ impl Web {
 
     /// Calls a tool for a person, who gets the text as it is.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.host.call(Request { audience: Audience::Person, ..Request::new(tool, arguments) }).await
+        self.host
+            .call(Request { audience: Audience::Person, ..Request::new(tool, arguments) })
+            .await
     }
 
     /// What `fetch` says of a URL, part by part.
@@ -65,7 +73,8 @@ impl Web {
 /// The texts of an answer.
 #[track_caller]
 pub(crate) fn texts(answer: &Answer) -> Vec<String> {
-    let output = answer.outcome.as_ref().unwrap_or_else(|failure| panic!("it succeeds: {failure:?}"));
+    let output =
+        answer.outcome.as_ref().unwrap_or_else(|failure| panic!("it succeeds: {failure:?}"));
     output.content.iter().map(|part| part.as_text().expect("it is a text").to_owned()).collect()
 }
 
@@ -74,13 +83,20 @@ pub(crate) fn texts(answer: &Answer) -> Vec<String> {
 struct Names;
 
 impl Resolve for Names {
-    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+    fn resolve<'r>(
+        &'r self,
+        name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let address = match name {
             "nowhere.example.com" => None,
             "inside.example.com" => Some(Ipv4Addr::new(10, 0, 0, 7)),
             _ => Some(Ipv4Addr::LOCALHOST),
         };
-        Box::pin(async move { address.map(|address| vec![address.into()]).ok_or_else(|| io::Error::other("no such name")) })
+        Box::pin(async move {
+            address
+                .map(|address| vec![address.into()])
+                .ok_or_else(|| io::Error::other("no such name"))
+        })
     }
 }
 

@@ -39,12 +39,26 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
         });
         let gone = Server::plain(hello);
         let others = "tools.web.other_domains=\"allow\"";
-        let web = Web::new(&[&silent, &halting, &broken, &short, &gone], &["tools.web.timeout=1", others]).await;
+        let web = Web::new(
+            &[&silent, &halting, &broken, &short, &gone],
+            &["tools.web.timeout=1", others],
+        )
+        .await;
         let at = |server: &Server| format!("http://{}/", server.address);
         let gone_at = at(&gone);
         drop(gone);
-        assert_failed(&fetch(&web, gone_at).await, Category::NetworkError, "connection", "refuses connections");
-        assert_failed(&fetch(&web, "https://nowhere.example.com/").await, Category::NetworkError, "dns", "no address");
+        assert_failed(
+            &fetch(&web, gone_at).await,
+            Category::NetworkError,
+            "connection",
+            "refuses connections",
+        );
+        assert_failed(
+            &fetch(&web, "https://nowhere.example.com/").await,
+            Category::NetworkError,
+            "dns",
+            "no address",
+        );
         for server in [&silent, &halting] {
             let answer = fetch(&web, at(server)).await;
             assert_failed(
@@ -56,9 +70,24 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
         }
         let bounded = Web::new(&[&silent], &["tools.limits.request_secs=1"]).await;
         let answer = fetch(&bounded, at(&silent)).await;
-        assert_failed(&answer, Category::Timeout, "timed-out", "`request_secs` in [tools.limits] lets a request take 1 s");
-        assert_failed(&fetch(&web, at(&broken)).await, Category::PermanentFailure, "malformed-answer", "breaks the protocol");
-        assert_failed(&fetch(&web, at(&short)).await, Category::NetworkError, "connection", "too early");
+        assert_failed(
+            &answer,
+            Category::Timeout,
+            "timed-out",
+            "`request_secs` in [tools.limits] lets a request take 1 s",
+        );
+        assert_failed(
+            &fetch(&web, at(&broken)).await,
+            Category::PermanentFailure,
+            "malformed-answer",
+            "breaks the protocol",
+        );
+        assert_failed(
+            &fetch(&web, at(&short)).await,
+            Category::NetworkError,
+            "connection",
+            "too early",
+        );
         for (url, words) in [
             ("example.com/page", "https://"),
             ("ftp://example.com/", "only https and http"),
@@ -68,7 +97,8 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
         ] {
             let answer = fetch(&web, url).await;
             let told = failure(&answer, Category::InvalidParameters, None);
-            let all = format!("{} {}", told.message, told.suggestion.as_deref().unwrap_or_default());
+            let all =
+                format!("{} {}", told.message, told.suggestion.as_deref().unwrap_or_default());
             assert!(all.contains(words), "{url}: {told:?}");
         }
     });
@@ -78,13 +108,20 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
 fn who_can_t_prove_who_it_is_is_not_believed() {
     run(async {
         let (ours, theirs) = (Authority::new(), Authority::new());
-        let good = Server::tls(ours.server(&["site.example.com"], &["h2", "http/1.1"], |_| {}), hello);
+        let good =
+            Server::tls(ours.server(&["site.example.com"], &["h2", "http/1.1"], |_| {}), hello);
         let strange = Server::tls(theirs.server(&["site.example.com"], &[], |_| {}), hello);
         let plain = Server::plain(hello);
         let authorities = format!("network.authorities=[{:?}]", ours.file());
-        let web = Web::new(&[&good, &strange, &plain], &[&authorities, "tools.web.other_domains=\"allow\""]).await;
+        let web = Web::new(
+            &[&good, &strange, &plain],
+            &[&authorities, "tools.web.other_domains=\"allow\""],
+        )
+        .await;
         let at = |name: &str, server: &Server| format!("https://{name}:{}/", server.port());
-        for (name, server) in [("site.example.com", &strange), ("other.example.com", &good), ("127.0.0.1", &good)] {
+        for (name, server) in
+            [("site.example.com", &strange), ("other.example.com", &good), ("127.0.0.1", &good)]
+        {
             let answer = fetch(&web, at(name, server)).await;
             assert_failed(&answer, Category::PermanentFailure, "tls", "certificate doesn't prove");
             assert!(server.asked().is_empty(), "{name}");
@@ -106,8 +143,14 @@ fn an_authority_that_can_t_be_read_is_told_in_the_answer() {
             let answer = fetch(&web, format!("http://{}/", server.address)).await;
             let told = failure(&answer, Category::PermanentFailure, Some("host"));
             let words = format!("`authorities` in [network] names {}: ", file.display());
-            assert!(told.message.contains(&words) && told.message.contains(why), "{words:?} is not in {told:?}");
-            assert!(told.suggestion.as_ref().is_some_and(|advice| advice.contains("berth doctor")), "{told:?}");
+            assert!(
+                told.message.contains(&words) && told.message.contains(why),
+                "{words:?} is not in {told:?}"
+            );
+            assert!(
+                told.suggestion.as_ref().is_some_and(|advice| advice.contains("berth doctor")),
+                "{told:?}"
+            );
         }
         assert_eq!(server.connections(), 0);
     });
@@ -126,7 +169,9 @@ fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_
             let answer = fetch(&web, url).await;
             let remedy = remedy(&answer, "no request goes to private places");
             assert!(
-                remedy.contains("[tools.web]") && remedy.contains("allowed_private_hosts") && remedy.contains(entry),
+                remedy.contains("[tools.web]")
+                    && remedy.contains("allowed_private_hosts")
+                    && remedy.contains(entry),
                 "{url}: {remedy}"
             );
         }
@@ -158,34 +203,73 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         });
         let authorities = format!("network.authorities=[{:?}]", authority.file());
         let allowed = format!("tools.web.allowed_domains=[\"site.example.com:{}\"]", site.port());
-        let web = Web::new(&[&site, &other], &[&authorities, &allowed, "tools.web.denied_domains=[\"denied.example.com\"]"]).await;
+        let web = Web::new(
+            &[&site, &other],
+            &[&authorities, &allowed, "tools.web.denied_domains=[\"denied.example.com\"]"],
+        )
+        .await;
         let at = |path: &str| format!("https://site.example.com:{}{path}", site.port());
         assert_eq!(web.fetch(at("/")).await, ["a page"]);
 
         let to_inner = fetch(&web, at("/inner")).await;
         let opens = remedy(&to_inner, "no request goes to private places");
-        assert!(opens.contains("allowed_private_hosts") && opens.contains(&inner.address.to_string()), "{opens}");
-        assert_eq!(remedy(&fetch(&web, at("/metadata")).await, "no request goes to private places"), "No key changes that.");
+        assert!(
+            opens.contains("allowed_private_hosts") && opens.contains(&inner.address.to_string()),
+            "{opens}"
+        );
+        assert_eq!(
+            remedy(&fetch(&web, at("/metadata")).await, "no request goes to private places"),
+            "No key changes that."
+        );
         let to_other = fetch(&web, at("/other")).await;
         let allows = remedy(&to_other, "allowed_domains, which doesn't name this host");
-        let listed = format!("To allow it, add \"other.example.com:{port}\" to the list in `--set {allowed}`.");
+        let listed = format!(
+            "To allow it, add \"other.example.com:{port}\" to the list in `--set {allowed}`."
+        );
         assert_eq!(
             allows,
-            format!("{listed} Or ask for https://other.example.com:{port}/x by a call of its own: a person is asked about that.")
+            format!(
+                "{listed} Or ask for https://other.example.com:{port}/x by a call of its own: a person is asked about that."
+            )
         );
-        for (answer, to) in [(&to_other, format!("https://other.example.com:{port}")), (&to_inner, format!("https://{}", inner.address))] {
+        for (answer, to) in [
+            (&to_other, format!("https://other.example.com:{port}")),
+            (&to_inner, format!("https://{}", inner.address)),
+        ] {
             let message = &failure(answer, Category::PolicyBlocked, None).message;
-            let led = format!("GET {to} (a redirect from https://site.example.com:{}) is refused", site.port());
+            let led = format!(
+                "GET {to} (a redirect from https://site.example.com:{}) is refused",
+                site.port()
+            );
             assert!(message.contains(&led), "{led:?} is not in {message}");
             // What the tool has to say of it is that it was refused.
             assert!(!message.contains("The tool said"), "{message}");
         }
         let nobody = ["tools.web.other_domains=\"deny\"", &authorities, &allowed];
         let nobody = Web::new(&[&site, &other], &nobody).await;
-        assert_eq!(remedy(&fetch(&nobody, at("/other")).await, "allowed_domains, which doesn't name this host"), listed);
-        assert!(remedy(&fetch(&web, at("/denied")).await, "denied_domains").contains("denied.example.com"));
-        assert_failed(&fetch(&web, at("/plain")).await, Category::PermanentFailure, "redirect", "from https to http://site.example.com/");
-        assert_failed(&fetch(&web, at("/file")).await, Category::PermanentFailure, "redirect", "only http and https");
+        assert_eq!(
+            remedy(
+                &fetch(&nobody, at("/other")).await,
+                "allowed_domains, which doesn't name this host"
+            ),
+            listed
+        );
+        assert!(
+            remedy(&fetch(&web, at("/denied")).await, "denied_domains")
+                .contains("denied.example.com")
+        );
+        assert_failed(
+            &fetch(&web, at("/plain")).await,
+            Category::PermanentFailure,
+            "redirect",
+            "from https to http://site.example.com/",
+        );
+        assert_failed(
+            &fetch(&web, at("/file")).await,
+            Category::PermanentFailure,
+            "redirect",
+            "only http and https",
+        );
         let named = fetch(&web, at("/named")).await;
         assert_failed(&named, Category::PermanentFailure, "redirect", "user name or a password");
         assert!(!format!("{named:?}").contains("secret"), "{named:?}");
@@ -201,9 +285,16 @@ fn what_goes_in_the_open_is_refused_unless_the_operator_wants_it() {
         let web = Web::new(&[&server], &["tools.web.other_domains=\"allow\""]).await;
         let answer = fetch(&web, url.as_str()).await;
         let told = remedy(&answer, "https_only = true");
-        assert!(told.contains("Ask for it by https") && told.contains("https_only = false"), "{told}");
+        assert!(
+            told.contains("Ask for it by https") && told.contains("https_only = false"),
+            "{told}"
+        );
         assert_eq!(server.connections(), 0);
-        let web = Web::new(&[&server], &["tools.web.other_domains=\"allow\"", "tools.web.https_only=false"]).await;
+        let web = Web::new(
+            &[&server],
+            &["tools.web.other_domains=\"allow\"", "tools.web.https_only=false"],
+        )
+        .await;
         assert_eq!(web.fetch(url).await, ["hello"]);
     });
 }

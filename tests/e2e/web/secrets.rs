@@ -1,4 +1,5 @@
-//! Secrets are put into the requests that they are for. Nobody else gets one: no guest, no model, no other host, no log and no record.
+//! Secrets are put into the requests that they are for. Nobody else gets one: no guest, no model,
+//! no other host, no log and no record.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +17,8 @@ use crate::support::{Cli, Scene, failure, log_with, loot, plugin, run};
 /// Other characters in each encoding.
 const SECRET: &str = "zq-7731/Wert+&=42~Ka";
 
-/// What any trace of it has in it: itself, in hexadecimal, with percent signs, and in base64 wherever it stands in what was encoded.
+/// What any trace of it has in it: itself, in hexadecimal, with percent signs, and in base64
+/// wherever it stands in what was encoded.
 fn traces() -> Vec<Vec<u8>> {
     let bytes = SECRET.as_bytes();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -25,20 +27,35 @@ fn traces() -> Vec<Vec<u8>> {
         // Three bytes are four characters. Those at the ends depend on what stands beside it.
         let whole = [&[0; 2][..before], bytes, &[0; 2]].concat();
         let within = (before * 8).div_ceil(6)..(before + bytes.len()) * 8 / 6;
-        traces.extend([&STANDARD, &URL_SAFE].map(|engine| engine.encode(&whole)[within.clone()].to_owned()));
+        traces.extend(
+            [&STANDARD, &URL_SAFE].map(|engine| engine.encode(&whole)[within.clone()].to_owned()),
+        );
     }
     traces.into_iter().map(String::into_bytes).collect()
 }
 
 fn escaped(text: &str) -> String {
-    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
 }
 
 #[track_caller]
 fn assert_untold(what: &str, bytes: &[u8]) {
     for trace in traces() {
         let at = bytes.windows(trace.len()).position(|window| window == trace);
-        assert!(at.is_none(), "{what} has {} at {at:?}: {}", String::from_utf8_lossy(&trace), String::from_utf8_lossy(bytes));
+        assert!(
+            at.is_none(),
+            "{what} has {} at {at:?}: {}",
+            String::from_utf8_lossy(&trace),
+            String::from_utf8_lossy(bytes)
+        );
     }
 }
 
@@ -100,13 +117,18 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     answer(wire, "200 OK", &[], b"hello")
 }
 
-/// A scene whose hostile plugin may reach these places, with settings over that. The secret lies in `{root}/token`.
+/// A scene whose hostile plugin may reach these places, with settings over that. The secret lies in
+/// `{root}/token`.
 async fn scene(opened: &[String], settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
     let opened = format!("plugins.hostile-http.allowed_private_hosts={opened:?}");
-    let mut all = vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, "tools.call=20"];
+    let mut all =
+        vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, "tools.call=20"];
     all.extend(settings);
-    Scene::with(&all, |root| fs::write(root.join("token"), format!("{SECRET}\n")).expect("it is written")).await
+    Scene::with(&all, |root| {
+        fs::write(root.join("token"), format!("{SECRET}\n")).expect("it is written");
+    })
+    .await
 }
 
 async fn attack(scene: &Scene, tool: &str, arguments: Value) -> Answer {
@@ -115,7 +137,8 @@ async fn attack(scene: &Scene, tool: &str, arguments: Value) -> Answer {
     answer
 }
 
-/// Each source, put into a header and into the query, by the tools that come with the program. Then everything that is left of it all.
+/// Each source, put into a header and into the query, by the tools that come with the program. Then
+/// everything that is left of it all.
 #[test]
 fn each_source_gets_to_its_server_and_leaves_no_trace() {
     let server = Server::plain(echo);
@@ -125,9 +148,13 @@ fn each_source_gets_to_its_server_and_leaves_no_trace() {
     // Stands for the keyring's own program, which asks a desktop.
     let programs = cli.root.path().join("programs");
     fs::create_dir(&programs).expect("a folder is made");
-    let looks_up = format!("#!/bin/sh\n[ \"$*\" = 'lookup service example account me' ] && exec /bin/cat '{}'\n", token.display());
+    let looks_up = format!(
+        "#!/bin/sh\n[ \"$*\" = 'lookup service example account me' ] && exec /bin/cat '{}'\n",
+        token.display()
+    );
     fs::write(programs.join("secret-tool"), looks_up).expect("it is written");
-    fs::set_permissions(programs.join("secret-tool"), Permissions::from_mode(0o700)).expect("it is a program");
+    fs::set_permissions(programs.join("secret-tool"), Permissions::from_mode(0o700))
+        .expect("it is a program");
     let by_command = format!("command = [\"/bin/cat\", {token:?}]");
     let sources = [
         ("variable", "env = \"TOKEN\""),
@@ -136,14 +163,22 @@ fn each_source_gets_to_its_server_and_leaves_no_trace() {
         ("keyring", "keyring = { service = \"example\", account = \"me\" }"),
         ("parameter", "env = \"TOKEN\"\nquery = \"api_key\""),
     ];
-    let mut configuration = format!("[tools.web]\nallowed_private_hosts = [\"{}\"]\n", server.address);
+    let mut configuration =
+        format!("[tools.web]\nallowed_private_hosts = [\"{}\"]\n", server.address);
     for (name, source) in sources {
-        configuration += &format!("[tools.web.secrets.{name}]\n{source}\nhosts = [\"{}\"]\npaths = [\"/{name}\"]\n", server.address);
+        configuration += &format!(
+            "[tools.web.secrets.{name}]\n{source}\nhosts = [\"{}\"]\npaths = [\"/{name}\"]\n",
+            server.address
+        );
     }
     cli.configure(&configuration);
     let called = |tool: &str, rest: &[&str]| {
-        let mut command = cli.command(&[&["--log", "trace", "call", "--json", "--yes", tool], rest].concat());
-        command.env("TOKEN", SECRET).env("PATH", &programs).env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
+        let mut command =
+            cli.command(&[&["--log", "trace", "call", "--json", "--yes", tool], rest].concat());
+        command
+            .env("TOKEN", SECRET)
+            .env("PATH", &programs)
+            .env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
         let output = command.output().expect("berth starts");
         assert_untold("what is printed", &output.stdout);
         assert_untold("the log", &output.stderr);
@@ -157,11 +192,17 @@ fn each_source_gets_to_its_server_and_leaves_no_trace() {
             let asked = server.asked();
             let sent = got(asked.last().expect("it was asked"));
             assert_eq!(sent.as_deref(), Some(SECRET), "{tool} with the {name}");
-            assert!(told.contains(&format!("[REDACTED:{name}]")) && told.contains("and no more"), "{told}");
+            assert!(
+                told.contains(&format!("[REDACTED:{name}]")) && told.contains("and no more"),
+                "{told}"
+            );
         }
     }
     cli.run(&["audit", "verify"]).ends(0);
-    assert!(fs::read_to_string(cli.root.path().join("data/audit/audit.jsonl")).is_ok_and(|log| log.contains("\"secrets\":\"keyring\"")));
+    assert!(
+        fs::read_to_string(cli.root.path().join("data/audit/audit.jsonl"))
+            .is_ok_and(|log| log.contains("\"secrets\":\"keyring\""))
+    );
     assert!(assert_untold_below(cli.root.path(), "token") > 3);
 }
 
@@ -178,12 +219,17 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
             }
             _ => answer(wire, "200 OK", &[], b"hello"),
         });
-        let opened = [server.address.to_string(), format!("localhost:{}", server.port()), format!("localhost:{}", other.port())];
+        let opened = [
+            server.address.to_string(),
+            format!("localhost:{}", server.port()),
+            format!("localhost:{}", other.port()),
+        ];
         let token = format!(
             r#"plugins.hostile-http.secrets.token={{file="{{root}}/token", hosts=["{}"], methods=["GET"], paths=["/api"]}}"#,
             server.address
         );
-        // Of this machine, on one of two ports that are opened. Without a port it would be that of https.
+        // Of this machine, on one of two ports that are opened. Without a port it would be that of
+        // https.
         let named = format!(
             r#"plugins.hostile-http.secrets.named={{file="{{root}}/token", hosts=["localhost:{}"], paths=["/named"], header="X-Key"}}"#,
             server.port()
@@ -196,7 +242,8 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
             loot(&attack(&scene, "send", json!({ "url": format!("{base}{path}") })).await);
             assert_eq!(last().as_deref(), Some(SECRET), "{path}");
         }
-        let by_name = |server: &Server, path: &str| format!("http://localhost:{}{path}", server.port());
+        let by_name =
+            |server: &Server, path: &str| format!("http://localhost:{}{path}", server.port());
         loot(&attack(&scene, "send", json!({ "url": by_name(&server, "/named") })).await);
         assert_eq!(last().as_deref(), Some(SECRET));
         loot(&attack(&scene, "send", json!({ "url": by_name(&other, "/named") })).await);
@@ -212,25 +259,48 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
             assert_eq!(last(), None, "{method} {url}");
         }
         for path in ["/api/away", "/api/down"] {
-            loot(&attack(&scene, "follow", json!({ "url": format!("{base}{path}"), "count": 3 })).await);
+            loot(
+                &attack(&scene, "follow", json!({ "url": format!("{base}{path}"), "count": 3 }))
+                    .await,
+            );
         }
         let asked = server.asked();
-        let sent = |path: &str| asked.iter().filter(|asked| asked.path() == path).map(got).collect::<Vec<_>>();
-        assert_eq!((sent("/api/away"), sent("/api/down")), (vec![Some(SECRET.to_owned())], vec![Some(SECRET.to_owned())]));
+        let sent = |path: &str| {
+            asked.iter().filter(|asked| asked.path() == path).map(got).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (sent("/api/away"), sent("/api/down")),
+            (vec![Some(SECRET.to_owned())], vec![Some(SECRET.to_owned())])
+        );
         // The path with dots in it comes out here, too.
         assert_eq!(sent("/other"), [None::<String>, None]);
         assert_eq!(other.asked().iter().map(got).collect::<Vec<_>>(), [None::<String>, None]);
         for asked in other.asked() {
             assert_untold("what another host was sent", asked.head.as_bytes());
         }
-        // What a guest puts there itself gives way, and what it knows of the secret it can't send along.
+        // What a guest puts there itself gives way, and what it knows of the secret it can't send
+        // along.
         let headers = json!([["authorization", "Bearer of-the-guest"]]);
-        loot(&attack(&scene, "send", json!({ "url": format!("{base}/api"), "headers": headers })).await);
+        loot(
+            &attack(&scene, "send", json!({ "url": format!("{base}/api"), "headers": headers }))
+                .await,
+        );
         assert_eq!(last().as_deref(), Some(SECRET));
         let before = server.asked().len();
         for encoded in [SECRET.to_owned(), STANDARD.encode(SECRET), escaped(SECRET)] {
-            let sent = scene.call("hostile-http__send", json!({ "url": format!("{base}/"), "method": "POST", "body": encoded })).await;
-            assert_eq!(failure(&sent, Category::PolicyBlocked, None).denial.as_ref().map(|denial| &*denial.capability), Some("http"));
+            let sent = scene
+                .call(
+                    "hostile-http__send",
+                    json!({ "url": format!("{base}/"), "method": "POST", "body": encoded }),
+                )
+                .await;
+            assert_eq!(
+                failure(&sent, Category::PolicyBlocked, None)
+                    .denial
+                    .as_ref()
+                    .map(|denial| &*denial.capability),
+                Some("http")
+            );
         }
         assert_eq!(server.asked().len(), before);
     });
@@ -240,15 +310,27 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
 fn by_tls_a_secret_goes_to_a_name() {
     run(async {
         let authority = Authority::new();
-        let server = Server::tls(authority.server(&["localhost", "127.0.0.1"], &["http/1.1"], |_| {}), echo);
+        let server =
+            Server::tls(authority.server(&["localhost", "127.0.0.1"], &["http/1.1"], |_| {}), echo);
         let opened = [server.address.to_string(), format!("localhost:{}", server.port())];
         let trusted = format!("network.authorities=[{:?}]", authority.file());
         let secret = r#"plugins.hostile-http.secrets.named={file="{root}/token", hosts=["localhost:PORT"], header="X-Key"}"#;
         let named = secret.replace("PORT", &server.port().to_string());
         let scene = scene(&opened, &[&trusted, &named]).await;
         for (host, expected) in [("localhost", Some(SECRET)), ("127.0.0.1", None)] {
-            loot(&attack(&scene, "send", json!({ "url": format!("https://{host}:{}/", server.port()) })).await);
-            assert_eq!(got(server.asked().last().expect("it was asked")).as_deref(), expected, "{host}");
+            loot(
+                &attack(
+                    &scene,
+                    "send",
+                    json!({ "url": format!("https://{host}:{}/", server.port()) }),
+                )
+                .await,
+            );
+            assert_eq!(
+                got(server.asked().last().expect("it was asked")).as_deref(),
+                expected,
+                "{host}"
+            );
         }
     });
 }
@@ -260,21 +342,45 @@ fn a_guest_never_has_a_secret_in_its_memory() {
         let server = Server::plain(echo);
         let secret = r#"plugins.hostile-http.secrets.token={command=["cat", "{root}/token"], hosts=["ADDRESS"]}"#;
         let token = secret.replace("ADDRESS", &server.address.to_string());
-        let scene = scene(&[server.address.to_string()], &[&token, "plugins.hostile-http.limits.cpu_secs=60"]).await;
+        let scene = scene(
+            &[server.address.to_string()],
+            &[&token, "plugins.hostile-http.limits.cpu_secs=60"],
+        )
+        .await;
         let url = format!("http://{}/", server.address);
-        let told: Value = serde_json::from_str(&said(&attack(&scene, "send", json!({ "url": url })).await)).expect("it is JSON");
+        let told: Value =
+            serde_json::from_str(&said(&attack(&scene, "send", json!({ "url": url })).await))
+                .expect("it is JSON");
         let body = told["body"].as_str().expect("there is one");
-        assert!(body.starts_with("echoes: [REDACTED:token] | ") && body.ends_with(" and no more"), "{body}");
+        assert!(
+            body.starts_with("echoes: [REDACTED:token] | ") && body.ends_with(" and no more"),
+            "{body}"
+        );
         assert_eq!(body.matches("[REDACTED:token]").count(), 4, "{body}");
-        let headers: Vec<&str> = told["headers"].as_array().into_iter().flatten().filter_map(|pair| pair[1].as_str()).collect();
-        assert_eq!(headers.iter().filter(|value| value.contains("[REDACTED:token]")).count(), 4, "{headers:?}");
+        let headers: Vec<&str> = told["headers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|pair| pair[1].as_str())
+            .collect();
+        assert_eq!(
+            headers.iter().filter(|value| value.contains("[REDACTED:token]")).count(),
+            4,
+            "{headers:?}"
+        );
 
-        // With one added to each byte, so that what is looked for is not found where it is asked for. The last one is there.
+        // With one added to each byte, so that what is looked for is not found where it is asked
+        // for. The last one is there.
         let needles: Vec<Vec<u8>> = traces().into_iter().chain([b"and no more".to_vec()]).collect();
-        let needles: Vec<Vec<u8>> = needles.into_iter().map(|bytes| bytes.into_iter().map(|byte| byte.wrapping_add(1)).collect()).collect();
-        let answer = attack(&scene, "search_memory", json!({ "url": url, "needles": needles })).await;
+        let needles: Vec<Vec<u8>> = needles
+            .into_iter()
+            .map(|bytes| bytes.into_iter().map(|byte| byte.wrapping_add(1)).collect())
+            .collect();
+        let answer =
+            attack(&scene, "search_memory", json!({ "url": url, "needles": needles })).await;
         let told: Value = serde_json::from_str(&said(&answer)).expect("it is JSON");
-        let (last, traces) = told["found"].as_array().and_then(|found| found.split_last()).expect("it is a list");
+        let (last, traces) =
+            told["found"].as_array().and_then(|found| found.split_last()).expect("it is a list");
         assert!(last.is_u64() && told["answer"] == true, "{told}");
         assert!(traces.iter().all(Value::is_null), "{told}");
         assert_eq!(server.asked().iter().filter_map(got).collect::<Vec<_>>(), [SECRET, SECRET]);
@@ -293,34 +399,61 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
             ("missing", r#"file="{root}/no-such-file""#, "can't be read"),
             ("lines", r#"file="{root}/lines""#, "more than one line"),
             ("short", r#"file="{root}/short""#, "too short"),
-            ("failing", r#"command=["sh", "-c", "cat {root}/token {root}/token >&2; exit 3"]"#, "failed"),
+            (
+                "failing",
+                r#"command=["sh", "-c", "cat {root}/token {root}/token >&2; exit 3"]"#,
+                "failed",
+            ),
             ("absent", r#"command=["no-such-program"]"#, "no program"),
         ];
         let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
-        let opened = format!("plugins.hostile-http.allowed_private_hosts=[{:?}]", server.address.to_string());
+        let opened = format!(
+            "plugins.hostile-http.allowed_private_hosts=[{:?}]",
+            server.address.to_string()
+        );
         let secrets = sources.map(|(name, source, _)| {
             format!("plugins.hostile-http.secrets.{name}={{{source}, hosts=[\"{}\"], paths=[\"/{name}\"]}}", server.address)
         });
-        let mut all = vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, "tools.call=20"];
+        let mut all =
+            vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, "tools.call=20"];
         all.extend(secrets.iter().map(String::as_str));
         let scene = Scene::with(&all, |root| {
-            for (name, text) in [("token", SECRET.to_owned()), ("lines", format!("{SECRET}\nmore\n")), ("short", "zq-77".to_owned())] {
+            for (name, text) in [
+                ("token", SECRET.to_owned()),
+                ("lines", format!("{SECRET}\nmore\n")),
+                ("short", "zq-77".to_owned()),
+            ] {
                 fs::write(root.join(name), text).expect("it is written");
             }
         });
         let scene = scene.await;
         for (name, _, words) in sources {
-            let answer = attack(&scene, "send", json!({ "url": format!("http://{}/{name}", server.address) })).await;
+            let answer = attack(
+                &scene,
+                "send",
+                json!({ "url": format!("http://{}/{name}", server.address) }),
+            )
+            .await;
             // The words are for the operator: a guest has no use for the name of a file.
             let message = &failure(&answer, Category::PermanentFailure, None).message;
-            assert!(message.contains("ConfigurationError") && !message.contains("zq-77") && !message.contains("no-such"), "{message}");
+            assert!(
+                message.contains("ConfigurationError")
+                    && !message.contains("zq-77")
+                    && !message.contains("no-such"),
+                "{message}"
+            );
             let told = log_with(&[&format!("the secret {name} can't be read"), words]);
-            assert!(!told.is_empty() && !told.iter().any(|line| line.contains("zq-77")), "{told:?}");
+            assert!(
+                !told.is_empty() && !told.iter().any(|line| line.contains("zq-77")),
+                "{told:?}"
+            );
         }
         assert_eq!(server.connections(), 0);
         assert_untold("the log", log_with(&[]).join("\n").as_bytes());
         // Where none is needed, nothing is amiss.
-        loot(&attack(&scene, "send", json!({ "url": format!("http://{}/", server.address) })).await);
+        loot(
+            &attack(&scene, "send", json!({ "url": format!("http://{}/", server.address) })).await,
+        );
     });
 }
 
@@ -331,7 +464,8 @@ fn no_tool_reads_or_writes_a_secret_s_file() {
     let token = cli.work().join("keys/token");
     fs::write(&token, format!("{SECRET}\n")).expect("it is written");
     fs::write(cli.work().join("keys/other"), "another file\n").expect("it is written");
-    let secret = format!("[tools.web.secrets.token]\nfile = {token:?}\nhosts = [\"api.example.com\"]\n");
+    let secret =
+        format!("[tools.web.secrets.token]\nfile = {token:?}\nhosts = [\"api.example.com\"]\n");
     let unasked = "[tools]\nautonomy = \"full\"\n";
     cli.configure(&format!("{unasked}{secret}"));
     let attempts: [&[&str]; 10] = [
@@ -343,17 +477,30 @@ fn no_tool_reads_or_writes_a_secret_s_file() {
         &["copy_path", "source=keys/token", "destination=copied"],
         &["copy_path", "source=keys", "destination=all"],
         &["move_path", "source=keys/token", "destination=moved"],
-        &["bash", "command=cat keys/token; cp keys/token copied; ln keys/token linked; mv keys elsewhere"],
+        &[
+            "bash",
+            "command=cat keys/token; cp keys/token copied; ln keys/token linked; mv keys elsewhere",
+        ],
         &["bash", "command=echo mine > keys/token; rm -rf keys/token"],
     ];
     for line in attempts {
         let ended = cli.run(&[&["call"], line].concat());
         assert_untold(line[0], format!("{}{}", ended.stdout, ended.stderr).as_bytes());
-        assert_eq!(fs::read_to_string(&token).ok().as_deref(), Some(format!("{SECRET}\n").as_str()), "{line:?}: {}", ended.stderr);
+        assert_eq!(
+            fs::read_to_string(&token).ok().as_deref(),
+            Some(format!("{SECRET}\n").as_str()),
+            "{line:?}: {}",
+            ended.stderr
+        );
         assert_untold_below(&cli.work(), "token");
     }
     // What stands beside it is there for them.
     assert!(cli.run(&["call", "read", "path=keys/other"]).ends(0).stdout.contains("another file"));
-    assert!(cli.run(&["call", "bash", "command=cat keys/other"]).ends(0).stdout.contains("another file"));
+    assert!(
+        cli.run(&["call", "bash", "command=cat keys/other"])
+            .ends(0)
+            .stdout
+            .contains("another file")
+    );
     cli.run(&["call", "copy_path", "source=keys/other", "destination=copied"]).ends(0);
 }

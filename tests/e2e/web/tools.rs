@@ -13,7 +13,8 @@ use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{failure, run};
 
 /// `<title>Packed</title><p>Packed and unpacked again.</p>` in gzip.
-const PACKED: &str = "H4sIAAAAAAAC/7MpySzJSbULSEzOTk2x0YfwbAqgAgqJeSkKpXkFUE56Ymaeno1+gR0AVSjsdDYAAAA=";
+const PACKED: &str =
+    "H4sIAAAAAAAC/7MpySzJSbULSEzOTk2x0YfwbAqgAgqJeSkKpXkFUE56Ymaeno1+gR0AVSjsdDYAAAA=";
 
 /// A page about nothing, with what pages have around their text.
 const PAGE: &str = "<!doctype html><html><head><title>Site</title></head><body><nav><a href='/'>Home</a> <a href='/all'>All</a></nav>\
@@ -27,14 +28,27 @@ fn site(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
         "/text" => page(wire, "text/plain", b"0123456789"),
         "/json" => page(wire, "application/json", br#"{"a": [1, 2]}"#),
         "/file.pdf" => page(wire, "application/pdf", b"%PDF-1.7 and more"),
-        "/cyrillic" => page(wire, "text/html; charset=windows-1251", b"<h1>\xcc\xe8\xf0</h1><p>text"),
-        "/japanese" => page(wire, "text/html", b"<meta charset=shift_jis><h1>\x93\xfa\x96{</h1><p>text"),
+        "/cyrillic" => {
+            page(wire, "text/html; charset=windows-1251", b"<h1>\xcc\xe8\xf0</h1><p>text")
+        }
+        "/japanese" => {
+            page(wire, "text/html", b"<meta charset=shift_jis><h1>\x93\xfa\x96{</h1><p>text")
+        }
         "/marked" => page(wire, "text/plain; charset=iso-8859-1", b"\xef\xbb\xbf\xc3\xa9t\xc3\xa9"),
         "/unsaid" => page(wire, "text/plain", b"caf\xe9"),
-        "/feed" => page(wire, "application/rss+xml", b"<rss><channel><title>News</title><item><title>One</title></item></channel></rss>"),
+        "/feed" => page(
+            wire,
+            "application/rss+xml",
+            b"<rss><channel><title>News</title><item><title>One</title></item></channel></rss>",
+        ),
         "/packed" => {
             let body = BASE64_STANDARD.decode(PACKED).expect("it is base64");
-            answer(wire, "200 OK", &[("content-type", "text/html"), ("content-encoding", "gzip")], &body)
+            answer(
+                wire,
+                "200 OK",
+                &[("content-type", "text/html"), ("content-encoding", "gzip")],
+                &body,
+            )
         }
         "/long" => page(wire, "text/plain", &[b'x'; 10_000]),
         "/empty" => page(wire, "text/html", b"<script>draw()</script>"),
@@ -67,7 +81,10 @@ fn fetch_reads_each_kind_of_answer_as_what_it_is() {
         for (path, expected) in [
             ("/text", "0123456789"),
             ("/json", r#"{"a": [1, 2]}"#),
-            ("/file.pdf", "A file of type application/pdf, 17 bytes, named \"file.pdf\". It is no text, and was not read.\n"),
+            (
+                "/file.pdf",
+                "A file of type application/pdf, 17 bytes, named \"file.pdf\". It is no text, and was not read.\n",
+            ),
             ("/cyrillic", "# Мир\n\ntext\n"),
             ("/japanese", "# 日本\n\ntext\n"),
             ("/marked", "été"),
@@ -81,8 +98,16 @@ fn fetch_reads_each_kind_of_answer_as_what_it_is() {
         let raw = web.call("fetch", json!({ "url": format!("{at}/a/page"), "raw": true })).await;
         assert_eq!(texts(&raw), [PAGE]);
         let asked = server.asked();
-        assert!(asked.iter().all(|asked| asked.header("accept-encoding") == Some("gzip, br, zstd")), "{asked:?}");
-        assert!(asked.iter().all(|asked| asked.header("user-agent").is_some_and(|agent| agent.starts_with("berth/"))), "{asked:?}");
+        assert!(
+            asked.iter().all(|asked| asked.header("accept-encoding") == Some("gzip, br, zstd")),
+            "{asked:?}"
+        );
+        assert!(
+            asked.iter().all(|asked| asked
+                .header("user-agent")
+                .is_some_and(|agent| agent.starts_with("berth/"))),
+            "{asked:?}"
+        );
     });
 }
 
@@ -90,18 +115,43 @@ fn fetch_reads_each_kind_of_answer_as_what_it_is() {
 fn fetch_reads_on_where_it_ended_and_says_what_was_cut() {
     run(async {
         let server = Server::plain(site);
-        let (web, at) = (Web::new(&[&server], &["tools.web.max_body_kib=4"]).await, format!("http://{}", server.address));
-        let first = texts(&web.call("fetch", json!({ "url": format!("{at}/text"), "max_length": 4 })).await);
+        let (web, at) = (
+            Web::new(&[&server], &["tools.web.max_body_kib=4"]).await,
+            format!("http://{}", server.address),
+        );
+        let first = texts(
+            &web.call("fetch", json!({ "url": format!("{at}/text"), "max_length": 4 })).await,
+        );
         assert_eq!(first, ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]);
-        let next = texts(&web.call("fetch", json!({ "url": format!("{at}/text"), "max_length": 9, "start_index": 4 })).await);
+        let next = texts(
+            &web.call(
+                "fetch",
+                json!({ "url": format!("{at}/text"), "max_length": 9, "start_index": 4 }),
+            )
+            .await,
+        );
         assert_eq!(next, ["Characters 4 to 10 of 10.", "456789"]);
-        let beyond = web.call("fetch", json!({ "url": format!("{at}/text"), "start_index": 10 })).await;
+        let beyond =
+            web.call("fetch", json!({ "url": format!("{at}/text"), "start_index": 10 })).await;
         failure(&beyond, Category::InvalidParameters, None);
         let cut = web.fetch(format!("{at}/long")).await;
-        assert_eq!(cut, ["The page is longer than what is read of one: only 4.0 KiB of it were.", &"x".repeat(4096)]);
-        let cut = web.call("http_request", json!({ "url": format!("{at}/long") })).await.outcome.expect("it is answered");
+        assert_eq!(
+            cut,
+            [
+                "The page is longer than what is read of one: only 4.0 KiB of it were.",
+                &"x".repeat(4096)
+            ]
+        );
+        let cut = web
+            .call("http_request", json!({ "url": format!("{at}/long") }))
+            .await
+            .outcome
+            .expect("it is answered");
         let structured = cut.structured.expect("it is structured");
-        assert_eq!((&structured["truncated"], structured["body"].as_str().map(str::len)), (&json!(true), Some(4096)));
+        assert_eq!(
+            (&structured["truncated"], structured["body"].as_str().map(str::len)),
+            (&json!(true), Some(4096))
+        );
     });
 }
 
@@ -109,20 +159,37 @@ fn fetch_reads_on_where_it_ended_and_says_what_was_cut() {
 fn redirects_are_followed_three_times_and_the_last_url_is_told() {
     run(async {
         let server = Server::plain(site);
-        let (web, at) = (Web::new(&[&server], &["tools.autonomy=full"]).await, format!("http://{}", server.address));
-        assert_eq!(web.fetch(format!("{at}/first")).await, [format!("URL: {at}/text"), "0123456789".to_owned()]);
+        let (web, at) = (
+            Web::new(&[&server], &["tools.autonomy=full"]).await,
+            format!("http://{}", server.address),
+        );
+        assert_eq!(
+            web.fetch(format!("{at}/first")).await,
+            [format!("URL: {at}/text"), "0123456789".to_owned()]
+        );
         assert_eq!(web.fetch(format!("{at}/third")).await.len(), 2);
         let before = server.asked().len();
         let fourth = web.call("fetch", json!({ "url": format!("{at}/fourth") })).await;
         let told = failure(&fourth, Category::PermanentFailure, Some("redirect"));
-        assert!(told.message.contains("more than 3 redirects") && told.message.contains("/text"), "{told:?}");
+        assert!(
+            told.message.contains("more than 3 redirects") && told.message.contains("/text"),
+            "{told:?}"
+        );
         assert_eq!(server.asked().len() - before, 4);
 
         let sent = json!({ "url": format!("{at}/form"), "method": "POST", "json": { "a": 1 } });
         let answered = web.call("http_request", sent).await.outcome.expect("it is answered");
-        assert_eq!(answered.structured.expect("it is structured")["url"], json!(format!("{at}/text")));
+        assert_eq!(
+            answered.structured.expect("it is structured")["url"],
+            json!(format!("{at}/text"))
+        );
         let last = server.asked().pop().expect("it was asked");
-        assert!(last.head.starts_with("GET /text ") && last.body.is_empty() && last.header("content-type").is_none(), "{last:?}");
+        assert!(
+            last.head.starts_with("GET /text ")
+                && last.body.is_empty()
+                && last.header("content-type").is_none(),
+            "{last:?}"
+        );
     });
 }
 
@@ -131,16 +198,23 @@ fn what_is_meant_for_one_origin_goes_to_no_other() {
     run(async {
         let other = Server::plain(hello);
         let to = format!("http://{}/", other.address);
-        let first = Server::plain(move |_, wire| answer(wire, "307 Elsewhere", &[("location", &to)], b""));
+        let first =
+            Server::plain(move |_, wire| answer(wire, "307 Elsewhere", &[("location", &to)], b""));
         let web = Web::new(&[&first, &other], &["tools.autonomy=full"]).await;
         let headers = json!({ "Authorization": "Basic eA==", "Cookie": "a=b", "X-Mine": "yes" });
         let at = format!("http://{}/", first.address);
         let sent = json!({ "url": at, "headers": headers });
         web.call("http_request", sent).await.outcome.expect("it is answered");
-        let of = |asked: &Asked| ["authorization", "cookie", "x-mine"].map(|name| asked.header(name).map(str::to_owned));
-        assert_eq!(of(&first.asked()[0]), [Some("Basic eA==".to_owned()), Some("a=b".to_owned()), Some("yes".to_owned())]);
+        let of = |asked: &Asked| {
+            ["authorization", "cookie", "x-mine"].map(|name| asked.header(name).map(str::to_owned))
+        };
+        assert_eq!(
+            of(&first.asked()[0]),
+            [Some("Basic eA==".to_owned()), Some("a=b".to_owned()), Some("yes".to_owned())]
+        );
         assert_eq!(of(&other.asked()[0]), [None, None, None]);
-        let put = web.call("http_request", json!({ "url": at, "method": "PUT", "body": "x" })).await;
+        let put =
+            web.call("http_request", json!({ "url": at, "method": "PUT", "body": "x" })).await;
         failure(&put, Category::PermanentFailure, Some("redirect"));
         assert_eq!(other.asked().len(), 1);
     });
@@ -158,21 +232,44 @@ fn web_scrape_takes_values_out_of_a_page() {
             arguments["url"] = json!(format!("{at}/list"));
             let output = web.call("web_scrape", arguments).await.outcome.expect("it is answered");
             let structured = output.structured.clone().expect("it is structured");
-            assert_eq!(serde_json::from_str::<Value>(&output.joined_text()).ok().as_ref(), Some(&structured));
+            assert_eq!(
+                serde_json::from_str::<Value>(&output.joined_text()).ok().as_ref(),
+                Some(&structured)
+            );
             assert_eq!(structured["url"], json!(format!("{at}/list")));
-            (structured["results"].clone(), structured["total"].clone(), structured["truncated"].clone())
+            (
+                structured["results"].clone(),
+                structured["total"].clone(),
+                structured["truncated"].clone(),
+            )
         };
         let whole = |results: Value, total: u32| (results, json!(total), json!(false));
-        assert_eq!(scraped(json!({ "select": "li > h2" })).await, whole(json!(["One", "Two and half", "Three"]), 3));
-        assert_eq!(scraped(json!({ "select": "h2", "limit": 1 })).await, (json!(["One"]), json!(3), json!(true)));
-        assert_eq!(scraped(json!({ "select": "h2 i", "extract": "html" })).await, whole(json!(["<i>and</i>"]), 1));
+        assert_eq!(
+            scraped(json!({ "select": "li > h2" })).await,
+            whole(json!(["One", "Two and half", "Three"]), 3)
+        );
+        assert_eq!(
+            scraped(json!({ "select": "h2", "limit": 1 })).await,
+            (json!(["One"]), json!(3), json!(true))
+        );
+        assert_eq!(
+            scraped(json!({ "select": "h2 i", "extract": "html" })).await,
+            whole(json!(["<i>and</i>"]), 1)
+        );
         let links = json!([format!("{at}/1"), "https://other.example/2"]);
-        assert_eq!(scraped(json!({ "select": "a", "extract": "attr:href" })).await, whole(links.clone(), 2));
+        assert_eq!(
+            scraped(json!({ "select": "a", "extract": "attr:href" })).await,
+            whole(links.clone(), 2)
+        );
         let fields = json!({ "name": "h2", "link": { "select": "a", "extract": "attr:href" } });
         let named = scraped(json!({ "select": fields })).await;
-        assert_eq!(named, whole(json!({ "link": links, "name": ["One", "Two and half", "Three"] }), 5));
+        assert_eq!(
+            named,
+            whole(json!({ "link": links, "name": ["One", "Two and half", "Three"] }), 5)
+        );
         let items = scraped(json!({ "items": "li.product", "select": { "name": "h2", "price": ".price" }, "limit": 2 })).await;
-        let rows = json!([{ "name": "One", "price": "1 €" }, { "name": "Two and half", "price": null }]);
+        let rows =
+            json!([{ "name": "One", "price": "1 €" }, { "name": "Two and half", "price": null }]);
         assert_eq!(items, (rows, json!(3), json!(true)));
 
         let asked = server.asked().len();
@@ -182,7 +279,8 @@ fn web_scrape_takes_values_out_of_a_page() {
             (json!({ "select": "h2", "items": "li" }), "`items` goes with named fields"),
             (json!({ "select": {} }), "0 fields"),
         ] {
-            let arguments = json!({ "url": at, "select": arguments["select"], "items": arguments["items"] });
+            let arguments =
+                json!({ "url": at, "select": arguments["select"], "items": arguments["items"] });
             let arguments: Value = arguments
                 .as_object()
                 .expect("it is one")
@@ -197,7 +295,11 @@ fn web_scrape_takes_values_out_of_a_page() {
         assert_eq!(server.asked().len(), asked, "nobody is asked for what makes no sense");
         let missed = web.call("web_scrape", json!({ "url": at, "select": ".prize" })).await;
         let told = failure(&missed, Category::InvalidParameters, Some("no-match"));
-        assert!(told.message.contains(".prize") && told.content[0].as_text().is_some_and(|names| names.contains("price")), "{told:?}");
+        assert!(
+            told.message.contains(".prize")
+                && told.content[0].as_text().is_some_and(|names| names.contains("price")),
+            "{told:?}"
+        );
     });
 }
 
@@ -206,37 +308,73 @@ fn http_request_sends_what_it_is_told_and_tells_what_came() {
     run(async {
         let server = Server::plain(|asked, wire| match asked.path() {
             "/picture" => page(wire, "image/png", b"\x89PNG\0"),
-            "/gone" => answer(wire, "404 Not Found", &[("content-type", "application/json")], b"{\"error\": 1}"),
+            "/gone" => answer(
+                wire,
+                "404 Not Found",
+                &[("content-type", "application/json")],
+                b"{\"error\": 1}",
+            ),
             _ => {
-                let secrets = [("Set-Cookie", "id=hidden-1"), ("X-Auth-Token", "hidden-2"), ("X-Seen", "a"), ("X-Seen", "b")];
-                answer(wire, "200 OK", &secrets, if asked.head.starts_with("HEAD ") { b"" } else { b"done" })
+                let secrets = [
+                    ("Set-Cookie", "id=hidden-1"),
+                    ("X-Auth-Token", "hidden-2"),
+                    ("X-Seen", "a"),
+                    ("X-Seen", "b"),
+                ];
+                answer(
+                    wire,
+                    "200 OK",
+                    &secrets,
+                    if asked.head.starts_with("HEAD ") { b"" } else { b"done" },
+                )
             }
         });
-        let (web, at) = (Web::new(&[&server], &["tools.autonomy=full"]).await, format!("http://{}", server.address));
+        let (web, at) = (
+            Web::new(&[&server], &["tools.autonomy=full"]).await,
+            format!("http://{}", server.address),
+        );
         let sent = async |mut arguments: Value| {
             if arguments["url"].is_null() {
                 arguments["url"] = json!(at);
             }
             let output = web.call("http_request", arguments).await.outcome.expect("it is answered");
-            (output.structured.clone().expect("it is structured"), output, server.asked().pop().expect("it was asked"))
+            (
+                output.structured.clone().expect("it is structured"),
+                output,
+                server.asked().pop().expect("it was asked"),
+            )
         };
         for method in ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] {
             let (told, _, asked) = sent(json!({ "method": method })).await;
             assert!(asked.head.starts_with(&format!("{method} / HTTP/1.1\r\n")), "{asked:?}");
             assert_eq!(told["status"], 200);
         }
-        let (told, output, asked) = sent(json!({ "method": "POST", "json": { "a": [1] }, "headers": { "X-Trace": "7" } })).await;
-        assert_eq!((asked.header("content-type"), asked.header("x-trace")), (Some("application/json"), Some("7")));
+        let (told, output, asked) =
+            sent(json!({ "method": "POST", "json": { "a": [1] }, "headers": { "X-Trace": "7" } }))
+                .await;
+        assert_eq!(
+            (asked.header("content-type"), asked.header("x-trace")),
+            (Some("application/json"), Some("7"))
+        );
         assert_eq!(asked.body, b"{\"a\":[1]}");
         assert_eq!(told["headers"]["set-cookie"], "[redacted]");
         assert_eq!((&told["headers"]["x-seen"], &told["body"]), (&json!("a, b"), &json!("done")));
         assert!(!format!("{output:?}").contains("hidden"), "{output:?}");
-        let (_, _, asked) = sent(json!({ "method": "PUT", "body": "a=b", "headers": { "content-type": "text/x" } })).await;
-        assert_eq!((asked.body.as_slice(), asked.header("content-type")), (&b"a=b"[..], Some("text/x")));
+        let (_, _, asked) = sent(
+            json!({ "method": "PUT", "body": "a=b", "headers": { "content-type": "text/x" } }),
+        )
+        .await;
+        assert_eq!(
+            (asked.body.as_slice(), asked.header("content-type")),
+            (&b"a=b"[..], Some("text/x"))
+        );
         let (told, ..) = sent(json!({ "url": format!("{at}/gone") })).await;
         assert_eq!((&told["status"], &told["body"]), (&json!(404), &json!("{\"error\": 1}")));
         let (told, output, _) = sent(json!({ "url": format!("{at}/picture") })).await;
-        assert_eq!((&told["body"], output.content[1].media_type.as_deref()), (&Value::Null, Some("image/png")));
+        assert_eq!(
+            (&told["body"], output.content[1].media_type.as_deref()),
+            (&Value::Null, Some("image/png"))
+        );
         assert_eq!(output.content[1].body, Body::Bytes(b"\x89PNG\0".to_vec()));
         // What belongs to the connection is the host's.
         let headers = json!({ "Host": "other.example", "Accept-Encoding": "identity", "Content-Length": "3" });
@@ -283,10 +421,18 @@ fn what_a_server_says_to_a_failure_is_its_content_behind_the_fence() {
         let arguments = json!({ "url": format!("http://{}/nowhere", server.address) });
         let told = web.call("fetch", arguments.clone()).await;
         let parts = &failure(&told, Category::PermanentFailure, Some("http-404")).content;
-        assert_eq!(parts.iter().map(|part| part.as_text()).collect::<Vec<_>>(), [Some("# Not here")]);
+        assert_eq!(
+            parts.iter().map(|part| part.as_text()).collect::<Vec<_>>(),
+            [Some("# Not here")]
+        );
         let told = web.host.call(Request::new("fetch", arguments)).await;
-        let text = failure(&told, Category::PermanentFailure, Some("http-404")).content[0].as_text().expect("it is a text");
-        assert!(text.starts_with("<external-data tool=\"fetch\" key=\"") && text.contains("# Not here"), "{text}");
+        let text = failure(&told, Category::PermanentFailure, Some("http-404")).content[0]
+            .as_text()
+            .expect("it is a text");
+        assert!(
+            text.starts_with("<external-data tool=\"fetch\" key=\"") && text.contains("# Not here"),
+            "{text}"
+        );
     });
 }
 
@@ -299,16 +445,24 @@ fn a_server_that_is_busy_is_asked_again_when_it_says_and_one_that_acts_is_not() 
             1 => page(wire, "text/plain", b"at last"),
             _ => answer(wire, "500 Broken", &[], b""),
         });
-        let retries = ["tools.retry.max_attempts=1", "tools.retry.base_ms=1", "tools.autonomy=full"];
-        let (web, url) = (Web::new(&[&server], &retries).await, format!("http://{}/", server.address));
+        let retries =
+            ["tools.retry.max_attempts=1", "tools.retry.base_ms=1", "tools.autonomy=full"];
+        let (web, url) =
+            (Web::new(&[&server], &retries).await, format!("http://{}/", server.address));
         let began = std::time::Instant::now();
         assert_eq!(web.fetch(url.as_str()).await, ["at last"]);
-        assert!(began.elapsed() >= std::time::Duration::from_secs(1), "it is left alone for as long as it wants");
+        assert!(
+            began.elapsed() >= std::time::Duration::from_secs(1),
+            "it is left alone for as long as it wants"
+        );
         assert_eq!(server.asked().len(), 2);
         assert!(web.call("fetch", json!({ "url": url })).await.outcome.is_err());
         assert_eq!(server.asked().len(), 4);
         // Its status is an answer, and what acts is done once.
-        web.call("http_request", json!({ "url": url, "method": "POST" })).await.outcome.expect("it is answered");
+        web.call("http_request", json!({ "url": url, "method": "POST" }))
+            .await
+            .outcome
+            .expect("it is answered");
         assert_eq!(server.asked().len(), 5);
     });
 }

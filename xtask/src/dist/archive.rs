@@ -21,9 +21,11 @@ impl Archive {
         let name = format!("berth-{version}-{ARCH}-linux");
         let archive = Archive { folder: dist().join(&name), name };
         if dist().exists() {
-            fs::remove_dir_all(dist()).map_err(|error| format!("can't remove {}: {error}", dist().display()))?;
+            fs::remove_dir_all(dist())
+                .map_err(|error| format!("can't remove {}: {error}", dist().display()))?;
         }
-        fs::create_dir_all(&archive.folder).map_err(|error| format!("can't create {}: {error}", archive.folder.display()))?;
+        fs::create_dir_all(&archive.folder)
+            .map_err(|error| format!("can't create {}: {error}", archive.folder.display()))?;
         Ok(archive)
     }
 
@@ -70,7 +72,12 @@ impl Archive {
             "--owner=0",
             "--group=0",
         ]);
-        tar.args(["--numeric-owner", "--mode=u=rwX,go=rX", &format!("--mtime=@{}", time()), "--file"]);
+        tar.args([
+            "--numeric-owner",
+            "--mode=u=rwX,go=rX",
+            &format!("--mtime=@{}", time()),
+            "--file",
+        ]);
         tar.arg(self.packed()).arg("--directory").arg(dist()).arg(&self.name);
         step::run("tar", &mut tar)?;
         let sums = checksums(&dist(), &[format!("{}.tar.gz", self.name)])?;
@@ -83,10 +90,14 @@ fn dist() -> PathBuf {
     cargo::target().join("dist")
 }
 
-/// When the sources were last changed, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, or git.
+/// When the sources were last changed, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, or
+/// git.
 fn time() -> u64 {
     let told = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let of_commit = || printed(Command::new("git").current_dir(cargo::root()).args(["log", "-1", "--format=%ct"])).ok();
+    let of_commit = || {
+        printed(Command::new("git").current_dir(cargo::root()).args(["log", "-1", "--format=%ct"]))
+            .ok()
+    };
     told.or_else(of_commit).and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
 }
 
@@ -98,7 +109,8 @@ fn checksums(folder: &Path, files: &[String]) -> Result<String, String> {
 /// The paths of all files, sorted.
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) -> Result<(), String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let mut entries =
+        entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = format!("{prefix}{}", entry.file_name().display());

@@ -18,7 +18,8 @@ https://git.musl-libc.org/cgit/musl/tree/COPYRIGHT.
 
 /// All of them as one text.
 pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
-    let others: Vec<&Package> = packages.iter().filter(|package| package.checksum.is_some()).collect();
+    let others: Vec<&Package> =
+        packages.iter().filter(|package| package.checksum.is_some()).collect();
     let mut text = format!("{ABOUT}\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in &others {
@@ -27,7 +28,8 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
         let mut files = Vec::new();
         collect(&package.folder, &mut files)?;
         for file in files {
-            let bytes = fs::read(&file).map_err(|error| format!("can't read {}: {error}", file.display()))?;
+            let bytes = fs::read(&file)
+                .map_err(|error| format!("can't read {}: {error}", file.display()))?;
             let licence = String::from_utf8_lossy(&bytes).replace("\r\n", "\n");
             texts.entry(licence.trim().to_owned()).or_default().push(name.clone());
         }
@@ -39,14 +41,16 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The files in a package's folder that tell about a licence, of what the package has copied from others too, sorted.
+/// The files in a package's folder that tell about a licence, of what the package has copied from
+/// others too, sorted.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     paths.sort();
     for path in paths {
-        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let name =
+            path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
         if path.is_dir() {
             collect(&path, files)?;
         } else if NAMES.iter().any(|start| name.starts_with(start)) && !name.ends_with(".rs") {

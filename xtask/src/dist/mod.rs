@@ -1,8 +1,9 @@
-//! `cargo xtask dist`: what is handed out, in `target/dist`: one static binary with everything inside, and what belongs beside it, as a
-//! folder and as an archive. What was packed is then tried where there is nothing else.
+//! `cargo xtask dist`: what is handed out, in `target/dist`: one static binary with everything
+//! inside, and what belongs beside it, as a folder and as an archive. What was packed is then tried
+//! where there is nothing else.
 //!
-//! The same sources, compiler and machine kind give the same archive, byte for byte: no path, time, owner or order of the machine that
-//! builds goes into it.
+//! The same sources, compiler and machine kind give the same archive, byte for byte: no path, time,
+//! owner or order of the machine that builds goes into it.
 
 mod archive;
 mod licences;
@@ -26,13 +27,19 @@ pub(crate) use paths::Paths;
 /// How `uname -m` and Rust name the machine that builds, which is the one that is built for.
 const ARCH: &str = std::env::consts::ARCH;
 
-/// For C that is linked against another C library than the compiler's own, and is the same whenever it is compiled: no calls that only glibc
-/// knows, which are checked copies and the numbers of newer C, and no time of day.
-const C_FLAGS: &str = r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
+/// For C that is linked against another C library than the compiler's own, and is the same whenever
+/// it is compiled: no calls that only glibc knows, which are checked copies and the numbers of
+/// newer C, and no time of day.
+const C_FLAGS: &str =
+    r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
 
-/// The shells that have a folder for the completions of programs, and what a program's file is called there.
-const COMPLETIONS: [(&str, &str); 3] =
-    [("bash", "bash-completion/completions/berth"), ("fish", "fish/vendor_completions.d/berth.fish"), ("zsh", "zsh/site-functions/_berth")];
+/// The shells that have a folder for the completions of programs, and what a program's file is
+/// called there.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/berth"),
+    ("fish", "fish/vendor_completions.d/berth.fish"),
+    ("zsh", "zsh/site-functions/_berth"),
+];
 
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     no_arguments(arguments)?;
@@ -54,7 +61,11 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
     verify::runs_alone(&berth)?;
 
     let size = fs::metadata(&berth).map_or(0, |file| file.len());
-    step::headline(&format!("berth has {:.1} MB; the archive is {}", size as f64 / 1e6, archive.packed().display()));
+    step::headline(&format!(
+        "berth has {:.1} MB; the archive is {}",
+        size as f64 / 1e6,
+        archive.packed().display()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -64,10 +75,13 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     let (components, compiled) = (folder.join("components"), folder.join("plugins"));
     let mut components_build = cargo::guests("build");
     components_build.args(["--locked", "--target-dir"]).arg(&components);
-    let guests = plugins::build_with(paths.hidden_from(&mut components_build), &components, &compiled)?;
+    let guests =
+        plugins::build_with(paths.hidden_from(&mut components_build), &components, &compiled)?;
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
-        build.args(["--locked", "--release", "--package", "berth-cli", "--target", target]).env("BERTH_PLUGINS_DIR", &compiled);
+        build
+            .args(["--locked", "--release", "--package", "berth-cli", "--target", target])
+            .env("BERTH_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build --release", paths.hidden_from(&mut build))?;
         let berth = cargo::target().join(target).join("release/berth");
@@ -76,15 +90,19 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     })
 }
 
-/// What is built for: static, and without asking the machine it runs on for its C library's other half, as a static glibc does to look up names.
+/// What is built for: static, and without asking the machine it runs on for its C library's other
+/// half, as a static glibc does to look up names.
 pub(crate) fn target() -> String {
     format!("{ARCH}-unknown-linux-musl")
 }
 
-/// Has a C compiler of the machine's compile what is in C, in the engine, the allocator and the grammar of the shell.
+/// Has a C compiler of the machine's compile what is in C, in the engine, the allocator and the
+/// grammar of the shell.
 pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str, paths: &Paths) {
     build.env("CC_SHELL_ESCAPED_FLAGS", "1");
-    for (name, value, always) in [("CC", compiler, ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))] {
+    for (name, value, always) in
+        [("CC", compiler, ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))]
+    {
         let name = format!("{name}_{}", target.replace('-', "_"));
         let mut value = std::env::var_os(&name).unwrap_or(value.into());
         value.push(always);
@@ -99,7 +117,10 @@ fn fill(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), Str
         archive.file(&format!("share/doc/berth/{file}"), &read(&cargo::root().join(file))?)?;
     }
     archive.file("share/doc/berth/THIRD-PARTY-LICENSES", licences::text(packages)?.as_bytes())?;
-    archive.file("share/doc/berth/sbom.cdx.json", sbom::document(&version()?, &rust()?, packages).as_bytes())?;
+    archive.file(
+        "share/doc/berth/sbom.cdx.json",
+        sbom::document(&version()?, &rust()?, packages).as_bytes(),
+    )?;
     let script = include_str!("install.sh").replace("@ARCH@", ARCH);
     archive.program("install.sh", script.as_bytes())
 }
@@ -114,14 +135,18 @@ fn fill_in_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
     printed(Command::new(berth).args(["man", "--all"]).arg(&pages))?;
     let found = fs::read_dir(&pages).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     for page in found.map_err(|error| format!("can't list {}: {error}", pages.display()))? {
-        archive.file(&format!("share/man/man1/{}", page.file_name().display()), &read(&page.path())?)?;
+        archive.file(
+            &format!("share/man/man1/{}", page.file_name().display()),
+            &read(&page.path())?,
+        )?;
     }
     Ok(())
 }
 
 /// The version of everything in the workspace.
 fn version() -> Result<String, String> {
-    let manifest = Manifest::parse(&String::from_utf8_lossy(&read(&cargo::root().join("Cargo.toml"))?));
+    let manifest =
+        Manifest::parse(&String::from_utf8_lossy(&read(&cargo::root().join("Cargo.toml"))?));
     manifest.string("workspace.package", "version").ok_or("Cargo.toml names no version".to_owned())
 }
 

@@ -35,16 +35,29 @@ pub(crate) fn in_the_binary(target: &str) -> Result<Vec<Package>, String> {
 /// Where the sources of every package lie that a workspace may need for `target`.
 pub(crate) fn folders(workspace: &Path, target: &str) -> Result<Vec<PathBuf>, String> {
     let mut metadata = cargo::cargo(workspace, "metadata");
-    let json = printed(metadata.args(["--locked", "--format-version", "1", "--filter-platform", target]))?;
-    // Strings in JSON, and the one key is nobody else's: what it takes to read them all is more than what is needed here.
-    let manifests = json.split(r#""manifest_path":""#).skip(1).filter_map(|rest| rest.split('"').next());
+    let json =
+        printed(metadata.args(["--locked", "--format-version", "1", "--filter-platform", target]))?;
+    // Strings in JSON, and the one key is nobody else's: what it takes to read them all is more
+    // than what is needed here.
+    let manifests =
+        json.split(r#""manifest_path":""#).skip(1).filter_map(|rest| rest.split('"').next());
     Ok(manifests.filter_map(|path| Some(Path::new(path).parent()?.to_owned())).collect())
 }
 
 fn of_workspace(workspace: &Path, target: &str, roots: &[&str]) -> Result<Vec<Package>, String> {
     let mut tree = cargo::cargo(workspace, "tree");
     // What runs while others are compiled is in no binary.
-    tree.args(["--locked", "--edges", "normal,no-proc-macro", "--target", target, "--prefix", "none", "--format", "{p}|{l}"]);
+    tree.args([
+        "--locked",
+        "--edges",
+        "normal,no-proc-macro",
+        "--target",
+        target,
+        "--prefix",
+        "none",
+        "--format",
+        "{p}|{l}",
+    ]);
     for root in roots {
         tree.args(["--package", root]);
     }
@@ -54,7 +67,10 @@ fn of_workspace(workspace: &Path, target: &str, roots: &[&str]) -> Result<Vec<Pa
     let lines: BTreeSet<(&str, &str, &str)> = printed.lines().filter_map(line).collect();
     let package = |(name, version, licence): (&str, &str, &str)| {
         let key = (name.to_owned(), version.to_owned());
-        let folder = folders.get(&key).ok_or(format!("cargo doesn't tell where the sources of {name} {version} are"))?.clone();
+        let folder = folders
+            .get(&key)
+            .ok_or(format!("cargo doesn't tell where the sources of {name} {version} are"))?
+            .clone();
         let checksum = checksums.get(&key).cloned();
         Ok(Package { name: key.0, version: key.1, licence: licence.to_owned(), checksum, folder })
     };
@@ -75,7 +91,9 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     for package in lock.split("[[package]]").skip(1) {
         let manifest = Manifest::parse(package);
         let value = |key| manifest.string("", key);
-        if let (Some(name), Some(version), Some(checksum)) = (value("name"), value("version"), value("checksum")) {
+        if let (Some(name), Some(version), Some(checksum)) =
+            (value("name"), value("version"), value("checksum"))
+        {
             found.insert((name, version), checksum);
         }
     }
@@ -84,8 +102,15 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 
 /// The folders by the name and version in their manifests, which may come from a workspace's.
 fn by_name(folders: &[PathBuf]) -> BTreeMap<(String, String), PathBuf> {
-    let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml")).map(|text| Manifest::parse(&text)).ok();
-    let inherited = |folder: &Path| folder.ancestors().skip(1).find_map(|above| manifest(above)?.string("workspace.package", "version"));
+    let manifest = |folder: &Path| {
+        fs::read_to_string(folder.join("Cargo.toml")).map(|text| Manifest::parse(&text)).ok()
+    };
+    let inherited = |folder: &Path| {
+        folder
+            .ancestors()
+            .skip(1)
+            .find_map(|above| manifest(above)?.string("workspace.package", "version"))
+    };
     folders
         .iter()
         .filter_map(|folder| {
@@ -102,8 +127,14 @@ mod tests {
 
     #[test]
     fn lines_of_the_tree_are_read() {
-        assert_eq!(line("serde v1.0.2|MIT OR Apache-2.0 (*)"), Some(("serde", "1.0.2", "MIT OR Apache-2.0")));
-        assert_eq!(line("berth-cli v0.1.0 (/somewhere/host/cli)|MIT"), Some(("berth-cli", "0.1.0", "MIT")));
+        assert_eq!(
+            line("serde v1.0.2|MIT OR Apache-2.0 (*)"),
+            Some(("serde", "1.0.2", "MIT OR Apache-2.0"))
+        );
+        assert_eq!(
+            line("berth-cli v0.1.0 (/somewhere/host/cli)|MIT"),
+            Some(("berth-cli", "0.1.0", "MIT"))
+        );
         assert_eq!(line("wasip2 v2.0.1+wasi-0.2.12|"), Some(("wasip2", "2.0.1+wasi-0.2.12", "")));
         assert_eq!(line(""), None);
     }

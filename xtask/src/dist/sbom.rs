@@ -2,9 +2,11 @@
 
 use super::packages::Package;
 
-/// The bill of materials. It names no time and no serial number, which would make each build another.
+/// The bill of materials. It names no time and no serial number, which would make each build
+/// another.
 pub(crate) fn document(version: &str, rust: &str, packages: &[Package]) -> String {
-    let components: Vec<String> = packages.iter().map(component).chain([standard_library(rust), c_library()]).collect();
+    let components: Vec<String> =
+        packages.iter().map(component).chain([standard_library(rust), c_library()]).collect();
     format!(
         "{{\n  \"bomFormat\": \"CycloneDX\",\n  \"specVersion\": \"1.6\",\n  \"version\": 1,\n  \"metadata\": {{\n    \"component\": \
          {{\"type\": \"application\", \"bom-ref\": \"berth\", \"name\": \"berth\", \"version\": {}}}\n  }},\n  \"components\": [\n    {}\n  ]\n}}\n",
@@ -24,12 +26,20 @@ fn component(package: &Package) -> String {
     if !licence.is_empty() {
         // A slash is the older way to write an alternative, which SPDX doesn't know.
         let alternatives: Vec<&str> = licence.split('/').map(str::trim).collect();
-        fields.push(format!(r#""licenses": [{{"expression": {}}}]"#, string(&alternatives.join(" OR "))));
+        fields.push(format!(
+            r#""licenses": [{{"expression": {}}}]"#,
+            string(&alternatives.join(" OR "))
+        ));
     }
     if let Some(checksum) = checksum {
-        // Only what the registry has is known by that name to others. `+` is a space where such a name is read.
-        fields.push(format!(r#""purl": {}"#, string(&format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")))));
-        fields.push(format!(r#""hashes": [{{"alg": "SHA-256", "content": {}}}]"#, string(checksum)));
+        // Only what the registry has is known by that name to others. `+` is a space where such a
+        // name is read.
+        fields.push(format!(
+            r#""purl": {}"#,
+            string(&format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")))
+        ));
+        fields
+            .push(format!(r#""hashes": [{{"alg": "SHA-256", "content": {}}}]"#, string(checksum)));
     }
     format!("{{{}}}", fields.join(", "))
 }
@@ -44,7 +54,8 @@ fn standard_library(version: &str) -> String {
 
 /// Comes with the target.
 fn c_library() -> String {
-    r#"{"type": "library", "bom-ref": "musl", "name": "musl", "licenses": [{"expression": "MIT"}]}"#.to_owned()
+    r#"{"type": "library", "bom-ref": "musl", "name": "musl", "licenses": [{"expression": "MIT"}]}"#
+        .to_owned()
 }
 
 /// A string as JSON writes it.
@@ -70,17 +81,32 @@ mod tests {
     #[test]
     fn every_package_of_the_binary_is_listed_once() {
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-        let listed = document("1.0.0", "1.0.0", &packages::in_the_binary(&target).expect("cargo tells"));
-        for (workspace, target, root) in [(cargo::root(), &*target, "berth-cli"), (&cargo::plugins(), cargo::WASM, "file")] {
+        let listed =
+            document("1.0.0", "1.0.0", &packages::in_the_binary(&target).expect("cargo tells"));
+        for (workspace, target, root) in
+            [(cargo::root(), &*target, "berth-cli"), (&cargo::plugins(), cargo::WASM, "file")]
+        {
             let mut tree = cargo::cargo(workspace, "tree");
-            let tree =
-                tree.args(["--locked", "--edges", "normal,no-proc-macro", "--target", target, "--prefix", "none", "--package", root]);
+            let tree = tree.args([
+                "--locked",
+                "--edges",
+                "normal,no-proc-macro",
+                "--target",
+                target,
+                "--prefix",
+                "none",
+                "--package",
+                root,
+            ]);
             let tree = printed(tree).expect("cargo tells");
             let packages: Vec<&str> = tree.lines().filter(|line| !line.is_empty()).collect();
             assert!(packages.len() > 10, "{packages:?}");
             for package in packages {
                 let mut words = package.split(' ');
-                let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default().trim_start_matches('v'));
+                let (name, version) = (
+                    words.next().unwrap_or_default(),
+                    words.next().unwrap_or_default().trim_start_matches('v'),
+                );
                 let entry = format!("\"name\": \"{name}\", \"version\": \"{version}\"");
                 assert_eq!(listed.matches(&entry).count(), 1, "{package}");
             }

@@ -25,10 +25,15 @@ pub(crate) fn every_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
                 if !is_attribute(&source.code[..start]) {
                     continue;
                 }
-                let end = source.code[start..].find(']').map_or(source.code.len(), |end| start + end);
+                let end =
+                    source.code[start..].find(']').map_or(source.code.len(), |end| start + end);
                 if !source.code[start..end].contains("reason =") {
                     let line = source.code[..start].matches('\n').count() + 1;
-                    found.push(at(file, line, format!("`{attribute}…)` without a reason: say why with `reason = \"…\"`")));
+                    found.push(at(
+                        file,
+                        line,
+                        format!("`{attribute}…)` without a reason: say why with `reason = \"…\"`"),
+                    ));
                 }
             }
         }
@@ -72,7 +77,12 @@ pub(crate) fn no_test_is_switched_off(tree: &Tree) -> Vec<Violation> {
         }
         for (line, text) in source.comments.lines().enumerate() {
             if text.contains("```ignore") || text.contains("```rust,ignore") {
-                found.push(at(file, line + 1, "an example that isn't compiled: mark it `no_run`, or `text` if it is no Rust".to_owned()));
+                found.push(at(
+                    file,
+                    line + 1,
+                    "an example that isn't compiled: mark it `no_run`, or `text` if it is no Rust"
+                        .to_owned(),
+                ));
             }
         }
     }
@@ -83,8 +93,14 @@ pub(crate) fn tests_do_not_sleep(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&RUST).filter(|(file, _)| !file.path.starts_with(BENCHES)) {
         for (line, path) in source.paths() {
-            if file.is_test(line) && ["thread::sleep", "time::sleep"].iter().any(|sleep| path.ends_with(sleep)) {
-                found.push(at(file, line, format!("`{path}` in a test: wait for the event itself, with a deadline")));
+            if file.is_test(line)
+                && ["thread::sleep", "time::sleep"].iter().any(|sleep| path.ends_with(sleep))
+            {
+                found.push(at(
+                    file,
+                    line,
+                    format!("`{path}` in a test: wait for the event itself, with a deadline"),
+                ));
             }
         }
     }
@@ -96,7 +112,11 @@ pub(crate) fn files_stay_small(tree: &Tree) -> Vec<Violation> {
     for (file, _) in tree.rust(&RUST) {
         let lines = file.text.lines().count();
         if lines > MAX_LINES {
-            found.push(at(file, MAX_LINES, format!("{lines} lines, more than {MAX_LINES}: split it by concern")));
+            found.push(at(
+                file,
+                MAX_LINES,
+                format!("{lines} lines, more than {MAX_LINES}: split it by concern"),
+            ));
         }
     }
     found
@@ -117,8 +137,11 @@ pub(crate) fn crates_stay_small(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, lines) in sizes(tree).into_iter().filter(|(_, lines)| *lines > MAX_CRATE) {
         let root = format!("host/{name}/Cargo.toml");
-        let message = format!("{lines} lines without tests, more than {MAX_CRATE}: split it by concern");
-        found.extend(tree.files.iter().find(|file| file.path == root).map(|file| at(file, 1, message)));
+        let message =
+            format!("{lines} lines without tests, more than {MAX_CRATE}: split it by concern");
+        found.extend(
+            tree.files.iter().find(|file| file.path == root).map(|file| at(file, 1, message)),
+        );
     }
     found
 }
@@ -130,12 +153,22 @@ pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         if manifest.string("package", "description").is_none() {
-            found.push(at(file, 1, "no description: say in one line what the crate is for".to_owned()));
+            found.push(at(
+                file,
+                1,
+                "no description: say in one line what the crate is for".to_owned(),
+            ));
         }
         let folder = file.path.trim_end_matches("Cargo.toml");
-        for (root, _) in tree.rust(&[folder]).filter(|(root, _)| is_crate_root(&root.path[folder.len()..])) {
+        for (root, _) in
+            tree.rust(&[folder]).filter(|(root, _)| is_crate_root(&root.path[folder.len()..]))
+        {
             if !root.text.starts_with("//!") {
-                found.push(at(root, 1, "no crate documentation: begin with `//!` and what the crate does".to_owned()));
+                found.push(at(
+                    root,
+                    1,
+                    "no crate documentation: begin with `//!` and what the crate does".to_owned(),
+                ));
             }
         }
     }
@@ -145,16 +178,30 @@ pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
 pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     // The examples stand alone: they have no workspace to take anything from.
-    for (file, manifest) in tree.manifests(&RUST).filter(|(file, _)| !file.path.starts_with("plugins/examples/")) {
+    for (file, manifest) in
+        tree.manifests(&RUST).filter(|(file, _)| !file.path.starts_with("plugins/examples/"))
+    {
         if manifest.string("package", "name").is_none() {
             continue;
         }
         if !manifest.inherits("lints") {
-            found.push(at(file, 1, "the workspace's lints don't apply: add `[lints]` with `workspace = true`".to_owned()));
+            found.push(at(
+                file,
+                1,
+                "the workspace's lints don't apply: add `[lints]` with `workspace = true`"
+                    .to_owned(),
+            ));
         }
-        for dependency in manifest.dependencies().iter().filter(|dependency| !dependency.from_workspace) {
-            let advice = "state its version in the workspace's Cargo.toml, and here `workspace = true`";
-            found.push(at(file, dependency.line, format!("`{}` has a version of its own: {advice}", dependency.name)));
+        for dependency in
+            manifest.dependencies().iter().filter(|dependency| !dependency.from_workspace)
+        {
+            let advice =
+                "state its version in the workspace's Cargo.toml, and here `workspace = true`";
+            found.push(at(
+                file,
+                dependency.line,
+                format!("`{}` has a version of its own: {advice}", dependency.name),
+            ));
         }
     }
     found
@@ -162,12 +209,18 @@ pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Vio
 
 pub(crate) fn every_dependency_is_named_by_code(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (file, manifest) in tree.manifests(&RUST).filter(|(_, manifest)| manifest.string("package", "name").is_some()) {
+    for (file, manifest) in
+        tree.manifests(&RUST).filter(|(_, manifest)| manifest.string("package", "name").is_some())
+    {
         let folder = file.path.trim_end_matches("Cargo.toml");
         for dependency in manifest.dependencies() {
             let name = dependency.name.replace('-', "_");
             if !tree.rust(&[folder]).any(|(_, source)| mentions(&source.code, &name)) {
-                found.push(at(file, dependency.line, format!("no code names `{name}`: take `{}` out", dependency.name)));
+                found.push(at(
+                    file,
+                    dependency.line,
+                    format!("no code names `{name}`: take `{}` out", dependency.name),
+                ));
             }
         }
     }
@@ -176,11 +229,17 @@ pub(crate) fn every_dependency_is_named_by_code(tree: &Tree) -> Vec<Violation> {
 
 /// `src/lib.rs`, `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs`, `tests/x.rs`.
 fn is_crate_root(path: &str) -> bool {
-    let direct = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"));
-    ["src/lib.rs", "src/main.rs", "build.rs"].contains(&path) || direct("src/bin/") || direct("tests/")
+    let direct = |folder: &str| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"))
+    };
+    ["src/lib.rs", "src/main.rs", "build.rs"].contains(&path)
+        || direct("src/bin/")
+        || direct("tests/")
 }
 
-/// Whether the code before `allow(` makes it an attribute: `#[allow(`, `#![allow(`, `#[cfg_attr(test, allow(`.
+/// Whether the code before `allow(` makes it an attribute: `#[allow(`, `#![allow(`,
+/// `#[cfg_attr(test, allow(`.
 fn is_attribute(before: &str) -> bool {
     let before = before.trim_end();
     if before.ends_with("#[") || before.ends_with("#![") {
@@ -192,7 +251,9 @@ fn is_attribute(before: &str) -> bool {
 /// Whether the text has the word by itself.
 fn mentions(text: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word)
+    })
 }
 
 #[cfg(test)]
@@ -201,7 +262,14 @@ mod tests {
 
     #[test]
     fn crate_roots_are_known_by_their_place() {
-        for path in ["src/lib.rs", "src/main.rs", "build.rs", "src/bin/a.rs", "src/bin/a/main.rs", "tests/a.rs"] {
+        for path in [
+            "src/lib.rs",
+            "src/main.rs",
+            "build.rs",
+            "src/bin/a.rs",
+            "src/bin/a/main.rs",
+            "tests/a.rs",
+        ] {
             assert!(is_crate_root(path), "{path}");
         }
         for path in ["src/a.rs", "src/a/lib.rs", "src/bin/a/b.rs", "tests/a/b.rs"] {

@@ -1,4 +1,5 @@
-//! As much of TOML as the manifests of this repository use, so that xtask needs no dependency to read them.
+//! As much of TOML as the manifests of this repository use, so that xtask needs no dependency to
+//! read them.
 
 /// A `Cargo.toml`, line by line.
 pub(crate) struct Manifest {
@@ -42,7 +43,12 @@ impl Manifest {
                 table = header.trim_matches(|c| c == '[' || c == ']').trim().to_owned();
             } else if let Some((key, value)) = line.split_once('=') {
                 open = balance(value);
-                let entry = Entry { line: number + 1, table: table.clone(), key: key.trim().to_owned(), value: value.trim().to_owned() };
+                let entry = Entry {
+                    line: number + 1,
+                    table: table.clone(),
+                    key: key.trim().to_owned(),
+                    value: value.trim().to_owned(),
+                };
                 entries.push(entry);
             }
         }
@@ -56,14 +62,20 @@ impl Manifest {
 
     /// The strings of a key that is an array (or one string).
     pub(crate) fn strings(&self, table: &str, key: &str) -> Vec<String> {
-        let value = self.entries.iter().find(|entry| entry.table == table && entry.key == key).map_or("", |entry| &entry.value);
+        let value = self
+            .entries
+            .iter()
+            .find(|entry| entry.table == table && entry.key == key)
+            .map_or("", |entry| &entry.value);
         // What stands between two quotes: every second piece.
         value.split('"').skip(1).step_by(2).map(str::to_owned).collect()
     }
 
     /// Whether the package takes a table from the workspace: `[lints] workspace = true`.
     pub(crate) fn inherits(&self, table: &str) -> bool {
-        self.entries.iter().any(|entry| entry.table == table && entry.key == "workspace" && entry.value == "true")
+        self.entries
+            .iter()
+            .any(|entry| entry.table == table && entry.key == "workspace" && entry.value == "true")
     }
 
     /// Everything that the package depends on, for whatever purpose and platform.
@@ -76,11 +88,17 @@ impl Manifest {
                 (None, Some((name, attribute))) => (name, attribute),
                 (None, None) => (entry.key.as_str(), ""),
             };
-            let from_workspace = attribute == "workspace" || entry.value.contains("workspace = true");
+            let from_workspace =
+                attribute == "workspace" || entry.value.contains("workspace = true");
             let dev = kind == "dev-dependencies";
             match found.iter_mut().find(|had| had.name == name && had.dev == dev) {
                 Some(had) => had.from_workspace |= from_workspace,
-                None => found.push(Dependency { name: name.trim_matches('"').to_owned(), line: entry.line, dev, from_workspace }),
+                None => found.push(Dependency {
+                    name: name.trim_matches('"').to_owned(),
+                    line: entry.line,
+                    dev,
+                    from_workspace,
+                }),
             }
         }
         found
@@ -170,7 +188,11 @@ all = []
 
     #[test]
     fn dependencies_of_every_form_are_found() {
-        let found: Vec<_> = Manifest::parse(SAMPLE).dependencies().into_iter().map(|d| (d.name, d.line, d.dev, d.from_workspace)).collect();
+        let found: Vec<_> = Manifest::parse(SAMPLE)
+            .dependencies()
+            .into_iter()
+            .map(|d| (d.name, d.line, d.dev, d.from_workspace))
+            .collect();
         let expected = [
             ("serde", 10, false, true),
             ("tokio", 11, false, true),
@@ -178,6 +200,9 @@ all = []
             ("wat", 16, true, false),
             ("libc", 18, false, false),
         ];
-        assert_eq!(found, expected.map(|(name, line, dev, workspace)| (name.to_owned(), line, dev, workspace)));
+        assert_eq!(
+            found,
+            expected.map(|(name, line, dev, workspace)| (name.to_owned(), line, dev, workspace))
+        );
     }
 }

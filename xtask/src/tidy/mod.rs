@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of docs/architecture.md that a program can check.
 //!
-//! Each rule is a function whose name reads as the rule. It looks at the whole tree and says what breaks it, where, and what to do.
+//! Each rule is a function whose name reads as the rule. It looks at the whole tree and says what
+//! breaks it, where, and what to do.
 
 mod architecture;
 mod code;
@@ -35,13 +36,25 @@ pub(crate) fn check() -> Result<(), String> {
     let mut broken = 0;
     for rule in RULES {
         for violation in (rule.check)(&tree) {
-            eprintln!("{}:{}: {} ({})", violation.path, violation.line, violation.message, rule.title());
+            eprintln!(
+                "{}:{}: {} ({})",
+                violation.path,
+                violation.line,
+                violation.message,
+                rule.title()
+            );
             broken += 1;
         }
     }
-    step::headline(&format!("tidy: {} rules, {} files, {broken} violations", RULES.len(), tree.files.len()));
+    step::headline(&format!(
+        "tidy: {} rules, {} files, {broken} violations",
+        RULES.len(),
+        tree.files.len()
+    ));
     if let Some((name, lines)) = code::sizes(&tree).into_iter().max_by_key(|(_, lines)| *lines) {
-        step::headline(&format!("tidy: the largest crate is host/{name}, {lines} lines without tests"));
+        step::headline(&format!(
+            "tidy: the largest crate is host/{name}, {lines} lines without tests"
+        ));
     }
     if broken == 0 { Ok(()) } else { Err(format!("tidy found {broken} violations")) }
 }

@@ -24,8 +24,9 @@ pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn modules_of_a_crate_form_no_circle(tree: &Tree) -> Vec<Violation> {
-    let roots =
-        tree.rust(&["host/"]).filter_map(|(file, _)| file.path.strip_suffix("lib.rs").or_else(|| file.path.strip_suffix("main.rs")));
+    let roots = tree.rust(&["host/"]).filter_map(|(file, _)| {
+        file.path.strip_suffix("lib.rs").or_else(|| file.path.strip_suffix("main.rs"))
+    });
     let crates: BTreeSet<&str> = roots.filter(|folder| folder.ends_with("/src/")).collect();
     crates.into_iter().flat_map(|folder| circles(tree, folder)).collect()
 }
@@ -33,16 +34,26 @@ pub(crate) fn modules_of_a_crate_form_no_circle(tree: &Tree) -> Vec<Violation> {
 /// What is wrong with the circles of the crate whose sources lie in `folder`.
 fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
     let folders = [folder];
-    let files: Vec<_> = tree.rust(&folders).map(|(file, source)| (file, source, top(&file.path[folder.len()..]))).collect();
+    let files: Vec<_> = tree
+        .rust(&folders)
+        .map(|(file, source)| (file, source, top(&file.path[folder.len()..])))
+        .collect();
     let edges = edges(&files);
-    let reached: BTreeMap<&str, BTreeSet<&str>> = edges.keys().map(|module| (module.as_str(), reached(&edges, module))).collect();
-    let in_a_circle = |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        edges.keys().map(|module| (module.as_str(), reached(&edges, module))).collect();
+    let in_a_circle =
+        |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
     let mut found = Vec::new();
     for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module)) {
         for (other, (file, line)) in named {
-            if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str())) {
+            if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str()))
+            {
                 let advice = "move what both need into a module below both";
-                found.push(at(file, *line, format!("`{module}` names `{other}`, which leads back to `{module}`: {advice}")));
+                found.push(at(
+                    file,
+                    *line,
+                    format!("`{module}` names `{other}`, which leads back to `{module}`: {advice}"),
+                ));
             }
         }
     }
@@ -57,7 +68,8 @@ fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
     for (_, source, _) in files.iter().filter(|(_, _, module)| is_root(module)) {
         for (_, path) in source.paths() {
             let path = path.strip_prefix("crate::").unwrap_or(&path).to_owned();
-            if let (Some((first, _)), Some((_, last))) = (path.split_once("::"), path.rsplit_once("::"))
+            if let (Some((first, _)), Some((_, last))) =
+                (path.split_once("::"), path.rsplit_once("::"))
                 && modules.contains(first)
             {
                 passed_on.insert(last.to_owned(), first.to_owned());
@@ -67,10 +79,23 @@ fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
     let mut edges = Edges::new();
     for &(file, source, module) in files.iter().filter(|(_, _, module)| !is_root(module)) {
         for (line, path) in source.paths() {
-            let Some(named) = from_root(&path, depth(&file.path)).and_then(|path| path.split("::").next()) else { continue };
-            let named = if modules.contains(named) { named } else { passed_on.get(named).map_or(named, String::as_str) };
-            if modules.contains(named) && named != module && !is_root(named) && !file.is_test(line) {
-                edges.entry(module.to_owned()).or_default().entry(named.to_owned()).or_insert((file, line));
+            let Some(named) =
+                from_root(&path, depth(&file.path)).and_then(|path| path.split("::").next())
+            else {
+                continue;
+            };
+            let named = if modules.contains(named) {
+                named
+            } else {
+                passed_on.get(named).map_or(named, String::as_str)
+            };
+            if modules.contains(named) && named != module && !is_root(named) && !file.is_test(line)
+            {
+                edges
+                    .entry(module.to_owned())
+                    .or_default()
+                    .entry(named.to_owned())
+                    .or_insert((file, line));
             }
         }
     }

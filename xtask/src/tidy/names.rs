@@ -20,8 +20,14 @@ const SHARED: [(&str, &str); 21] = [
     ("Definition", "of a tool in contract; what the rules see of one in policy"),
     ("Dependencies", WRITTEN),
     ("Finding", "of a verification in audit; of an examination in core"),
-    ("Limits", "of a call in runtime; of a command in system; of a request in egress; the table of the configuration in config"),
-    ("Network", "the table of the configuration in config; what the rules say in policy; what requests go through in egress"),
+    (
+        "Limits",
+        "of a call in runtime; of a command in system; of a request in egress; the table of the configuration in config",
+    ),
+    (
+        "Network",
+        "the table of the configuration in config; what the rules say in policy; what requests go through in egress",
+    ),
     ("Origin", "of a rule in policy; of a plugin in runtime"),
     ("Output", "of a tool in contract; of a process in system"),
     ("Pattern", "of a filter in contract; of a permission in policy; of a search in system"),
@@ -40,7 +46,11 @@ pub(crate) fn functions_have_the_verb_of_what_they_do(tree: &Tree) -> Vec<Violat
     for (file, source) in tree.rust(&["host/", "plugins/", "tests/", "xtask/"]) {
         for (number, line) in source.code.lines().enumerate() {
             if let Some(name) = item(line, &["fn"]).filter(|name| EMPTY.contains(name)) {
-                found.push(at(file, number + 1, format!("`fn {name}` says nothing: take the verb of what it does")));
+                found.push(at(
+                    file,
+                    number + 1,
+                    format!("`fn {name}` says nothing: take the verb of what it does"),
+                ));
             }
         }
     }
@@ -51,15 +61,24 @@ pub(crate) fn one_public_type_has_a_name(tree: &Tree) -> Vec<Violation> {
     // By name, and then by crate: where it is declared first.
     let mut declared: BTreeMap<&str, BTreeMap<&str, (&File, usize)>> = BTreeMap::new();
     for (file, source) in tree.rust(&["host/"]) {
-        let Some((owner, "src", _)) = file.path["host/".len()..].split_once('/').and_then(|(owner, rest)| {
-            let (folder, rest) = rest.split_once('/')?;
-            Some((owner, folder, rest))
-        }) else {
+        let Some((owner, "src", _)) =
+            file.path["host/".len()..].split_once('/').and_then(|(owner, rest)| {
+                let (folder, rest) = rest.split_once('/')?;
+                Some((owner, folder, rest))
+            })
+        else {
             continue;
         };
-        for (number, line) in source.code.lines().enumerate().filter(|(number, _)| !file.is_test(number + 1)) {
+        for (number, line) in
+            source.code.lines().enumerate().filter(|(number, _)| !file.is_test(number + 1))
+        {
             // Those of a crate itself, and not of what a function or a module holds.
-            let Some(name) = line.strip_prefix("pub ").and_then(|line| item(line, &["struct", "enum", "trait", "type"])) else { continue };
+            let Some(name) = line
+                .strip_prefix("pub ")
+                .and_then(|line| item(line, &["struct", "enum", "trait", "type"]))
+            else {
+                continue;
+            };
             declared.entry(name).or_default().entry(owner).or_insert((file, number + 1));
         }
     }
@@ -83,7 +102,9 @@ pub(crate) fn one_public_type_has_a_name(tree: &Tree) -> Vec<Violation> {
 /// The name of the item of one of these kinds that a line declares.
 fn item<'l>(line: &'l str, kinds: &[&str]) -> Option<&'l str> {
     let mut words = line.trim_start().split_ascii_whitespace();
-    words.find(|word| kinds.contains(word) || !is_modifier(word)).filter(|word| kinds.contains(word))?;
+    words
+        .find(|word| kinds.contains(word) || !is_modifier(word))
+        .filter(|word| kinds.contains(word))?;
     let name = words.next()?;
     name.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
 }

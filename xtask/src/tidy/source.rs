@@ -1,7 +1,8 @@
-//! Rust source taken apart as far as the rules need it: code without comments and the insides of literals, comments without code, and
-//! which lines belong to tests.
+//! Rust source taken apart as far as the rules need it: code without comments and the insides of
+//! literals, comments without code, and which lines belong to tests.
 
-/// One file. `code` and `comments` have the line breaks of the original, so that a line has the same number in each.
+/// One file. `code` and `comments` have the line breaks of the original, so that a line has the
+/// same number in each.
 pub(crate) struct Source {
     /// Comments and what stands between quotes are blank.
     pub(crate) code: String,
@@ -25,7 +26,8 @@ impl Source {
         let characters: Vec<char> = text.chars().collect();
         let parts = classify(&characters);
         let only = |wanted: Part| -> String {
-            let keep = |(c, part): (&char, &Part)| if *c == '\n' || *part == wanted { *c } else { ' ' };
+            let keep =
+                |(c, part): (&char, &Part)| if *c == '\n' || *part == wanted { *c } else { ' ' };
             characters.iter().zip(&parts).map(keep).collect()
         };
         let code = only(Part::Code);
@@ -38,10 +40,12 @@ impl Source {
         self.tests.iter().any(|(first, last)| (*first..=*last).contains(&line))
     }
 
-    /// Every path that the code spells, imports spread out (`use a::{b, c::d}` is `a::b` and `a::c::d`), with its line.
+    /// Every path that the code spells, imports spread out (`use a::{b, c::d}` is `a::b` and
+    /// `a::c::d`), with its line.
     pub(crate) fn paths(&self) -> Vec<(usize, String)> {
         let mut found = Vec::new();
-        // What the groups that are open have before their brace; a block's brace counts as a group with nothing before it.
+        // What the groups that are open have before their brace; a block's brace counts as a group
+        // with nothing before it.
         let mut groups: Vec<String> = Vec::new();
         let mut path = String::new();
         let mut path_line = 1;
@@ -49,7 +53,8 @@ impl Source {
         let mut rest = self.code.as_str();
         while let Some(c) = rest.chars().next() {
             let length = if c.is_alphanumeric() || c == '_' {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let end =
+                    rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 if !path.is_empty() && !path.ends_with("::") {
                     // Two words in a row, `use std`: the first was no path of interest.
                     path = groups.last().cloned().unwrap_or_default();
@@ -66,7 +71,11 @@ impl Source {
                 if !c.is_whitespace() {
                     let opens = c == '{';
                     if opens {
-                        groups.push(if path.ends_with("::") { path.clone() } else { String::new() });
+                        groups.push(if path.ends_with("::") {
+                            path.clone()
+                        } else {
+                            String::new()
+                        });
                     } else if !path.is_empty() && !path.ends_with("::") {
                         found.push((path_line, std::mem::take(&mut path)));
                     }
@@ -209,7 +218,10 @@ mod tests {
         check_code("a /* x /* y */ z */ b", "a b");
         check_code(r#"f("unsafe \" {", b"x", 'y', '\'', '"')"#, "f( , b , , , )");
         check_code(r##"f(r#"a "quoted" word"#, br"x\") + rest"##, "f( , ) + rest");
-        check_code("fn f<'a>(x: &'a str) -> &'static str {}", "fn f<'a>(x: &'a str) -> &'static str {}");
+        check_code(
+            "fn f<'a>(x: &'a str) -> &'static str {}",
+            "fn f<'a>(x: &'a str) -> &'static str {}",
+        );
         check_code("for_r\"x\"", "for_r");
         check_code("\"never closed", "");
         check_code("/* never closed", "");
@@ -224,20 +236,31 @@ mod tests {
 
     #[test]
     fn test_modules_end_where_their_brace_closes() {
-        let source =
-            Source::parse("fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\"; }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n");
+        let source = Source::parse(
+            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\"; }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n",
+        );
         let tests: Vec<usize> = (1..=9).filter(|line| source.is_test(*line)).collect();
         assert_eq!(tests, [2, 3, 4, 5, 7, 8]);
     }
 
     #[test]
     fn imports_are_spread_out() {
-        let source = Source::parse("use std::{fs, io::{self, Read}, path::Path};\nfn f() {\n std::fs::read(a::b); x.y() }\n");
+        let source = Source::parse(
+            "use std::{fs, io::{self, Read}, path::Path};\nfn f() {\n std::fs::read(a::b); x.y() }\n",
+        );
         let found = source.paths();
-        for expected in
-            [(1, "std::fs"), (1, "std::io::self"), (1, "std::io::Read"), (1, "std::path::Path"), (3, "std::fs::read"), (3, "a::b")]
-        {
-            assert!(found.iter().any(|(line, path)| (*line, path.as_str()) == expected), "{expected:?} is missing in {found:?}");
+        for expected in [
+            (1, "std::fs"),
+            (1, "std::io::self"),
+            (1, "std::io::Read"),
+            (1, "std::path::Path"),
+            (3, "std::fs::read"),
+            (3, "a::b"),
+        ] {
+            assert!(
+                found.iter().any(|(line, path)| (*line, path.as_str()) == expected),
+                "{expected:?} is missing in {found:?}"
+            );
         }
         assert!(!found.iter().any(|(_, path)| path == "std::x" || path == "std::f"), "{found:?}");
     }

@@ -1,4 +1,5 @@
-//! Every rule against a small tree that breaks it and one that doesn't: a rule that can't fail is no rule.
+//! Every rule against a small tree that breaks it and one that doesn't: a rule that can't fail is
+//! no rule.
 
 use super::tree::{File, Tree};
 use super::{RULES, Rule};
@@ -69,16 +70,25 @@ const SAMPLES: &[Sample] = &[
     },
     Sample {
         rule: "functions_have_the_verb_of_what_they_do",
-        bad: &[("host/core/src/a.rs", "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n")],
+        bad: &[(
+            "host/core/src/a.rs",
+            "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n",
+        )],
         lines: &["host/core/src/a.rs:2", "host/core/src/a.rs:3"],
         good: &[("host/core/src/a.rs", "// fn of()\nfn of_call() {}\nfn find(of: u8) {}\n")],
     },
     Sample {
         rule: "one_public_type_has_a_name",
-        bad: &[("host/core/src/a.rs", "pub struct Thing;\n"), ("host/mcp/src/b.rs", "\npub enum Thing<T> {}\n")],
+        bad: &[
+            ("host/core/src/a.rs", "pub struct Thing;\n"),
+            ("host/mcp/src/b.rs", "\npub enum Thing<T> {}\n"),
+        ],
         lines: &["host/core/src/a.rs:1", "host/mcp/src/b.rs:2"],
         good: &[
-            ("host/core/src/a.rs", "pub struct Thing;\npub struct Report;\npub(crate) struct Other;\n"),
+            (
+                "host/core/src/a.rs",
+                "pub struct Thing;\npub struct Report;\npub(crate) struct Other;\n",
+            ),
             ("host/contract/src/a.rs", "pub struct Report;\n"),
             ("host/mcp/src/b.rs", "pub struct Things;\n    pub struct Thing;\npub struct Other;\n"),
             ("host/mcp/tests/c.rs", "pub struct Thing;\n"),
@@ -88,7 +98,10 @@ const SAMPLES: &[Sample] = &[
         rule: "only_the_runtime_names_the_engine",
         bad: &[
             ("tests/Cargo.toml", "[dependencies]\nwasmtime-wasi.workspace = true\n"),
-            ("host/core/src/a.rs", "// wasmtime\nuse wasmtime::Store;\nfn f(e: wasmtime_wasi::Error) {}\n"),
+            (
+                "host/core/src/a.rs",
+                "// wasmtime\nuse wasmtime::Store;\nfn f(e: wasmtime_wasi::Error) {}\n",
+            ),
         ],
         lines: &["tests/Cargo.toml:2", "host/core/src/a.rs:2", "host/core/src/a.rs:3"],
         good: &[
@@ -102,11 +115,17 @@ const SAMPLES: &[Sample] = &[
         rule: "contract_and_policy_do_no_io",
         bad: &[
             ("host/contract/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
-            ("host/policy/src/a.rs", "use std::{fs, path::Path};\nfn f(p: &Path) -> bool {\n    p.exists()\n}\n"),
+            (
+                "host/policy/src/a.rs",
+                "use std::{fs, path::Path};\nfn f(p: &Path) -> bool {\n    p.exists()\n}\n",
+            ),
         ],
         lines: &["host/contract/Cargo.toml:2", "host/policy/src/a.rs:1", "host/policy/src/a.rs:3"],
         good: &[
-            ("host/policy/Cargo.toml", "[dependencies]\nglobset.workspace = true\n[dev-dependencies]\ntempfile.workspace = true\n"),
+            (
+                "host/policy/Cargo.toml",
+                "[dependencies]\nglobset.workspace = true\n[dev-dependencies]\ntempfile.workspace = true\n",
+            ),
             (
                 "host/policy/src/a.rs",
                 "use std::os::unix::ffi::OsStrExt;\nuse std::{io, path::Path};\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n",
@@ -123,19 +142,36 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/core/src/a.rs:1", "host/runtime/src/a.rs:1", "host/runtime/src/b.rs:1"],
         good: &[
-            ("host/runtime/src/a.rs", "let s = Store::new(&e, ());\nlet s = Store::new(&e, ());\nlet k = KeyStore::new();\n"),
-            ("host/runtime/src/b.rs", "#[cfg(test)]\nmod tests {\n    fn f() { Store::new(); }\n}\n"),
+            (
+                "host/runtime/src/a.rs",
+                "let s = Store::new(&e, ());\nlet s = Store::new(&e, ());\nlet k = KeyStore::new();\n",
+            ),
+            (
+                "host/runtime/src/b.rs",
+                "#[cfg(test)]\nmod tests {\n    fn f() { Store::new(); }\n}\n",
+            ),
         ],
     },
     Sample {
         rule: "one_place_reaches_for_the_network",
         bad: &[
             ("host/egress/src/connect.rs", "TcpStream::connect(address);\n"),
-            ("host/core/src/host.rs", "fn f() {}\nTcpStream::connect_timeout(address);\nstd::net::UdpSocket::bind(x);\n"),
+            (
+                "host/core/src/host.rs",
+                "fn f() {}\nTcpStream::connect_timeout(address);\nstd::net::UdpSocket::bind(x);\n",
+            ),
             ("host/cli/src/call.rs", "tokio::net::lookup_host(name);\nreqwest::get(url);\n"),
         ],
-        lines: &["host/core/src/host.rs:2", "host/core/src/host.rs:3", "host/cli/src/call.rs:1", "host/cli/src/call.rs:2"],
-        good: &[("host/mcp/src/http/keys.rs", "reqwest::Client::builder();\n"), ("tests/e2e/a.rs", "TcpStream::connect(address);\n")],
+        lines: &[
+            "host/core/src/host.rs:2",
+            "host/core/src/host.rs:3",
+            "host/cli/src/call.rs:1",
+            "host/cli/src/call.rs:2",
+        ],
+        good: &[
+            ("host/mcp/src/http/keys.rs", "reqwest::Client::builder();\n"),
+            ("tests/e2e/a.rs", "TcpStream::connect(address);\n"),
+        ],
     },
     Sample {
         rule: "one_place_starts_processes",
@@ -154,7 +190,10 @@ const SAMPLES: &[Sample] = &[
         rule: "granted_paths_are_opened_in_the_path_layer",
         bad: &[("host/runtime/src/a.rs", "fn f() {}\nrustix::fs::openat2(dir, path);\n")],
         lines: &["host/runtime/src/a.rs:2"],
-        good: &[("host/system/src/files/kernel.rs", "openat2(dir, path);\n"), ("host/runtime/src/a.rs", "// openat2(\n")],
+        good: &[
+            ("host/system/src/files/kernel.rs", "openat2(dir, path);\n"),
+            ("host/runtime/src/a.rs", "// openat2(\n"),
+        ],
     },
     Sample {
         rule: "other_paths_are_opened_where_it_is_known_whose_they_are",
@@ -166,12 +205,18 @@ const SAMPLES: &[Sample] = &[
         good: &[
             ("host/system/src/private.rs", "File::open(path);\n"),
             ("host/cli/src/a.rs", "File::open(path);\n"),
-            ("host/runtime/src/a.rs", "use std::fs::File;\nhandle.open(name);\n#[cfg(test)]\nmod tests {\n    use std::fs::read(x);\n}\n"),
+            (
+                "host/runtime/src/a.rs",
+                "use std::fs::File;\nhandle.open(name);\n#[cfg(test)]\nmod tests {\n    use std::fs::read(x);\n}\n",
+            ),
         ],
     },
     Sample {
         rule: "unsafe_stands_only_where_compiled_code_is_mapped",
-        bad: &[("host/core/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"), ("plugins/file/src/lib.rs", "unsafe fn f() {}\n")],
+        bad: &[
+            ("host/core/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"),
+            ("plugins/file/src/lib.rs", "unsafe fn f() {}\n"),
+        ],
         lines: &["host/core/src/a.rs:2", "plugins/file/src/lib.rs:1"],
         good: &[
             ("host/runtime/src/compiled.rs", "unsafe { map() }\n"),
@@ -183,7 +228,10 @@ const SAMPLES: &[Sample] = &[
         rule: "chores_have_no_dependencies",
         bad: &[("xtask/Cargo.toml", "[dependencies]\nclap.workspace = true\n")],
         lines: &["xtask/Cargo.toml:2"],
-        good: &[("xtask/Cargo.toml", "[dependencies]\n"), ("host/cli/Cargo.toml", "[dependencies]\nclap.workspace = true\n")],
+        good: &[
+            ("xtask/Cargo.toml", "[dependencies]\n"),
+            ("host/cli/Cargo.toml", "[dependencies]\nclap.workspace = true\n"),
+        ],
     },
     Sample {
         rule: "every_exception_has_a_reason",
@@ -206,7 +254,10 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/core/src/a.rs:1", "host/core/src/a.rs:2", "wit/a/a.wit:1", "docs/a.md:1"],
         good: &[
-            ("host/core/src/a.rs", "// The method, and XXXL.\nconst A: &str = \"TODO\";\nfn f() { mytodo!() }\n"),
+            (
+                "host/core/src/a.rs",
+                "// The method, and XXXL.\nconst A: &str = \"TODO\";\nfn f() { mytodo!() }\n",
+            ),
             ("a.json", "{\"TODO\": 1}\n"),
             ("tests/corpus/listing/a.toml", "command = \"grep TODO\"\n"),
         ],
@@ -218,13 +269,19 @@ const SAMPLES: &[Sample] = &[
             "#[test]\n#[ignore]\nfn f() {}\n#[should_panic(expected = \"x\")]\nfn g() {}\n/// ```ignore\nfn h() {}\n",
         )],
         lines: &["tests/tests/a.rs:2", "tests/tests/a.rs:4", "tests/tests/a.rs:6"],
-        good: &[("tests/tests/a.rs", "// #[ignore]\n#[test]\nfn f() {}\n/// ```no_run\nfn g() {}\n")],
+        good: &[(
+            "tests/tests/a.rs",
+            "// #[ignore]\n#[test]\nfn f() {}\n/// ```no_run\nfn g() {}\n",
+        )],
     },
     Sample {
         rule: "tests_do_not_sleep",
         bad: &[
             ("tests/tests/a.rs", "fn f() { std::thread::sleep(x); }\n"),
-            ("host/core/src/a.rs", "#[cfg(test)]\nmod tests {\n    use tokio::time::{sleep, timeout};\n}\n"),
+            (
+                "host/core/src/a.rs",
+                "#[cfg(test)]\nmod tests {\n    use tokio::time::{sleep, timeout};\n}\n",
+            ),
         ],
         lines: &["tests/tests/a.rs:1", "host/core/src/a.rs:3"],
         good: &[
@@ -235,23 +292,39 @@ const SAMPLES: &[Sample] = &[
     },
     Sample {
         rule: "every_crate_says_what_it_is",
-        bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n"), ("host/core/src/lib.rs", "mod a;\n"), ("host/core/src/a.rs", "\n")],
+        bad: &[
+            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n"),
+            ("host/core/src/lib.rs", "mod a;\n"),
+            ("host/core/src/a.rs", "\n"),
+        ],
         lines: &["host/core/Cargo.toml:1", "host/core/src/lib.rs:1"],
-        good: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\ndescription = \"b\"\n"), ("host/core/src/lib.rs", "//! A crate.\n")],
+        good: &[
+            ("host/core/Cargo.toml", "[package]\nname = \"a\"\ndescription = \"b\"\n"),
+            ("host/core/src/lib.rs", "//! A crate.\n"),
+        ],
     },
     Sample {
         rule: "every_crate_takes_what_the_workspace_fixes",
         bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n")],
         lines: &["host/core/Cargo.toml:1", "host/core/Cargo.toml:4"],
         good: &[
-            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[lints]\nworkspace = true\n[dependencies]\nb = { workspace = true }\n"),
-            ("plugins/examples/rust/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n"),
+            (
+                "host/core/Cargo.toml",
+                "[package]\nname = \"a\"\n[lints]\nworkspace = true\n[dependencies]\nb = { workspace = true }\n",
+            ),
+            (
+                "plugins/examples/rust/Cargo.toml",
+                "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n",
+            ),
         ],
     },
     Sample {
         rule: "every_dependency_is_named_by_code",
         bad: &[
-            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\nsha2.workspace = true\n"),
+            (
+                "host/core/Cargo.toml",
+                "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\nsha2.workspace = true\n",
+            ),
             ("host/core/src/lib.rs", "// cap_std::fs\nuse sha2::Digest;\n"),
             ("host/mcp/src/lib.rs", "use cap_std::fs;\n"),
         ],
@@ -273,15 +346,24 @@ const SAMPLES: &[Sample] = &[
     },
     Sample {
         rule: "no_file_names_a_machine",
-        bad: &[("a.md", "fine\nrun /srv/checkout/berth/x\n"), ("b.rs", concat!("// /home", "/jane/src\n"))],
+        bad: &[
+            ("a.md", "fine\nrun /srv/checkout/berth/x\n"),
+            ("b.rs", concat!("// /home", "/jane/src\n")),
+        ],
         lines: &["a.md:2", "b.rs:1"],
         good: &[("a.md", "/home/u/src and /srv/checkout/berth-2\n")],
     },
     Sample {
         rule: "links_lead_somewhere",
-        bad: &[("docs/a.md", "[x](b.md)\n[y](../README.md#no-such)\n[z](../../out.md)\n"), ("README.md", "# Berth\n")],
+        bad: &[
+            ("docs/a.md", "[x](b.md)\n[y](../README.md#no-such)\n[z](../../out.md)\n"),
+            ("README.md", "# Berth\n"),
+        ],
         lines: &["docs/a.md:1", "docs/a.md:2"],
-        good: &[("docs/a.md", "[x](../README.md#the-end) [y](https://example.com/) [z](#top)\n# Top\n"), ("README.md", "## The end\n")],
+        good: &[
+            ("docs/a.md", "[x](../README.md#the-end) [y](https://example.com/) [z](#top)\n# Top\n"),
+            ("README.md", "## The end\n"),
+        ],
     },
     Sample {
         rule: "documents_name_real_chores",
@@ -337,15 +419,26 @@ const SAMPLES: &[Sample] = &[
     },
     Sample {
         rule: "paths_in_the_architecture_exist",
-        bad: &[("docs/architecture.md", "`host/a.rs` and\n`host/b.rs`\n"), ("docs/decisions/a.md", "`tests/gone`\n"), ("host/a.rs", "\n")],
+        bad: &[
+            ("docs/architecture.md", "`host/a.rs` and\n`host/b.rs`\n"),
+            ("docs/decisions/a.md", "`tests/gone`\n"),
+            ("host/a.rs", "\n"),
+        ],
         lines: &["docs/architecture.md:2", "docs/decisions/a.md:1"],
-        good: &[("docs/decisions/a.md", "`host/a`, `a/b.rs` and `host/a/b.rs`\n"), ("docs/c.md", "`host/c`\n"), ("host/a/b.rs", "\n")],
+        good: &[
+            ("docs/decisions/a.md", "`host/a`, `a/b.rs` and `host/a/b.rs`\n"),
+            ("docs/c.md", "`host/c`\n"),
+            ("host/a/b.rs", "\n"),
+        ],
     },
     Sample {
         rule: "every_item_of_the_contract_is_documented",
         bad: &[("wit/a/i.wit", "interface i {\n  f: func();\n}\n")],
         lines: &["wit/a/i.wit:1", "wit/a/i.wit:2"],
-        good: &[("wit/a/i.wit", "/// I.\ninterface i {\n  /// F.\n  f: func();\n}\n"), ("plugins/sdk/wit/w.wit", "interface i {\n}\n")],
+        good: &[
+            ("wit/a/i.wit", "/// I.\ninterface i {\n  /// F.\n  f: func();\n}\n"),
+            ("plugins/sdk/wit/w.wit", "interface i {\n}\n"),
+        ],
     },
     Sample {
         rule: "each_interface_has_its_own_file",
@@ -371,9 +464,12 @@ const SAMPLES: &[Sample] = &[
 
 #[test]
 fn every_rule_can_fail_and_can_hold() {
-    for rule in RULES.iter().filter(|rule| !["files_stay_small", "crates_stay_small", "the_architecture_is_a_map"].contains(&rule.name)) {
+    for rule in RULES.iter().filter(|rule| {
+        !["files_stay_small", "crates_stay_small", "the_architecture_is_a_map"].contains(&rule.name)
+    }) {
         let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
-        let sample = sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
+        let sample =
+            sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
         let mut expected = sample.lines.to_vec();
         expected.sort_unstable();
         assert_eq!(broken(rule, sample.bad), expected, "{}", rule.name);
@@ -394,7 +490,10 @@ fn the_architecture_is_a_map() {
     let rule = RULES.iter().find(|rule| rule.name == "the_architecture_is_a_map").unwrap();
     let long = "\n".repeat(201);
     assert_eq!(broken(rule, &[("docs/architecture.md", &long)]), ["docs/architecture.md:200"]);
-    assert_eq!(broken(rule, &[("docs/architecture.md", &long[1..]), ("docs/inside.md", &long)]), [""; 0]);
+    assert_eq!(
+        broken(rule, &[("docs/architecture.md", &long[1..]), ("docs/inside.md", &long)]),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -402,17 +501,30 @@ fn crates_stay_small() {
     let rule = RULES.iter().find(|rule| rule.name == "crates_stay_small").unwrap();
     let (manifest, half) = ("[package]\n", "\n".repeat(4_000));
     let tests = format!("{half}#[cfg(test)]\nmod tests {{\n{half}}}\n");
-    let files = [("host/a/Cargo.toml", manifest), ("host/a/src/b.rs", &half), ("host/a/src/c.rs", &tests), ("host/ab/src/b.rs", &half)];
+    let files = [
+        ("host/a/Cargo.toml", manifest),
+        ("host/a/src/b.rs", &half),
+        ("host/a/src/c.rs", &tests),
+        ("host/ab/src/b.rs", &half),
+    ];
     assert_eq!(broken(rule, &files), [""; 0]);
-    assert_eq!(broken(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()), ["host/a/Cargo.toml:1"]);
+    assert_eq!(
+        broken(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()),
+        ["host/a/Cargo.toml:1"]
+    );
 }
 
 /// Where the rule is broken, sorted, as `path:line`.
 fn broken(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
-    let files = files.iter().map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned())).collect();
+    let files = files
+        .iter()
+        .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()))
+        .collect();
     let tree = Tree { files, checkout: Some("/srv/checkout/berth".to_owned()) };
-    let mut places: Vec<String> =
-        (rule.check)(&tree).into_iter().map(|violation| format!("{}:{}", violation.path, violation.line)).collect();
+    let mut places: Vec<String> = (rule.check)(&tree)
+        .into_iter()
+        .map(|violation| format!("{}:{}", violation.path, violation.line))
+        .collect();
     places.sort_unstable();
     places
 }

@@ -8,19 +8,34 @@ const BY_HAND: [&str; 7] = ["rs", "md", "wit", "toml", "sh", "yml", "wat"];
 
 pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for file in tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run") {
+    for file in
+        tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run")
+    {
         // A document shows what programs print as they print it.
-        let verbatim: Vec<usize> = if file.has_extension(&["md"]) { fenced(&file.text) } else { Vec::new() };
+        let verbatim: Vec<usize> =
+            if file.has_extension(&["md"]) { fenced(&file.text) } else { Vec::new() };
         for (line, text) in file.text.split('\n').enumerate() {
             if text.ends_with([' ', '\r']) {
-                found.push(at(file, line + 1, "white space at the end of the line: remove it".to_owned()));
+                found.push(at(
+                    file,
+                    line + 1,
+                    "white space at the end of the line: remove it".to_owned(),
+                ));
             }
             if text.contains('\t') && !verbatim.contains(&(line + 1)) {
-                found.push(at(file, line + 1, "a tab: use spaces, or `\\t` in a literal".to_owned()));
+                found.push(at(
+                    file,
+                    line + 1,
+                    "a tab: use spaces, or `\\t` in a literal".to_owned(),
+                ));
             }
         }
         if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
-            found.push(at(file, file.text.lines().count(), "end the file with one line break".to_owned()));
+            found.push(at(
+                file,
+                file.text.lines().count(),
+                "end the file with one line break".to_owned(),
+            ));
         }
     }
     found
@@ -52,13 +67,24 @@ pub(crate) fn links_lead_somewhere(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn documents_name_real_chores(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for file in tree.files.iter().filter(|file| file.has_extension(&["md", "sh", "yml"]) || file.path == ".ci/run") {
+    for file in tree
+        .files
+        .iter()
+        .filter(|file| file.has_extension(&["md", "sh", "yml"]) || file.path == ".ci/run")
+    {
         for (line, text) in file.text.lines().enumerate() {
             for (start, command) in text.match_indices("cargo xtask ") {
-                let name: String = text[start + command.len()..].chars().take_while(char::is_ascii_lowercase).collect();
+                let name: String = text[start + command.len()..]
+                    .chars()
+                    .take_while(char::is_ascii_lowercase)
+                    .collect();
                 if !name.is_empty() && !crate::COMMANDS.iter().any(|command| command.name == name) {
                     let known = crate::COMMANDS.map(|command| command.name).join(", ");
-                    found.push(at(file, line + 1, format!("there is no `cargo xtask {name}`; there are {known}")));
+                    found.push(at(
+                        file,
+                        line + 1,
+                        format!("there is no `cargo xtask {name}`; there are {known}"),
+                    ));
                 }
             }
         }
@@ -71,19 +97,29 @@ const ROOT: &str = concat!("/ro", "ot");
 
 /// The first path in the line that belongs to a certain machine or person. `/home/u` is nobody.
 fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
-    let continues = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
-    let begins = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-~*}".contains(c));
-    let named = |path: &&str| text.match_indices(*path).any(|(start, _)| begins(&text[..start]) && !continues(&text[start + path.len()..]));
+    let continues =
+        |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
+    let begins =
+        |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-~*}".contains(c));
+    let named = |path: &&str| {
+        text.match_indices(*path)
+            .any(|(start, _)| begins(&text[..start]) && !continues(&text[start + path.len()..]))
+    };
     if let Some(path) = checkout.filter(named) {
         return Some(path.to_owned());
     }
-    let root = text.match_indices(ROOT).find(|(start, _)| begins(&text[..*start]) && text[start + ROOT.len()..].starts_with('/'));
+    let root = text
+        .match_indices(ROOT)
+        .find(|(start, _)| begins(&text[..*start]) && text[start + ROOT.len()..].starts_with('/'));
     if root.is_some() {
         return Some(ROOT.to_owned());
     }
     for homes in ["/home/", "/Users/"] {
         for (start, _) in text.match_indices(homes) {
-            let name: String = text[start + homes.len()..].chars().take_while(|c| c.is_alphanumeric() || "._-".contains(*c)).collect();
+            let name: String = text[start + homes.len()..]
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || "._-".contains(*c))
+                .collect();
             if begins(&text[..start]) && !name.is_empty() && name != "u" {
                 return Some(format!("{homes}{name}"));
             }
@@ -101,7 +137,10 @@ fn links(text: &str) -> Vec<(usize, String)> {
             for (start, _) in piece.match_indices("](") {
                 let target = &piece[start + 2..];
                 if let Some(end) = target.find(')') {
-                    found.push((line, target[..end].split(' ').next().unwrap_or_default().to_owned()));
+                    found.push((
+                        line,
+                        target[..end].split(' ').next().unwrap_or_default().to_owned(),
+                    ));
                 }
             }
         }
@@ -130,18 +169,22 @@ fn broken(tree: &Tree, from: &File, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
-    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let (path, anchor) =
+        target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
     let path = if path.is_empty() { from.path.clone() } else { beside(&from.path, path)? };
     if !tree.has(&path) {
         return Some(format!("there is no {path}"));
     }
     let anchor = anchor?;
-    let document = tree.files.iter().find(|file| file.path == path && file.has_extension(&["md"]))?;
-    let known = prose(&document.text).any(|(_, text)| text.starts_with('#') && slug(text) == anchor);
+    let document =
+        tree.files.iter().find(|file| file.path == path && file.has_extension(&["md"]))?;
+    let known =
+        prose(&document.text).any(|(_, text)| text.starts_with('#') && slug(text) == anchor);
     (!known).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// A relative path from the folder of a file, with its `..` taken away. Nothing for one that leaves the repository.
+/// A relative path from the folder of a file, with its `..` taken away. Nothing for one that leaves
+/// the repository.
 fn beside(file: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
@@ -160,7 +203,10 @@ fn beside(file: &str, path: &str) -> Option<String> {
 /// The anchor that a heading gets.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
-    text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+    text.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use super::source::Source;
 /// The files, sorted by path.
 pub(crate) struct Tree {
     pub(crate) files: Vec<File>,
-    /// Where the checkout lies, which no file may name. Nothing where the name could be anybody's, as `/app`.
+    /// Where the checkout lies, which no file may name. Nothing where the name could be anybody's,
+    /// as `/app`.
     pub(crate) checkout: Option<String>,
 }
 
@@ -25,7 +26,10 @@ pub(crate) struct File {
 }
 
 /// What is text here, by extension. The rest (images, components) is nobody's to tidy.
-const TEXT: [&str; 16] = ["rs", "md", "wit", "toml", "sh", "yml", "yaml", "json", "py", "js", "c", "h", "go", "wat", "txt", "svg"];
+const TEXT: [&str; 16] = [
+    "rs", "md", "wit", "toml", "sh", "yml", "yaml", "json", "py", "js", "c", "h", "go", "wat",
+    "txt", "svg",
+];
 
 /// Where cargo, git and other tools keep what is not ours.
 const NOT_OURS: [&str; 5] = ["target", ".git", "node_modules", "__pycache__", ".venv"];
@@ -36,12 +40,16 @@ impl Tree {
         let mut files = Vec::new();
         collect(root, "", &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let checkout = Some(root.to_string_lossy().into_owned()).filter(|path| path.matches('/').count() > 1);
+        let checkout =
+            Some(root.to_string_lossy().into_owned()).filter(|path| path.matches('/').count() > 1);
         Ok(Tree { files, checkout })
     }
 
     /// Rust files below one of the folders.
-    pub(crate) fn rust<'a>(&'a self, folders: &'a [&str]) -> impl Iterator<Item = (&'a File, &'a Source)> {
+    pub(crate) fn rust<'a>(
+        &'a self,
+        folders: &'a [&str],
+    ) -> impl Iterator<Item = (&'a File, &'a Source)> {
         self.files
             .iter()
             .filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)))
@@ -49,7 +57,10 @@ impl Tree {
     }
 
     /// Manifests below one of the folders.
-    pub(crate) fn manifests<'a>(&'a self, folders: &'a [&str]) -> impl Iterator<Item = (&'a File, &'a Manifest)> {
+    pub(crate) fn manifests<'a>(
+        &'a self,
+        folders: &'a [&str],
+    ) -> impl Iterator<Item = (&'a File, &'a Manifest)> {
         self.files
             .iter()
             .filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)))
@@ -59,14 +70,16 @@ impl Tree {
     /// Whether the tree has this file or folder.
     pub(crate) fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
-        path.is_empty() || self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+        path.is_empty()
+            || self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
     }
 }
 
 impl File {
     pub(crate) fn new(path: String, text: String) -> File {
         let source = path.ends_with(".rs").then(|| Source::parse(&text));
-        let manifest = (path == "Cargo.toml" || path.ends_with("/Cargo.toml")).then(|| Manifest::parse(&text));
+        let manifest =
+            (path == "Cargo.toml" || path.ends_with("/Cargo.toml")).then(|| Manifest::parse(&text));
         File { path, text, source, manifest }
     }
 
@@ -74,11 +87,12 @@ impl File {
         extension(&self.path).is_some_and(|found| extensions.contains(&found))
     }
 
-    /// Whether the line, from 1, is code that no one ships: in the package of the tests, in a file of tests or an example, or in an item
-    /// for tests only.
+    /// Whether the line, from 1, is code that no one ships: in the package of the tests, in a file
+    /// of tests or an example, or in an item for tests only.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         let folders = format!("/{}", self.path);
-        let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder)) || self.path.ends_with("tests.rs");
+        let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder))
+            || self.path.ends_with("tests.rs");
         by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
     }
 }
@@ -93,7 +107,8 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), Str
         if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) {
             collect(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() && is_text(&path) {
-            let bytes = fs::read(entry.path()).map_err(|error| format!("can't read {path}: {error}"))?;
+            let bytes =
+                fs::read(entry.path()).map_err(|error| format!("can't read {path}: {error}"))?;
             files.push(File::new(path, String::from_utf8_lossy(&bytes).into_owned()));
         }
     }

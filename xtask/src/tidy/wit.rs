@@ -3,7 +3,8 @@
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// Where the contract is. What plugins hold below their own `wit` folders is either theirs or a copy.
+/// Where the contract is. What plugins hold below their own `wit` folders is either theirs or a
+/// copy.
 const CONTRACT: &str = "wit/";
 
 /// Items that a reader has to know the meaning of.
@@ -13,7 +14,11 @@ pub(crate) fn every_item_of_the_contract_is_documented(tree: &Tree) -> Vec<Viola
     let mut found = Vec::new();
     for file in contract(tree) {
         for item in items(&file.text).into_iter().filter(|item| !item.documented) {
-            found.push(at(file, item.line, format!("`{}` has no documentation: write `///` above it", item.name)));
+            found.push(at(
+                file,
+                item.line,
+                format!("`{}` has no documentation: write `///` above it", item.name),
+            ));
         }
     }
     found
@@ -25,7 +30,11 @@ pub(crate) fn each_interface_has_its_own_file(tree: &Tree) -> Vec<Violation> {
         let name = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".wit");
         let interfaces = items(&file.text).into_iter().filter(|item| item.keyword == "interface");
         for interface in interfaces.filter(|interface| interface.name != name) {
-            found.push(at(file, interface.line, format!("interface `{0}` belongs into {0}.wit", interface.name)));
+            found.push(at(
+                file,
+                interface.line,
+                format!("interface `{0}` belongs into {0}.wit", interface.name),
+            ));
         }
     }
     found
@@ -33,17 +42,27 @@ pub(crate) fn each_interface_has_its_own_file(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn copies_of_the_contract_are_true(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for file in tree.files.iter().filter(|file| file.has_extension(&["wit"]) && !file.path.starts_with(CONTRACT)) {
+    for file in tree
+        .files
+        .iter()
+        .filter(|file| file.has_extension(&["wit"]) && !file.path.starts_with(CONTRACT))
+    {
         let Some(package) = package(&file.text) else { continue };
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        let of_same_package: Vec<&File> = contract(tree).filter(|original| self::package(&original.text) == Some(package)).collect();
+        let of_same_package: Vec<&File> = contract(tree)
+            .filter(|original| self::package(&original.text) == Some(package))
+            .collect();
         if of_same_package.is_empty() {
             continue;
         }
         match of_same_package.iter().find(|original| original.path.ends_with(&format!("/{name}"))) {
             Some(original) if original.text == file.text => {}
-            Some(original) => found.push(at(file, 1, format!("differs from {}: copy it anew", original.path))),
-            None => found.push(at(file, 1, format!("package {package} has no such file: remove it"))),
+            Some(original) => {
+                found.push(at(file, 1, format!("differs from {}: copy it anew", original.path)));
+            }
+            None => {
+                found.push(at(file, 1, format!("package {package} has no such file: remove it")));
+            }
         }
     }
     found
@@ -68,7 +87,8 @@ struct Item {
 /// The interfaces and worlds of a file, and the types and functions in them.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
-    // Whether the comment before the line is documentation, and the type whose members are being read.
+    // Whether the comment before the line is documentation, and the type whose members are being
+    // read.
     let mut documented = false;
     let mut members: Option<(usize, bool)> = None;
     for (number, line) in text.lines().enumerate() {
@@ -102,7 +122,8 @@ fn item(line: &str) -> Option<(&'static str, &str)> {
             return Some((keyword, rest.split([' ', '{', ';', '=']).next()?));
         }
     }
-    let is_function = first.ends_with(':') && ["func(", "async func(", "static func("].iter().any(|start| rest.starts_with(start));
+    let is_function = first.ends_with(':')
+        && ["func(", "async func(", "static func("].iter().any(|start| rest.starts_with(start));
     is_function.then(|| ("func", first.trim_end_matches(':')))
 }
 
@@ -115,7 +136,10 @@ mod tests {
         let text = "package a:b@1.0.0;\n\n/// Yes.\ninterface i {\n  use x.{y};\n  record all {\n    /// One.\n    one: u8,\n    /// Two.\n    two: u8,\n  }\n  \
                     enum some {\n    /// One.\n    one,\n    two,\n  }\n  // Not documentation.\n  type alias = string;\n  /// Yes.\n  f: func(a: u8) -> u8;\n  \
                     g: func();\n  enum short { a, b }\n}\n";
-        let found: Vec<_> = items(text).into_iter().map(|item| (item.keyword, item.name, item.documented)).collect();
+        let found: Vec<_> = items(text)
+            .into_iter()
+            .map(|item| (item.keyword, item.name, item.documented))
+            .collect();
         let expected = [
             ("interface", "i", true),
             ("record", "all", true),
@@ -125,6 +149,9 @@ mod tests {
             ("func", "g", false),
             ("enum", "short", false),
         ];
-        assert_eq!(found, expected.map(|(keyword, name, documented)| (keyword, name.to_owned(), documented)));
+        assert_eq!(
+            found,
+            expected.map(|(keyword, name, documented)| (keyword, name.to_owned(), documented))
+        );
     }
 }

@@ -34,7 +34,12 @@ pub struct FilterCountTable(Mutex<BTreeMap<String, FilterCounts>>);
 
 impl FilterCountTable {
     pub fn get(&self, filter: &str) -> FilterCounts {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(filter).copied().unwrap_or_default()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(filter)
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(super) fn count_unchanged(&self, filter: &str) {
@@ -45,7 +50,13 @@ impl FilterCountTable {
         self.change(filter, |counts| counts.failed += 1);
     }
 
-    pub(super) fn count_change(&self, filter: &str, before: usize, after: usize, confidence: Confidence) {
+    pub(super) fn count_change(
+        &self,
+        filter: &str,
+        before: usize,
+        after: usize,
+        confidence: Confidence,
+    ) {
         self.change(filter, |counts| {
             counts.changed += 1;
             counts.bytes[0] += before as u64;

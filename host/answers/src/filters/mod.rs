@@ -1,8 +1,10 @@
-//! What is left out of an answer, so that a model reads what matters: the filters of plugins, asked one after the other.
+//! What is left out of an answer, so that a model reads what matters: the filters of plugins, asked
+//! one after the other.
 //!
-//! No filter sees a secret, since they are taken out before, and none brings one back, since it is looked for again. One that makes answers
-//! shorter fails open: whatever goes wrong, the answer stays as it was. One that keeps something back fails closed. What was left out is
-//! kept for `read_overflow`, and lines that matter for security come back.
+//! No filter sees a secret, since they are taken out before, and none brings one back, since it is
+//! looked for again. One that makes answers shorter fails open: whatever goes wrong, the answer
+//! stays as it was. One that keeps something back fails closed. What was left out is kept for
+//! `read_overflow`, and lines that matter for security come back.
 
 mod counts;
 mod streams;
@@ -15,7 +17,8 @@ use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
 use berth_config as config;
 use berth_contract::text::cut;
 use berth_contract::{
-    Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict, HostError, Outcome, Purpose,
+    Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict,
+    HostError, Outcome, Purpose,
 };
 use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
@@ -43,7 +46,8 @@ pub struct FilterPipeline {
 /// What becomes of an answer.
 pub struct FilterChange {
     pub filtered: FilterSummary,
-    /// What was to be read before something was left out for being of no interest. None where nothing was.
+    /// What was to be read before something was left out for being of no interest. None where
+    /// nothing was.
     pub whole: Option<String>,
     streams: Streams,
     content: Vec<Content>,
@@ -67,13 +71,16 @@ impl FilterPipeline {
         let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
         let kept = config.security.enabled.then(|| SecurityLines::with(extra)).transpose();
         let kept = kept.map_err(|reason| {
-            HostError::Config(format!("`extra_patterns` in [tools.filters.security] can't be used together: {reason}"))
+            HostError::Config(format!(
+                "`extra_patterns` in [tools.filters.security] can't be used together: {reason}"
+            ))
         })?;
         Ok(Self { enabled: config.enabled, kept, counts: FilterCountTable::default() })
     }
 
-    /// Has the filters that fit look at an outcome that is free of secrets: first those that keep something back, so that nobody gets it
-    /// from what is kept of the whole. `shorten`: whether what is left out can be read on.
+    /// Has the filters that fit look at an outcome that is free of secrets: first those that keep
+    /// something back, so that nobody gets it from what is kept of the whole. `shorten`: whether
+    /// what is left out can be read on.
     ///
     /// # Errors
     ///
@@ -93,7 +100,8 @@ impl FilterPipeline {
         if let Some((plugin, reason)) = chain.missing().filter(|_| says) {
             return Err(unfiltered(plugin, reason));
         }
-        let shorten = shorten && self.enabled && context.audience == Audience::Model && length >= SHORT;
+        let shorten =
+            shorten && self.enabled && context.audience == Audience::Model && length >= SHORT;
         let looks = |link: &&Link| is_for_security(link) || shorten;
         if !says || !chain.links().iter().any(|link| looks(&link)) {
             return Ok(None);
@@ -132,8 +140,13 @@ impl FilterPipeline {
             }
             if asked.input.content.len() > streams.parts.len() {
                 let value = asked.input.content.pop();
-                structured =
-                    Some(value.as_ref().and_then(Content::as_text).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(no_value)?);
+                structured = Some(
+                    value
+                        .as_ref()
+                        .and_then(Content::as_text)
+                        .and_then(|text| serde_json::from_str(text).ok())
+                        .ok_or_else(no_value)?,
+                );
             }
         }
         let (for_security, safe) = (asked.by.len(), asked.input.content.clone());
@@ -150,7 +163,9 @@ impl FilterPipeline {
             by.truncate(for_security);
             (content, after) = (safe, whole.clone());
         }
-        let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else { return Ok(None) };
+        let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else {
+            return Ok(None);
+        };
         let lines = |text: &str| text.lines().count() as u64;
         let filtered = FilterSummary {
             filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
@@ -186,26 +201,33 @@ impl<'a> FilterRun<'a> {
     async fn ask(&mut self, link: &'a Link, counts: &FilterCountTable) -> Result<(), Failure> {
         let security = link.definition.purpose == Purpose::Security;
         let before = size(&self.input.content);
-        let verdict = link.plugin.filter(&link.definition, self.session, self.input.clone(), self.cancel).await;
+        let verdict = link
+            .plugin
+            .filter(&link.definition, self.session, self.input.clone(), self.cancel)
+            .await;
         let failed = match verdict {
             Ok(FilterVerdict::Keep) => {
                 counts.count_unchanged(&link.name);
                 return Ok(());
             }
-            Ok(FilterVerdict::Replace { content, confidence, .. }) => match refused(&self.input.content, &content, security) {
-                None => {
-                    counts.count_change(&link.name, before, size(&content), confidence);
-                    self.by.push((link, confidence));
-                    self.input.content = content;
-                    return Ok(());
+            Ok(FilterVerdict::Replace { content, confidence, .. }) => {
+                match refused(&self.input.content, &content, security) {
+                    None => {
+                        counts.count_change(&link.name, before, size(&content), confidence);
+                        self.by.push((link, confidence));
+                        self.input.content = content;
+                        return Ok(());
+                    }
+                    Some(reason) => reason.to_owned(),
                 }
-                Some(reason) => reason.to_owned(),
-            },
+            }
             Ok(FilterVerdict::Block(reason)) if security => {
                 counts.count_unchanged(&link.name);
                 return Err(withheld(link, &reason));
             }
-            Ok(FilterVerdict::Block(_)) => "it would withhold the answer, which only a filter for security may do".to_owned(),
+            Ok(FilterVerdict::Block(_)) => {
+                "it would withhold the answer, which only a filter for security may do".to_owned()
+            }
             Err(failure) => failure.message,
         };
         counts.count_failure(&link.name);
@@ -221,7 +243,9 @@ impl<'a> FilterRun<'a> {
 
 /// What a model gets where nobody knows what should have been kept from it.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
-    let message = format!("the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}");
+    let message = format!(
+        "the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}"
+    );
     Failure::new(Category::PermanentFailure, message + "; what the tool did is done").with_code("withheld").with_suggestion(format!(
         "Have it serve (`berth plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
     ))
@@ -234,16 +258,23 @@ fn no_value() -> Failure {
 }
 
 fn withheld(link: &Link, reason: &str) -> Failure {
-    let message = format!("the answer is withheld by the filter `{}`: {reason}; what the tool did is done", link.name);
-    Failure::new(Category::PermanentFailure, message).with_code("withheld").with_suggestion(format!(
-        "The filter is one of the plugin `{}`, which `chain` in [tools.filters] names.",
-        link.plugin.info().manifest.name
-    ))
+    let message = format!(
+        "the answer is withheld by the filter `{}`: {reason}; what the tool did is done",
+        link.name
+    );
+    Failure::new(Category::PermanentFailure, message).with_code("withheld").with_suggestion(
+        format!(
+            "The filter is one of the plugin `{}`, which `chain` in [tools.filters] names.",
+            link.plugin.info().manifest.name
+        ),
+    )
 }
 
 /// Why a replacement is not taken.
 fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
-    let text = |parts: &[Content]| parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty());
+    let text = |parts: &[Content]| {
+        parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
+    };
     if security {
         return None;
     }
@@ -256,7 +287,8 @@ fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'st
 
 /// Puts the lines back that matter for security, behind the last text.
 fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
-    let left: HashSet<&str> = content.iter().filter_map(Content::as_text).flat_map(str::lines).map(str::trim).collect();
+    let left: HashSet<&str> =
+        content.iter().filter_map(Content::as_text).flat_map(str::lines).map(str::trim).collect();
     let mut seen = HashSet::new();
     let mut more = 0;
     let mut lines = String::new();
@@ -274,7 +306,9 @@ fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
     if lines.is_empty() {
         return;
     }
-    let texts = content.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
+    let texts = content
+        .iter_mut()
+        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
     let Some(text) = texts.last() else { return };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -303,7 +337,12 @@ mod tests {
 
     #[test]
     fn a_summary_says_how_much_is_gone() {
-        let filtered = FilterSummary { filters: vec!["x".into()], confidence: Confidence::Full, lines: [342, 28], bytes: [4000, 400] };
+        let filtered = FilterSummary {
+            filters: vec!["x".into()],
+            confidence: Confidence::Full,
+            lines: [342, 28],
+            bytes: [4000, 400],
+        };
         assert_eq!(filtered.to_string(), "342 lines -> 28 lines, 91.8% filtered");
         assert_eq!(filtered.tokens_saved(), 900);
     }
@@ -315,17 +354,31 @@ mod tests {
         let mut content = [Content::text("b\npermission denied: x")];
         put_back(&kept, whole, &mut content);
         let text = content[0].as_text().expect("is text");
-        assert_eq!(text, "b\npermission denied: x\n--- lines that matter for security, left out above ---\n401 Unauthorized\n");
+        assert_eq!(
+            text,
+            "b\npermission denied: x\n--- lines that matter for security, left out above ---\n401 Unauthorized\n"
+        );
         let many: String = (0..30).map(|number| format!("permission denied: {number}\n")).collect();
         let mut content = [Content::text("x")];
         put_back(&kept, &many, &mut content);
-        assert!(content[0].as_text().expect("is text").ends_with("permission denied: 19\n... and 10 more\n"));
+        assert!(
+            content[0]
+                .as_text()
+                .expect("is text")
+                .ends_with("permission denied: 19\n... and 10 more\n")
+        );
     }
 
     #[test]
     fn a_replacement_that_drops_all_or_adds_is_refused() {
         let text = |text: &str| vec![Content::text(text)];
-        assert!(refused(&text("a"), &text(" \n"), false).is_some() && refused(&text("a"), &text("ab"), false).is_some());
-        assert!(refused(&text("ab"), &text("a"), false).is_none() && refused(&text("a"), &text(""), true).is_none());
+        assert!(
+            refused(&text("a"), &text(" \n"), false).is_some()
+                && refused(&text("a"), &text("ab"), false).is_some()
+        );
+        assert!(
+            refused(&text("ab"), &text("a"), false).is_none()
+                && refused(&text("a"), &text(""), true).is_none()
+        );
     }
 }

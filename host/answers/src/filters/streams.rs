@@ -22,7 +22,11 @@ impl Streams {
         };
         match outputs(structured.as_ref()) {
             Some(outputs) if of_shell && content.iter().all(|part| part.as_text().is_some()) => {
-                let parts = outputs.into_iter().filter(|text| !text.is_empty()).map(Content::text).collect();
+                let parts = outputs
+                    .into_iter()
+                    .filter(|text| !text.is_empty())
+                    .map(Content::text)
+                    .collect();
                 Self { parts, of_command: true }
             }
             _ => Self { parts: content.clone(), of_command: false },
@@ -47,7 +51,10 @@ impl Streams {
     /// The structured answer as one more part, where it isn't what the parts are taken from.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         let value = Self::structured(outcome).filter(|_| !self.of_command)?;
-        Some(Content { media_type: Some("application/json".to_owned()), ..Content::text(value.to_string()) })
+        Some(Content {
+            media_type: Some("application/json".to_owned()),
+            ..Content::text(value.to_string())
+        })
     }
 
     pub(super) fn structured(outcome: &Outcome) -> Option<&Value> {
@@ -59,10 +66,14 @@ impl Streams {
 
     /// What a command ended with.
     pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
-        Self::structured(outcome)?.get("exit_code")?.as_i64().and_then(|code| i32::try_from(code).ok())
+        Self::structured(outcome)?
+            .get("exit_code")?
+            .as_i64()
+            .and_then(|code| i32::try_from(code).ok())
     }
 
-    /// Puts `parts`, as many as there are here, in the place of those that an outcome has, and `value` in that of its structured answer.
+    /// Puts `parts`, as many as there are here, in the place of those that an outcome has, and
+    /// `value` in that of its structured answer.
     pub(super) fn replace(self, parts: Vec<Content>, value: Option<Value>, outcome: &mut Outcome) {
         let (content, structured) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured),
@@ -77,7 +88,8 @@ impl Streams {
             return;
         }
         let before = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
-        let notes = notes(&before, self.parts.last().and_then(Content::as_text).unwrap_or_default());
+        let notes =
+            notes(&before, self.parts.last().and_then(Content::as_text).unwrap_or_default());
         if let Some(Value::Object(fields)) = structured {
             let mut texts = parts.iter().map(|part| part.as_text().unwrap_or_default().to_owned());
             for name in OUTPUTS {
@@ -134,7 +146,8 @@ mod tests {
     use serde_json::json;
 
     fn of_command(stdout: &str, stderr: &str, text: &str) -> Outcome {
-        let structured = json!({ "stdout": stdout, "stderr": stderr, "exit_code": 3, "truncated": false });
+        let structured =
+            json!({ "stdout": stdout, "stderr": stderr, "exit_code": 3, "truncated": false });
         Ok(Output { structured: Some(structured), ..Output::text(text) })
     }
 
@@ -151,13 +164,19 @@ mod tests {
         assert_eq!(Streams::exit_code(&outcome), Some(3));
         let output = replaced(outcome, &["A\n", "B\n"]);
         assert_eq!(output.joined_text(), "stdout:\nA\n\nstderr:\nB\n[note]\n");
-        assert_eq!(output.structured, Some(json!({ "stdout": "A\n", "stderr": "B\n", "exit_code": 3, "truncated": true })));
+        assert_eq!(
+            output.structured,
+            Some(json!({ "stdout": "A\n", "stderr": "B\n", "exit_code": 3, "truncated": true }))
+        );
     }
 
     #[test]
     fn what_a_tool_says_beside_the_outputs_stays_and_what_a_program_says_is_output() {
         // Of the text as a whole, one empty line is left where the outputs meet.
-        let output = replaced(of_command("a\n\n", "b\n", "stdout:\na\n\nstderr:\nb\n[one]\n[two]\n"), &["A\n", "B\n"]);
+        let output = replaced(
+            of_command("a\n\n", "b\n", "stdout:\na\n\nstderr:\nb\n[one]\n[two]\n"),
+            &["A\n", "B\n"],
+        );
         assert_eq!(output.joined_text(), "stdout:\nA\n\nstderr:\nB\n[one]\n[two]\n");
         let output = replaced(of_command("a\n[no note]\n", "", "a\n[no note]\n"), &["A\n"]);
         assert_eq!(output.joined_text(), "A\n");
@@ -175,7 +194,8 @@ mod tests {
     #[test]
     fn other_answers_are_filtered_part_by_part() {
         let picture = Content { body: Body::Bytes(vec![1]), media_type: None, meta: None };
-        let outcome = Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });
+        let outcome =
+            Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });
         let streams = Streams::from_outcome(&outcome, true);
         assert_eq!((streams.text().as_str(), streams.parts.len()), ("a", 2));
         let mut outcome = outcome;

@@ -4,8 +4,10 @@ use berth_contract::{Definition, SubjectKind, text};
 use berth_policy::commands::LastCommand;
 
 /// Programs that show what stands in files, where empty lines count.
-const SHOW_FILES: [&str; 17] =
-    ["awk", "bat", "batcat", "cat", "cut", "diff", "gawk", "head", "jq", "less", "more", "nl", "patch", "sed", "tac", "tail", "yq"];
+const SHOW_FILES: [&str; 17] = [
+    "awk", "bat", "batcat", "cat", "cut", "diff", "gawk", "head", "jq", "less", "more", "nl",
+    "patch", "sed", "tac", "tail", "yq",
+];
 
 /// What git shows of them.
 const GIT_SHOWS: [&str; 6] = ["blame", "cat-file", "diff", "log", "show", "stash"];
@@ -51,7 +53,11 @@ mod tests {
 
     #[test]
     fn what_shows_files_is_known() {
-        assert!(shows_files("cat x") && shows_files("git -C x show HEAD") && shows_files("sed -n 1,2p x"));
+        assert!(
+            shows_files("cat x")
+                && shows_files("git -C x show HEAD")
+                && shows_files("sed -n 1,2p x")
+        );
         assert!(!shows_files("cargo test") && !shows_files("git status") && !shows_files(""));
     }
 }

@@ -1,7 +1,8 @@
-//! Answers that were too long for a model: kept whole, redacted, for the session that they belong to.
+//! Answers that were too long for a model: kept whole, redacted, for the session that they belong
+//! to.
 //!
-//! They lie in one private folder, each as a file whose name tells the session, by its hash, and a random id. So no id leads to what another
-//! session was answered, and none can be guessed.
+//! They lie in one private folder, each as a file whose name tells the session, by its hash, and a
+//! random id. So no id leads to what another session was answered, and none can be guessed.
 
 mod read;
 
@@ -36,7 +37,8 @@ pub struct OverflowStore {
     room: Mutex<u64>,
 }
 
-/// What was kept, as `read_overflow` is asked for it: 24 hexadecimal digits, behind a letter that tells whose words they are.
+/// What was kept, as `read_overflow` is asked for it: 24 hexadecimal digits, behind a letter that
+/// tells whose words they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
 
@@ -44,7 +46,8 @@ impl OverflowId {
     /// The id that a text is. None where it is none, so that no name of a file comes from outside.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
-        let whole = digits.len() == 24 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let whole = digits.len() == 24
+            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         whole.then(|| Self(text.to_owned()))
     }
 
@@ -82,8 +85,8 @@ impl OverflowStore {
         }
     }
 
-    /// Keeps an answer, at most 10 MiB of it, and lets older ones go where there is no room. `strange`: it is of a tool that
-    /// deals with the world outside.
+    /// Keeps an answer, at most 10 MiB of it, and lets older ones go where there is no room.
+    /// `strange`: it is of a tool that deals with the world outside.
     ///
     /// # Errors
     ///
@@ -119,7 +122,8 @@ impl OverflowStore {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`]: nothing, or not any more. Otherwise why it can't be read or believed.
+    /// [`io::ErrorKind::NotFound`]: nothing, or not any more. Otherwise why it can't be read or
+    /// believed.
     pub fn read(&self, session: &str, id: &OverflowId) -> io::Result<String> {
         let file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
         let mut text = String::new();
@@ -127,7 +131,8 @@ impl OverflowStore {
         Ok(text)
     }
 
-    /// Lets go what is too old, and the oldest of what is too much. Nothing is made where nothing is kept.
+    /// Lets go what is too old, and the oldest of what is too much. Nothing is made where nothing
+    /// is kept.
     pub fn clean(&self) {
         let cleaned = PrivateFolder::open(&self.folder).and_then(|folder| self.cleaned(&folder, 0));
         if let Err(error) = cleaned.map(drop)
@@ -143,7 +148,9 @@ impl OverflowStore {
         let mut kept = Vec::new();
         for name in folder.names(MAX_FILES)? {
             // Another process may have removed it.
-            let Ok(metadata) = folder.file(&name).and_then(|file| file.metadata()) else { continue };
+            let Ok(metadata) = folder.file(&name).and_then(|file| file.metadata()) else {
+                continue;
+            };
             let made = metadata.modified().unwrap_or(now);
             kept.push((made, metadata.len(), name));
         }
@@ -168,7 +175,8 @@ mod tests {
     use berth_config::Bounded;
 
     fn overflow(folder: &std::path::Path) -> OverflowStore {
-        let config = config::Overflow { max_mib: Bounded::clamped(1), ..config::Overflow::default() };
+        let config =
+            config::Overflow { max_mib: Bounded::clamped(1), ..config::Overflow::default() };
         OverflowStore::new(&Folders::inside(folder), config)
     }
 
@@ -185,9 +193,15 @@ mod tests {
         let kept = overflow(root.path());
         let id = kept.keep("mine", "größe", false).expect("it is kept");
         assert_eq!(kept.read("mine", &id).expect("it is there"), "größe");
-        assert_eq!(kept.read("other", &id).expect_err("it is another's").kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            kept.read("other", &id).expect_err("it is another's").kind(),
+            io::ErrorKind::NotFound
+        );
         for entry in fs::read_dir(&kept.folder).expect("it is there") {
-            assert_eq!(entry.expect("an entry").metadata().expect("it is there").mode() & 0o777, 0o600);
+            assert_eq!(
+                entry.expect("an entry").metadata().expect("it is there").mode() & 0o777,
+                0o600
+            );
         }
         assert_eq!(fs::metadata(&kept.folder).expect("it is there").mode() & 0o777, 0o700);
     }
@@ -219,7 +233,12 @@ mod tests {
             last = Some(kept.keep("mine", &text, false).expect("it is kept"));
             assert!(sizes(&kept).iter().sum::<u64>() <= 1 << 20);
         }
-        assert_eq!(kept.read("mine", &last.expect("twenty were kept")).expect("the last one is there").len(), text.len());
+        assert_eq!(
+            kept.read("mine", &last.expect("twenty were kept"))
+                .expect("the last one is there")
+                .len(),
+            text.len()
+        );
         kept.keep("mine", &"x".repeat(20 << 20), false).expect("its beginning is kept");
         assert_eq!(sizes(&kept), [1 << 20]);
     }
@@ -228,9 +247,16 @@ mod tests {
     fn what_is_old_goes() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let kept = overflow(root.path());
-        let (old, new) = (kept.keep("mine", "old", false).expect("kept"), kept.keep("mine", "new", false).expect("kept"));
-        let file = fs::File::options().write(true).open(kept.folder.join(old.file("mine"))).expect("it is there");
-        file.set_modified(SystemTime::now() - Duration::from_secs(169 * 3600)).expect("its time is set");
+        let (old, new) = (
+            kept.keep("mine", "old", false).expect("kept"),
+            kept.keep("mine", "new", false).expect("kept"),
+        );
+        let file = fs::File::options()
+            .write(true)
+            .open(kept.folder.join(old.file("mine")))
+            .expect("it is there");
+        file.set_modified(SystemTime::now() - Duration::from_secs(169 * 3600))
+            .expect("its time is set");
         kept.clean();
         kept.read("mine", &old).expect_err("it is gone");
         kept.read("mine", &new).expect("it is there");

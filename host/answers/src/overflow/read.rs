@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_contract::{Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider};
+use berth_contract::{
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -50,7 +52,8 @@ impl OverflowReader {
     /// `threshold`: the characters of the longest answer.
     pub fn new(kept: Arc<OverflowStore>, threshold: usize) -> Self {
         let offset = "The first character to show, counted from 0. Default: 0.";
-        let limit = "How many characters to show. Default: 20000, and no more than an answer may have.";
+        let limit =
+            "How many characters to show. Default: 20000, and no more than an answer may have.";
         let schema = json!({
             "type": "object",
             "properties": {
@@ -61,17 +64,30 @@ impl OverflowReader {
             "required": ["id"],
             "additionalProperties": false,
         });
-        let annotations = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false, cacheable: false };
+        let annotations = Annotations {
+            read_only: true,
+            destructive: false,
+            idempotent: true,
+            open_world: false,
+            cacheable: false,
+        };
         let title = Some("Read the rest of a long answer".to_owned());
-        let tool = Arc::new(Definition { title, annotations, ..Definition::new(READ_OVERFLOW, DESCRIPTION, schema) });
+        let tool = Arc::new(Definition {
+            title,
+            annotations,
+            ..Definition::new(READ_OVERFLOW, DESCRIPTION, schema)
+        });
         Self { kept, threshold, tool }
     }
 
     fn read(&self, call: &Call) -> Outcome {
-        let arguments =
-            Arguments::deserialize(&*call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+        let arguments = Arguments::deserialize(&*call.arguments)
+            .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let unknown = || {
-            let message = format!("nothing is kept under the id {:?} in this session", berth_contract::text::cut(&arguments.id, 64));
+            let message = format!(
+                "nothing is kept under the id {:?} in this session",
+                berth_contract::text::cut(&arguments.id, 64)
+            );
             Failure::new(Category::PermanentFailure, message)
                 .with_code("not-found")
                 .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
@@ -79,9 +95,15 @@ impl OverflowReader {
         let id = OverflowId::parse(&arguments.id).ok_or_else(unknown)?;
         let text = self.kept.read(&call.session, &id).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unknown(),
-            _ => Failure::new(Category::PermanentFailure, format!("what was kept can't be read: {error}")).with_code("host"),
+            _ => Failure::new(
+                Category::PermanentFailure,
+                format!("what was kept can't be read: {error}"),
+            )
+            .with_code("host"),
         })?;
-        let number = |number: Option<u64>, default: usize| number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX));
+        let number = |number: Option<u64>, default: usize| {
+            number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
+        };
         let offset = number(arguments.offset, 0);
         // The line at the end counts as well, and an answer of this tool is never cut.
         let most = self.threshold.saturating_sub(200).max(1);
@@ -97,7 +119,9 @@ impl OverflowReader {
         answer.push_str(&match (offset < total, end < total) {
             (false, _) => format!("[Nothing at character {offset}: there are {total}.]\n"),
             (true, false) => format!("[Characters {offset}-{end} of {total}. This is the end.]\n"),
-            (true, true) => format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n"),
+            (true, true) => {
+                format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n")
+            }
         });
         let shown = Page { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
         Ok(Output { structured: serde_json::to_value(shown).ok(), ..Output::text(answer) })
@@ -119,7 +143,11 @@ impl Provider for OverflowReader {
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
-        let reader = Self { kept: Arc::clone(&self.kept), threshold: self.threshold, tool: Arc::clone(&self.tool) };
+        let reader = Self {
+            kept: Arc::clone(&self.kept),
+            threshold: self.threshold,
+            tool: Arc::clone(&self.tool),
+        };
         Box::pin(crate::blocking::blocking(move || reader.read(&call)))
     }
 }

@@ -15,7 +15,8 @@ pub(super) struct Ends<'a> {
     pub(super) total: usize,
 }
 
-/// The ends of a text of more than `threshold` characters, half of them each, or a little less where a line ends. None where it is no longer.
+/// The ends of a text of more than `threshold` characters, half of them each, or a little less
+/// where a line ends. None where it is no longer.
 pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
     // Bytes are no fewer than characters, and most answers are short.
     if text.len() <= threshold {
@@ -29,8 +30,12 @@ pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
     let head = &text[..byte_of(text, half)];
     let tail = &text[byte_of(text, total - (threshold - half))..];
     // A line's end is preferred within the last quarter of the head, and the first of the tail.
-    let head = head.rfind('\n').filter(|end| *end >= head.len() - head.len() / 4).map_or(head, |end| &head[..=end]);
-    let tail = tail.find('\n').filter(|end| *end < tail.len() / 4).map_or(tail, |end| &tail[end + 1..]);
+    let head = head
+        .rfind('\n')
+        .filter(|end| *end >= head.len() - head.len() / 4)
+        .map_or(head, |end| &head[..=end]);
+    let tail =
+        tail.find('\n').filter(|end| *end < tail.len() / 4).map_or(tail, |end| &tail[end + 1..]);
     let offset = head.chars().count();
     Some(Ends { head, tail, offset, left_out: total - offset - tail.chars().count(), total })
 }
@@ -43,17 +48,32 @@ mod tests {
     fn both_ends_stay_and_every_character_is_counted() {
         assert_eq!(ends("abcdef", 6), None);
         assert_eq!(ends("äöüß", 4), None);
-        assert_eq!(ends("abcdef", 4), Some(Ends { head: "ab", tail: "ef", offset: 2, left_out: 2, total: 6 }));
-        assert_eq!(ends("äöüßÄÖÜ", 5), Some(Ends { head: "äö", tail: "ÄÖÜ", offset: 2, left_out: 2, total: 7 }));
-        assert_eq!(ends("abc", 1), Some(Ends { head: "", tail: "c", offset: 0, left_out: 2, total: 3 }));
+        assert_eq!(
+            ends("abcdef", 4),
+            Some(Ends { head: "ab", tail: "ef", offset: 2, left_out: 2, total: 6 })
+        );
+        assert_eq!(
+            ends("äöüßÄÖÜ", 5),
+            Some(Ends { head: "äö", tail: "ÄÖÜ", offset: 2, left_out: 2, total: 7 })
+        );
+        assert_eq!(
+            ends("abc", 1),
+            Some(Ends { head: "", tail: "c", offset: 0, left_out: 2, total: 3 })
+        );
     }
 
     #[test]
     fn a_line_s_end_is_preferred() {
         let text: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let ends = ends(&text, 100).expect("it is longer");
-        assert_eq!(ends.head, (0..6).map(|number| format!("line {number:02}\n")).collect::<String>());
-        assert_eq!(ends.tail, (94..100).map(|number| format!("line {number:02}\n")).collect::<String>());
+        assert_eq!(
+            ends.head,
+            (0..6).map(|number| format!("line {number:02}\n")).collect::<String>()
+        );
+        assert_eq!(
+            ends.tail,
+            (94..100).map(|number| format!("line {number:02}\n")).collect::<String>()
+        );
         assert_eq!((ends.offset, ends.left_out, ends.total), (48, 704, 800));
     }
 }

@@ -1,4 +1,5 @@
-//! What in the words of strangers looks like orders to the model that reads them: it is told, and nothing is taken out.
+//! What in the words of strangers looks like orders to the model that reads them: it is told, and
+//! nothing is taken out.
 
 use berth_contract::{Content, Outcome};
 use berth_policy::injections;
@@ -7,7 +8,8 @@ use serde_json::{Value, json};
 use super::AT_ONCE;
 use crate::blocking::blocking;
 
-/// Looks for shapes of injection in everything that an outcome tells, and says in its metadata which there are.
+/// Looks for shapes of injection in everything that an outcome tells, and says in its metadata
+/// which there are.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
     let text = text_of(outcome);
     let found = match text.len() {
@@ -87,7 +89,10 @@ mod tests {
             Output { structured: Some(json!({ "a": ["b", order] })), ..Output::default() },
             Output { meta: Some(json!({ "berth:injection": "none" })), ..Output::text(order) },
         ];
-        let outcomes = outputs.into_iter().map(Ok).chain([Err(Failure::new(Category::PermanentFailure, order))]);
+        let outcomes = outputs
+            .into_iter()
+            .map(Ok)
+            .chain([Err(Failure::new(Category::PermanentFailure, order))]);
         for mut outcome in outcomes {
             let before = text_of(&outcome);
             assert_eq!(runtime.block_on(flag(&mut outcome)), ["ignore_instructions"]);
@@ -96,7 +101,10 @@ mod tests {
             assert_eq!(meta, Some(json!({ "berth:injection": ["ignore_instructions"] })));
         }
         let mut plain = Ok(Output::text("a fine page"));
-        assert!(runtime.block_on(flag(&mut plain)).is_empty() && plain.is_ok_and(|output| output.meta.is_none()));
+        assert!(
+            runtime.block_on(flag(&mut plain)).is_empty()
+                && plain.is_ok_and(|output| output.meta.is_none())
+        );
         assert_eq!(warning(&[]), None);
     }
 }

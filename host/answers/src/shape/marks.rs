@@ -1,4 +1,5 @@
-//! Arguments that hold the mark of a secret which was taken out: writing them back would destroy the secret.
+//! Arguments that hold the mark of a secret which was taken out: writing them back would destroy
+//! the secret.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,13 +15,17 @@ use berth_catalogue::CallContext;
 /// Bytes of a file that are searched for a mark.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Refuses a call whose arguments hold a mark, unless what it acts on holds that mark already: then it is text like any other there.
+/// Refuses a call whose arguments hold a mark, unless what it acts on holds that mark already: then
+/// it is text like any other there.
 ///
 /// # Errors
 ///
 /// [`Category::InvalidParameters`], with the mark.
 pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
-    let attached = context.attachments.iter().find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
+    let attached = context
+        .attachments
+        .iter()
+        .find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
     let Some(mark) = in_value(&context.arguments).or(attached) else { return Ok(()) };
     if holds(context, mark) {
         return Ok(());
@@ -31,21 +36,29 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
     );
     let suggestion = "Leave that text as it is: change what is around it, or have a person make this change. Who runs Berth can exempt a tool: \
                       `exempt` in [tools.redaction].";
-    Err(Failure::new(Category::InvalidParameters, message).with_code("redacted").with_suggestion(suggestion))
+    Err(Failure::new(Category::InvalidParameters, message)
+        .with_code("redacted")
+        .with_suggestion(suggestion))
 }
 
 fn in_value(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => first_mark(text),
         Value::Array(items) => items.iter().find_map(in_value),
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| first_mark(key).or_else(|| in_value(value))),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(key, value)| first_mark(key).or_else(|| in_value(value)))
+        }
         _ => None,
     }
 }
 
 /// Whether a file that the call acts on holds the mark.
 fn holds(context: &CallContext, mark: &str) -> bool {
-    let Some(grants) = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone()) else { return false };
+    let Some(grants) =
+        context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone())
+    else {
+        return false;
+    };
     let view = FileView::new(Arc::clone(&grants), true);
     let paths = context.subjects.iter().filter(|subject| subject.kind.is_path());
     paths.take(8).any(|subject| {

@@ -1,9 +1,11 @@
-//! The last step before the answer, always in this order: of what a program wrote, what a terminal would show is left; what could steer a
-//! terminal, a log or a model is neutralised, secrets are taken out, filters leave out what says nothing, secrets are looked for again, a
-//! long text is cut, and what strangers wrote gets a fence.
+//! The last step before the answer, always in this order: of what a program wrote, what a terminal
+//! would show is left; what could steer a terminal, a log or a model is neutralised, secrets are
+//! taken out, filters leave out what says nothing, secrets are looked for again, a long text is
+//! cut, and what strangers wrote gets a fence.
 //!
-//! So characters that hide a secret are gone before it is looked for, no cut leaves a part of one that nobody recognises, what is kept is
-//! what was redacted, and what the host says of a cut stands outside of the fence.
+//! So characters that hide a secret are gone before it is looked for, no cut leaves a part of one
+//! that nobody recognises, what is kept is what was redacted, and what the host says of a cut
+//! stands outside of the fence.
 
 mod cut;
 mod fence;
@@ -20,7 +22,9 @@ use std::time::Duration;
 use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
-use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report};
+use berth_contract::{
+    Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report,
+};
 use berth_policy::last_command;
 use berth_redaction as redaction;
 use serde_json::{Value, json};
@@ -41,13 +45,15 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Bytes of an answer that are looked through at once. What is longer would keep others waiting who share the thread.
+/// Bytes of an answer that are looked through at once. What is longer would keep others waiting who
+/// share the thread.
 const AT_ONCE: usize = 64 * 1024;
 
 /// How long it may take to look through a longer one. The longest takes a small part of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much longer, where the call was cancelled: what it had made until then is still worth an answer.
+/// How much longer, where the call was cancelled: what it had made until then is still worth an
+/// answer.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Shapes what leaves the host.
@@ -77,12 +83,18 @@ impl Shaper {
     ) -> (Outcome, ShapeReport) {
         let mut shape = ShapeReport::default();
         let source = self.redacts(context).then(|| Source::for_call(context));
-        let (outcome, truncated) = cleaned(outcome, source, kind(context), self.result, cancel).await;
+        let (outcome, truncated) =
+            cleaned(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
-        let (mut outcome, notice) = self.filter(chain, context, &mut shape, outcome, source, cancel).await;
+        let (mut outcome, notice) =
+            self.filter(chain, context, &mut shape, outcome, source, cancel).await;
         shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
-            shape.notices = shape.notices.drain(..).map(|notice| redaction::owned(notice, source.keys())).collect();
+            shape.notices = shape
+                .notices
+                .drain(..)
+                .map(|notice| redaction::owned(notice, source.keys()))
+                .collect();
         }
         if is_untrusted(context) {
             shape.injections = flagged::flag(&mut outcome).await;
@@ -114,7 +126,8 @@ impl Shaper {
     ) -> (Outcome, Option<Notice>) {
         // The rest of an answer is asked for to be seen.
         let shorten = self.threshold > 0 && !context.tool.as_deref().is_some_and(is_rest);
-        let mut change = match self.filtering.apply(chain, context, shorten, &outcome, cancel).await {
+        let mut change = match self.filtering.apply(chain, context, shorten, &outcome, cancel).await
+        {
             Ok(Some(change)) => change,
             Ok(None) => return (outcome, None),
             Err(withheld) => return (Err(withheld), None),
@@ -125,26 +138,37 @@ impl Shaper {
                 kept @ Ok(_) => kept,
                 Err(error) => {
                     // What can't be read on is not left out.
-                    tracing::warn!("an answer is not filtered, since the whole of it can't be kept: {error}");
+                    tracing::warn!(
+                        "an answer is not filtered, since the whole of it can't be kept: {error}"
+                    );
                     return (outcome, None);
                 }
             };
             let FilterSummary { filters, lines: [before, after], .. } = &change.filtered;
-            let text = format!("Filtered by {}: {before} lines -> {after} lines. {}", filters.join(", "), describe_rest(&kept, 0));
+            let text = format!(
+                "Filtered by {}: {before} lines -> {after} lines. {}",
+                filters.join(", "),
+                describe_rest(&kept, 0)
+            );
             notice = Some(Notice { text, rest: remainder(&kept, 0) });
             shape.truncated = true;
         }
         let filtered = change.make(&mut outcome);
         flagged::tell(&mut outcome, "berth:filtered", json!(filtered));
         shape.filtered = Some(filtered);
-        let (outcome, truncated) = cleaned(outcome, source, Kind::Stored, self.result, cancel).await;
+        let (outcome, truncated) =
+            cleaned(outcome, source, Kind::Stored, self.result, cancel).await;
         shape.truncated |= truncated;
         (outcome, notice)
     }
 
     /// Who hears what a call tells while it runs: `events`, without the secrets.
     pub fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
-        if self.redacts(context) { Arc::new(RedactingEvents::new(events, Source::for_call(context))) } else { events }
+        if self.redacts(context) {
+            Arc::new(RedactingEvents::new(events, Source::for_call(context)))
+        } else {
+            events
+        }
     }
 
     /// Refuses arguments that hold the mark of a secret.
@@ -159,11 +183,18 @@ impl Shaper {
     fn redacts(&self, context: &CallContext) -> bool {
         let exempt = |name: &String| self.redaction.exempt.contains(name);
         let tool = context.tool.as_ref().map(|tool| &tool.definition);
-        self.redaction.enabled && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
+        self.redaction.enabled
+            && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
     }
 
-    /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers wrote.
-    async fn for_model(&self, context: &CallContext, shape: &mut ShapeReport, outcome: &mut Outcome) {
+    /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers
+    /// wrote.
+    async fn for_model(
+        &self,
+        context: &CallContext,
+        shape: &mut ShapeReport,
+        outcome: &mut Outcome,
+    ) {
         let Some(tool) = &context.tool else { return };
         let (rest, untrusted) = (is_rest(tool), is_untrusted(context));
         if untrusted {
@@ -178,10 +209,12 @@ impl Shaper {
             Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
         };
         let fence = untrusted.then(|| Fence::new(&tool.definition.name));
-        let around = |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
+        let around =
+            |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
         // The rest of an answer has a bound of its own.
         let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
-        let is_long = content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>() > threshold;
+        let is_long = content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>()
+            > threshold;
         let long_value = structured.as_mut().filter(|value| is_longer(value, threshold));
         let mut whole = String::new();
         if is_long || long_value.is_some() {
@@ -196,7 +229,10 @@ impl Shaper {
         if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
             let whole = structured.take().unwrap_or_default().to_string();
             let (total, kept) = (whole.chars().count(), self.keep(context, whole, untrusted).await);
-            let notice = format!("The structured answer of {total} characters is left out. {}", describe_rest(&kept, 0));
+            let notice = format!(
+                "The structured answer of {total} characters is left out. {}",
+                describe_rest(&kept, 0)
+            );
             content.push(Content::text(bracketed(&notice)));
             shape.notices.push(notice);
             shape.rest = remainder(&kept, 0);
@@ -207,21 +243,35 @@ impl Shaper {
             let kept = self.keep(context, whole.clone(), untrusted).await;
             // What is shown of a field may end before what is shown of the text.
             let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
-            shape.notices.push(format!("A part of the answer is left out here. {}", describe_rest(&kept, offset)));
+            shape.notices.push(format!(
+                "A part of the answer is left out here. {}",
+                describe_rest(&kept, offset)
+            ));
             shape.rest = remainder(&kept, offset);
             shape.truncated = true;
             if let Some(ends) = ends {
-                let notice =
-                    format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, describe_rest(&kept, ends.offset));
-                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted { "" } else { "\n" };
-                let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
+                let notice = format!(
+                    "[{} of {} characters are left out here. {}]\n",
+                    ends.left_out,
+                    ends.total,
+                    describe_rest(&kept, ends.offset)
+                );
+                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted {
+                    ""
+                } else {
+                    "\n"
+                };
+                let text =
+                    format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
                 content.insert(0, Content::text(text));
                 content.splice(0..0, before);
                 let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
                 let told = json!({ "id": id, "offset": ends.offset, "left_out": ends.left_out, "total": ends.total });
                 match meta {
-                    Some(Value::Object(fields)) => drop(fields.insert("berth:overflow".to_owned(), told)),
+                    Some(Value::Object(fields)) => {
+                        drop(fields.insert("berth:overflow".to_owned(), told));
+                    }
                     meta => *meta = Some(json!({ "berth:overflow": told })),
                 }
                 return;
@@ -237,12 +287,21 @@ impl Shaper {
         content.splice(0..0, before);
     }
 
-    /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
-    async fn keep(&self, context: &CallContext, text: String, untrusted: bool) -> Result<(OverflowId, bool), String> {
+    /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it;
+    /// or why it is not kept.
+    async fn keep(
+        &self,
+        context: &CallContext,
+        text: String,
+        untrusted: bool,
+    ) -> Result<(OverflowId, bool), String> {
         let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(&context.session));
         let keep = move || {
             let whole = text.len() <= overflow.answer_bytes();
-            overflow.keep(&session, &text, untrusted).map(|id| (id, whole)).map_err(|error| error.to_string())
+            overflow
+                .keep(&session, &text, untrusted)
+                .map(|id| (id, whole))
+                .map_err(|error| error.to_string())
         };
         blocking(keep).await
     }
@@ -296,17 +355,27 @@ fn is_rest(tool: &Tool) -> bool {
 /// Whether what a call answers with was written by strangers.
 fn is_untrusted(context: &CallContext) -> bool {
     context.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
-        true => context.arguments["id"].as_str().and_then(OverflowId::parse).is_some_and(|id| id.is_untrusted()),
+        true => context.arguments["id"]
+            .as_str()
+            .and_then(OverflowId::parse)
+            .is_some_and(|id| id.is_untrusted()),
         false => tool.definition.annotations.open_world,
     })
 }
 
 /// [`clean()`], where nobody waits for it.
-async fn cleaned(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize, cancel: &CancellationToken) -> (Outcome, bool) {
+async fn cleaned(
+    outcome: Outcome,
+    source: Option<Source>,
+    kind: Kind,
+    limit: usize,
+    cancel: &CancellationToken,
+) -> (Outcome, bool) {
     if !is_long(&outcome) {
         return clean(outcome, source, kind, limit);
     }
-    let cleaned = in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
+    let cleaned =
+        in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
     cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
 }
 
@@ -323,26 +392,40 @@ async fn in_time<R: Send + 'static>(
         Ok(Some(result)) => return Ok(result),
         Ok(None) => match tokio::time::timeout(grace, running).await {
             Ok(result) => return Ok(result),
-            Err(_) => (Category::Cancelled, "the call was cancelled before its answer was looked through for secrets"),
+            Err(_) => (
+                Category::Cancelled,
+                "the call was cancelled before its answer was looked through for secrets",
+            ),
         },
         Err(_) => (Category::Timeout, "its answer could not be looked through for secrets in time"),
     };
     let message = format!("{why}, so the answer is withheld; what the tool did is done");
-    Err(Failure::new(category, message).with_code("withheld").with_suggestion("Ask for less at once."))
+    Err(Failure::new(category, message)
+        .with_code("withheld")
+        .with_suggestion("Ask for less at once."))
 }
 
-/// Whether an outcome has more text than is looked through at once. It is not written out to be told.
+/// Whether an outcome has more text than is looked through at once. It is not written out to be
+/// told.
 fn is_long(outcome: &Outcome) -> bool {
     let (content, values, texts) = match outcome {
         Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
         Err(failure) => {
-            let texts = [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
-            let denial = failure.denial.as_ref().map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
+            let texts =
+                [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
+            let denial = failure
+                .denial
+                .as_ref()
+                .map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
             let texts = texts.into_iter().flatten().map(String::len).sum::<usize>() + denial;
             (&failure.content, [&failure.structured, &failure.meta], texts)
         }
     };
-    let length = texts + content.iter().map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len)).sum::<usize>();
+    let length = texts
+        + content
+            .iter()
+            .map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len))
+            .sum::<usize>();
     let values = values.into_iter().chain(content.iter().map(|part| &part.meta)).flatten();
     length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
 }
@@ -350,9 +433,15 @@ fn is_long(outcome: &Outcome) -> bool {
 /// How to come by what is left out.
 fn describe_rest(kept: &Result<(OverflowId, bool), String>, offset: usize) -> String {
     match kept {
-        Ok((id, true)) => format!("To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.", id.as_str()),
+        Ok((id, true)) => format!(
+            "To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
+            id.as_str()
+        ),
         Ok((id, false)) => {
-            format!("Its beginning is kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.", id.as_str())
+            format!(
+                "Its beginning is kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
+                id.as_str()
+            )
         }
         Err(error) => format!("It could not be kept: {error}. Ask for less at once."),
     }
@@ -363,9 +452,13 @@ fn is_longer(value: &Value, threshold: usize) -> bool {
     fn length(value: &Value, left: usize) -> Option<usize> {
         match value {
             Value::String(text) => left.checked_sub(text.chars().count() + 2),
-            Value::Array(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
+            Value::Array(items) => items
+                .iter()
+                .try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
             Value::Object(fields) => {
-                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| length(value, left)?.checked_sub(key.chars().count() + 4))
+                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| {
+                    length(value, left)?.checked_sub(key.chars().count() + 4)
+                })
             }
             _ => left.checked_sub(5),
         }
@@ -400,7 +493,8 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
             failure.message = shortened(text(failure.message));
             failure.suggestion = failure.suggestion.map(text);
             failure.code = failure.code.map(text);
-            failure.content = bounded(contents(failure.content, source, kind), limit, &mut truncated);
+            failure.content =
+                bounded(contents(failure.content, source, kind), limit, &mut truncated);
             failure.structured = failure.structured.map(json);
             failure.meta = failure.meta.map(json);
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
@@ -425,10 +519,12 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
 fn shown(value: Value, kind: Kind) -> Value {
     match value {
         Value::String(text) => Value::String(kind.shown(text)),
-        Value::Array(items) if kind == Kind::Lines => Value::Array(items.into_iter().map(|item| shown(item, kind)).collect()),
-        Value::Object(fields) if kind == Kind::Lines => {
-            Value::Object(fields.into_iter().map(|(name, field)| (name, shown(field, kind))).collect())
+        Value::Array(items) if kind == Kind::Lines => {
+            Value::Array(items.into_iter().map(|item| shown(item, kind)).collect())
         }
+        Value::Object(fields) if kind == Kind::Lines => Value::Object(
+            fields.into_iter().map(|(name, field)| (name, shown(field, kind))).collect(),
+        ),
         value => value,
     }
 }
@@ -446,7 +542,9 @@ fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Cont
     });
     let Some(source) = source else { return parts.collect() };
     let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
-    let texts = parts.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
+    let texts = parts
+        .iter_mut()
+        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
     redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
     parts
 }
@@ -475,7 +573,10 @@ fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
         _ => format!("[cut: this part had {size} bytes, and {more} more parts followed]"),
     };
     match part.body {
-        Body::Text(text) => vec![Content { body: Body::Text(cut(&text, left).to_owned()), ..part }, Content::text(note)],
+        Body::Text(text) => vec![
+            Content { body: Body::Text(cut(&text, left).to_owned()), ..part },
+            Content::text(note),
+        ],
         Body::Bytes(_) | Body::Link(_) => vec![Content::text(note)],
     }
 }
@@ -489,7 +590,8 @@ mod tests {
     use berth_redaction::Keys;
 
     fn cleaned_now(output: Output, limit: usize) -> (Output, bool) {
-        let (shaped, truncated) = clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
+        let (shaped, truncated) =
+            clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
         (shaped.expect("is an output"), truncated)
     }
 
@@ -507,35 +609,56 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_withheld_and_holds_up_no_one() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let cancel = CancellationToken::new();
-            for (text, at_once) in [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)] {
-                let mut cleaning =
-                    std::pin::pin!(cleaned(Ok(Output::text(text)), Some(Source::One(Keys::Text)), Kind::Stored, usize::MAX, &cancel));
+            for (text, at_once) in
+                [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)]
+            {
+                let mut cleaning = std::pin::pin!(cleaned(
+                    Ok(Output::text(text)),
+                    Some(Source::One(Keys::Text)),
+                    Kind::Stored,
+                    usize::MAX,
+                    &cancel
+                ));
                 let polled = cleaning.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert_eq!(polled.is_ready(), at_once, "others may run meanwhile");
                 if !at_once {
                     let (outcome, _) = cleaning.await;
-                    assert!(!outcome.expect("it is done in time").joined_text().contains("hunter22"));
+                    assert!(
+                        !outcome.expect("it is done in time").joined_text().contains("hunter22")
+                    );
                 }
             }
             // Nothing is sent until the end, so neither comes to a result.
-            for (patience, cancelled, category) in [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)] {
+            for (patience, cancelled, category) in
+                [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)]
+            {
                 let (send, receive) = std::sync::mpsc::channel::<()>();
                 let cancel = CancellationToken::new();
                 if cancelled {
                     cancel.cancel();
                 }
                 let run = move || receive.recv().is_ok();
-                let withheld = in_time(run, patience, Duration::ZERO, &cancel).await.expect_err("it isn't done");
-                assert_eq!((withheld.category, withheld.code.as_deref()), (category, Some("withheld")), "{withheld:?}");
+                let withheld = in_time(run, patience, Duration::ZERO, &cancel)
+                    .await
+                    .expect_err("it isn't done");
+                assert_eq!(
+                    (withheld.category, withheld.code.as_deref()),
+                    (category, Some("withheld")),
+                    "{withheld:?}"
+                );
                 drop(send);
             }
             // Who cancels a call still gets what it had made.
             let cancel = CancellationToken::new();
             cancel.cancel();
-            assert_eq!(in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"), 1);
+            assert_eq!(
+                in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"),
+                1
+            );
         });
     }
 
@@ -543,13 +666,19 @@ mod tests {
     fn an_answer_is_bounded_and_says_so() {
         let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
         let (shaped, truncated) = cleaned_now(Output { content, ..Output::default() }, 5);
-        assert_eq!(shaped.joined_text(), "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]");
+        assert_eq!(
+            shaped.joined_text(),
+            "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]"
+        );
         assert!(truncated);
     }
 
     #[test]
     fn nothing_in_an_answer_steers_a_terminal() {
-        let output = Output { structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })), ..Output::text("\u{1b}]0;x\u{7}") };
+        let output = Output {
+            structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })),
+            ..Output::text("\u{1b}]0;x\u{7}")
+        };
         let (shaped, truncated) = cleaned_now(output, 100);
         assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
         assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
@@ -560,6 +689,10 @@ mod tests {
     fn a_value_s_length_is_about_that_of_its_text() {
         let value = json!({ "a": ["x".repeat(100), 1, null, true], "b": {} });
         let length = value.to_string().len();
-        assert!(is_longer(&value, length - 20) && !is_longer(&value, length + 20) && !is_longer(&value, usize::MAX));
+        assert!(
+            is_longer(&value, length - 20)
+                && !is_longer(&value, length + 20)
+                && !is_longer(&value, usize::MAX)
+        );
     }
 }

@@ -7,11 +7,12 @@ use berth_redaction as redaction;
 
 use super::sources::Source;
 
-/// Bytes of what was emitted that are remembered, so that a secret is found which ends in a later part.
+/// Bytes of what was emitted that are remembered, so that a secret is found which ends in a later
+/// part.
 const REMEMBERED: usize = 1024;
 
-/// Passes on what it hears, redacted. Of a secret that comes in pieces, the pieces that came before it was one have left already; the rest
-/// does not follow.
+/// Passes on what it hears, redacted. Of a secret that comes in pieces, the pieces that came before
+/// it was one have left already; the rest does not follow.
 pub(super) struct RedactingEvents {
     events: Arc<dyn Events>,
     source: Source,

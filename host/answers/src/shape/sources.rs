@@ -10,7 +10,8 @@ use berth_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
 
-/// Ways to read the beginning of a line that are tried; behind them, a line is taken for one of a file of settings.
+/// Ways to read the beginning of a line that are tried; behind them, a line is taken for one of a
+/// file of settings.
 const TRIES: usize = 64;
 
 /// Bytes of a file's name that are looked at, from its end.
@@ -21,20 +22,28 @@ const NAME: usize = 256;
 pub(super) enum Source {
     /// One place, or nobody knows.
     One(Keys),
-    /// Lines of many files, each behind its file's name: what `grep` answers with. In each of them at least this counts.
+    /// Lines of many files, each behind its file's name: what `grep` answers with. In each of them
+    /// at least this counts.
     Lines(Keys),
 }
 
 impl Source {
-    /// What the texts of a call come from. In source code, `password = …` is a line like any other; in a file of settings it tells a secret.
+    /// What the texts of a call come from. In source code, `password = …` is a line like any other;
+    /// in a file of settings it tells a secret.
     pub(super) fn for_call(context: &CallContext) -> Self {
-        let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
+        let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else {
+            return Self::One(Keys::Text);
+        };
         let subject = context.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {
             "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
             // It shows lines of a file among words of its own.
-            "edit" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text))),
-            "grep" if tool.plugin.is_some() => Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(context, path))),
+            "edit" if tool.plugin.is_some() => {
+                Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text)))
+            }
+            "grep" if tool.plugin.is_some() => {
+                Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(context, path)))
+            }
             // What was kept was redacted as it came.
             READ_OVERFLOW => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
@@ -64,11 +73,13 @@ impl Source {
     }
 }
 
-/// What counts where `grep` was asked to search `path`, its links followed: a line shows the name of a link, and not where it leads to.
+/// What counts where `grep` was asked to search `path`, its links followed: a line shows the name
+/// of a link, and not where it leads to.
 fn of_searched(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
     let grants = || context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
-    let is_directory = || FileView::new(grants()?, true).find(path.as_ref()).ok().map(|found| found.kind.is_dir());
+    let is_directory =
+        || FileView::new(grants()?, true).find(path.as_ref()).ok().map(|found| found.kind.is_dir());
     if keys != Keys::Unknown && is_directory() == Some(true) { Keys::Unknown } else { keys }
 }
 
@@ -104,7 +115,8 @@ impl Lines<'_> {
         } else if let Some(end) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
             line = Line::beginning(line.seen + end + 1);
         }
-        // A file can be named as if a line began in its name, so it is enough that one way to read the line names settings.
+        // A file can be named as if a line began in its name, so it is enough that one way to read
+        // the line names settings.
         for (at, sign) in self.text[line.seen..offset.max(line.seen)].match_indices([':', '-']) {
             if line.tries == TRIES {
                 line.keys = line.keys.max(Keys::Settings);
@@ -116,7 +128,9 @@ impl Lines<'_> {
             line.tries += 1;
             if digits > 0 && rest[digits..].starts_with(sign) {
                 let path = &self.text[line.start..at];
-                line.keys = line.keys.max(of_file(&path[path.ceil_char_boundary(path.len().saturating_sub(NAME))..]));
+                line.keys = line.keys.max(of_file(
+                    &path[path.ceil_char_boundary(path.len().saturating_sub(NAME))..],
+                ));
             }
         }
         line.seen = offset.max(line.seen);
@@ -233,12 +247,27 @@ mod tests {
         ] {
             assert_eq!(of_file(path), Keys::Settings, "{path}");
         }
-        for path in ["src/main.rs", "a.py", "README.md", "password", "lib.ts", "x.c", "Makefile", "configure.py/x.rs"] {
+        for path in [
+            "src/main.rs",
+            "a.py",
+            "README.md",
+            "password",
+            "lib.ts",
+            "x.c",
+            "Makefile",
+            "configure.py/x.rs",
+        ] {
             assert_eq!(of_file(path), Keys::Unknown, "{path}");
         }
-        for path in
-            ["/h/.ssh/id_ed25519", "id_rsa.old", "/h/.ssh/id_work", "tls/server.KEY", "a.pem", "AuthKey_X.p8", "/etc/ssh/ssh_host_rsa_key"]
-        {
+        for path in [
+            "/h/.ssh/id_ed25519",
+            "id_rsa.old",
+            "/h/.ssh/id_work",
+            "tls/server.KEY",
+            "a.pem",
+            "AuthKey_X.p8",
+            "/etc/ssh/ssh_host_rsa_key",
+        ] {
             assert_eq!(of_file(path), Keys::PrivateKey, "{path}");
         }
         for path in ["id_rsa.pub", "id_map.rs", "keys.rs", "ssh_host_rsa_key.pub"] {
@@ -260,8 +289,13 @@ mod tests {
     #[test]
     fn a_name_of_many_signs_hides_no_settings() {
         let secret = "correcthorse";
-        for (path, told) in [("a:1:".repeat(70) + "/.env", false), ("-".repeat(70) + "/.env", false), ("a-b/x.rs".to_owned(), true)] {
-            let redacted = Source::Lines(Keys::Unknown).part(Content::text(format!("{path}:1: password={secret}\n")));
+        for (path, told) in [
+            ("a:1:".repeat(70) + "/.env", false),
+            ("-".repeat(70) + "/.env", false),
+            ("a-b/x.rs".to_owned(), true),
+        ] {
+            let redacted = Source::Lines(Keys::Unknown)
+                .part(Content::text(format!("{path}:1: password={secret}\n")));
             assert_eq!(format!("{redacted:?}").contains(secret), told, "{redacted:?}");
         }
     }
@@ -269,15 +303,23 @@ mod tests {
     #[test]
     fn no_part_of_a_long_line_is_looked_at_for_each_key_in_it() {
         let text = "a.rs:1: ".to_owned() + &"x-1- token=".repeat(1000) + "\nb.env:2: token=a";
-        let lines = Lines { text: &text, least: Keys::Unknown, line: Cell::new(Line::beginning(0)) };
+        let lines =
+            Lines { text: &text, least: Keys::Unknown, line: Cell::new(Line::beginning(0)) };
         let mut seen = 0;
         for (offset, _) in text.match_indices("token") {
             lines.at(offset);
             let line = lines.line.get();
-            assert!(line.seen == offset && line.seen > seen && line.tries <= TRIES, "what was seen is remembered");
+            assert!(
+                line.seen == offset && line.seen > seen && line.tries <= TRIES,
+                "what was seen is remembered"
+            );
             seen = line.seen;
         }
         assert_eq!(lines.line.get().start, text.rfind('b').expect("it is there"));
-        assert_eq!((lines.at(text.len()), lines.at(10)), (Keys::Settings, Keys::Unknown), "also where the next look begins again");
+        assert_eq!(
+            (lines.at(text.len()), lines.at(10)),
+            (Keys::Settings, Keys::Unknown),
+            "also where the next look begins again"
+        );
     }
 }

@@ -22,9 +22,13 @@ pub(super) struct PluginAdvisor {
 
 impl berth_runtime::CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
-        // What asks where a person could be asked is refused here: nobody is, in the middle of a call.
+        // What asks where a person could be asked is refused here: nobody is, in the middle of a
+        // call.
         let decision = self.gate.check_command(line)?;
-        Some(decision.denial(format!("run {}", berth_contract::text::neutral_line(berth_contract::text::cut(line, 512)))))
+        Some(decision.denial(format!(
+            "run {}",
+            berth_contract::text::neutral_line(berth_contract::text::cut(line, 512))
+        )))
     }
 
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String> {

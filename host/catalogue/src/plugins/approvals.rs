@@ -23,8 +23,8 @@ pub struct ApprovedPlugin {
     pub version: String,
 }
 
-/// The approvals of a user. Each component that was approved is kept as well, so that it can go on serving when another one takes its
-/// file's place. Its functions block.
+/// The approvals of a user. Each component that was approved is kept as well, so that it can go on
+/// serving when another one takes its file's place. Its functions block.
 #[derive(Clone, Debug)]
 pub struct Approvals {
     data: PathBuf,
@@ -59,23 +59,33 @@ impl Approvals {
             // First the component, so that an approval never stands for one that is not there.
             let failed = HostError::io(format!("keeping {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
-            let kept = folder.and_then(|folder| folder.put(&file_name(digest), candidate.bytes()).map(|()| folder)).map_err(failed)?;
+            let kept = folder
+                .and_then(|folder| {
+                    folder.put(&file_name(digest), candidate.bytes()).map(|()| folder)
+                })
+                .map_err(failed)?;
             all.insert(manifest.name.clone(), approved);
             forget_others(&kept, all);
             Ok(())
         })
     }
 
-    /// The component that was approved, from where it is kept. `None` where it is not what was approved any more.
+    /// The component that was approved, from where it is kept. `None` where it is not what was
+    /// approved any more.
     ///
     /// # Errors
     ///
     /// [`HostError`] where it can't be read.
-    pub fn component(&self, name: &str, approved: &ApprovedPlugin) -> Result<Option<Candidate>, HostError> {
+    pub fn component(
+        &self,
+        name: &str,
+        approved: &ApprovedPlugin,
+    ) -> Result<Option<Candidate>, HostError> {
         let file_name = file_name(&approved.digest);
         let path = self.path().join(&file_name);
         let file = PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&file_name));
-        let candidate = Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?;
+        let candidate =
+            Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?;
         let info = candidate.info();
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }
@@ -103,13 +113,21 @@ pub(super) fn held(name: &str, info: &PluginInfo, approved: Option<&ApprovedPlug
     let version = &info.manifest.version;
     let what = match approved {
         None => format!("version {version} was never approved"),
-        Some(ApprovedPlugin { version: old, .. }) if old == version => format!("it changed, and still calls itself version {version}"),
-        Some(ApprovedPlugin { version: old, .. }) if is_older(version, old) => {
-            format!("version {version} was not approved and is older than {old}, which was: a downgrade")
+        Some(ApprovedPlugin { version: old, .. }) if old == version => {
+            format!("it changed, and still calls itself version {version}")
         }
-        Some(ApprovedPlugin { version: old, .. }) => format!("version {version} was not approved, {old} was"),
+        Some(ApprovedPlugin { version: old, .. }) if is_older(version, old) => {
+            format!(
+                "version {version} was not approved and is older than {old}, which was: a downgrade"
+            )
+        }
+        Some(ApprovedPlugin { version: old, .. }) => {
+            format!("version {version} was not approved, {old} was")
+        }
     };
-    format!("{what}; look at it with `berth plugin inspect {name}`, then `berth plugin approve {name}`")
+    format!(
+        "{what}; look at it with `berth plugin inspect {name}`, then `berth plugin approve {name}`"
+    )
 }
 
 /// Whether one version comes before another, number by number. What are no numbers makes no order.
@@ -127,9 +145,13 @@ mod tests {
 
     #[test]
     fn older_versions_are_told_by_their_numbers() {
-        for (version, than, older) in
-            [("1.9.0", "1.10.0", true), ("1.10.0", "1.9.0", false), ("1.0", "1.0", false), ("2-rc1", "2", false), ("a", "1", false)]
-        {
+        for (version, than, older) in [
+            ("1.9.0", "1.10.0", true),
+            ("1.10.0", "1.9.0", false),
+            ("1.0", "1.0", false),
+            ("2-rc1", "2", false),
+            ("a", "1", false),
+        ] {
             assert_eq!(is_older(version, than), older, "{version} {than}");
         }
     }

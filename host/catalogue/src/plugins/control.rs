@@ -1,6 +1,8 @@
-//! How one process asks a host in another about its plugins: over a socket in the data folder, which only its user can enter.
+//! How one process asks a host in another about its plugins: over a socket in the data folder,
+//! which only its user can enter.
 //!
-//! A question is one word, the answer one JSON array. A host answers while it lives; nobody has to keep files up to date for it.
+//! A question is one word, the answer one JSON array. A host answers while it lives; nobody has to
+//! keep files up to date for it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -61,12 +63,16 @@ pub struct HostPlugins {
 ///
 /// # Errors
 ///
-/// [`HostError`] where the folder of the sockets is not the user's alone. A host that doesn't answer is left out.
+/// [`HostError`] where the folder of the sockets is not the user's alone. A host that doesn't
+/// answer is left out.
 pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
     let path = folder(folders);
-    let names = PrivateFolder::open(&path).and_then(|folder| Ok((folder.names(MAX_HOSTS)?, folder)));
+    let names =
+        PrivateFolder::open(&path).and_then(|folder| Ok((folder.names(MAX_HOSTS)?, folder)));
     match names {
-        Ok((names, folder)) => Ok(names.iter().filter_map(|name| ask_one(&folder, name, ask)).collect()),
+        Ok((names, folder)) => {
+            Ok(names.iter().filter_map(|name| ask_one(&folder, name, ask)).collect())
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(HostError::io(path.display().to_string())(error)),
     }
@@ -102,7 +108,8 @@ impl Listener {
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // Left by a process that had the same number.
         let _ = folder.remove(&name);
-        let socket = UnixListener::bind(below(&folder, &name)).map_err(|error| error.to_string())?;
+        let socket =
+            UnixListener::bind(below(&folder, &name)).map_err(|error| error.to_string())?;
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
         Ok(Self { socket, folder, name })
     }
@@ -128,7 +135,10 @@ impl Drop for Listener {
     }
 }
 
-fn serve_one(mut stream: UnixStream, answer: &mut impl FnMut(Ask) -> Vec<PluginState>) -> std::io::Result<()> {
+fn serve_one(
+    mut stream: UnixStream,
+    answer: &mut impl FnMut(Ask) -> Vec<PluginState>,
+) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -137,7 +147,9 @@ fn serve_one(mut stream: UnixStream, answer: &mut impl FnMut(Ask) -> Vec<PluginS
     while word.len() < 16 && stream.read(&mut byte)? == 1 && byte != *b"\n" {
         word.push(byte[0]);
     }
-    let Some(ask) = Ask::ALL.into_iter().find(|ask| ask.word().as_bytes() == word) else { return Ok(()) };
+    let Some(ask) = Ask::ALL.into_iter().find(|ask| ask.word().as_bytes() == word) else {
+        return Ok(());
+    };
     let states = serde_json::to_vec(&answer(ask))?;
     stream.write_all(&states)
 }

@@ -24,7 +24,8 @@ pub(super) struct BuiltInFilters {
 pub struct FilterRulesState {
     /// The file in which they stand. There need be none.
     pub path: PathBuf,
-    /// What is wrong with them: with the whole file, which then changes nothing, or with single rules, which are left out.
+    /// What is wrong with them: with the whole file, which then changes nothing, or with single
+    /// rules, which are left out.
     pub problems: Vec<String>,
 }
 
@@ -42,20 +43,27 @@ impl Plugins {
         let mut seen = seen;
         let plugin = match (self.filters_with(builtin, text.clone()).await, text) {
             (Err(error), Some(_)) => {
-                let reason = format!("{}: the rules can't be used together: {error}", seen.path.display());
+                let reason =
+                    format!("{}: the rules can't be used together: {error}", seen.path.display());
                 tracing::warn!("the rules for filters don't count: {reason}");
                 seen.text = Err(reason);
                 self.filters_with(builtin, None).await?
             }
             (loaded, _) => loaded?,
         };
-        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(BuiltInFilters { builtin: *builtin, seen });
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(BuiltInFilters { builtin: *builtin, seen });
         Ok(plugin)
     }
 
-    /// Looks whether the operator's rules have changed, and has answers filtered by the new ones. Rules that can't be read change nothing.
+    /// Looks whether the operator's rules have changed, and has answers filtered by the new ones.
+    /// Rules that can't be read change nothing.
     pub(super) async fn look_at_rules(&self) {
-        let Some(BuiltInFilters { builtin, seen }) = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+        let Some(BuiltInFilters { builtin, seen }) =
+            self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        else {
+            return;
+        };
         let Ok(now) = self.rules().await else { return };
         if now == seen {
             return;
@@ -64,11 +72,14 @@ impl Plugins {
             Ok(text) => self.filters_with(&builtin, text).await.map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
         };
-        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(BuiltInFilters { builtin, seen: now });
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(BuiltInFilters { builtin, seen: now });
         let served = changed.and_then(|plugin| {
             let mut slots = self.slots();
             let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
-            slot.map_or(Ok(()), |slot| slot.serve(&plugin, true)).and_then(|()| self.publish_of(&slots)).map_err(|error| error.to_string())
+            slot.map_or(Ok(()), |slot| slot.serve(&plugin, true))
+                .and_then(|()| self.publish_of(&slots))
+                .map_err(|error| error.to_string())
         });
         match served {
             Ok(()) => tracing::info!("the rules for filters have changed"),
@@ -78,28 +89,49 @@ impl Plugins {
 
     /// Where the operator's rules for filters stand, and what is wrong with them.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
-        let BuiltInFilters { seen, .. } = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let BuiltInFilters { seen, .. } =
+            self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let slots = self.slots();
-        let running = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS).and_then(|slot| slot.running.as_ref());
-        let problems = running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
-        Some(FilterRulesState { path: seen.path, problems: seen.text.err().into_iter().chain(problems).collect() })
+        let running = slots
+            .iter()
+            .find(|slot| slot.name == BUILT_IN_FILTERS)
+            .and_then(|slot| slot.running.as_ref());
+        let problems =
+            running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
+        Some(FilterRulesState {
+            path: seen.path,
+            problems: seen.text.err().into_iter().chain(problems).collect(),
+        })
     }
 
     /// The filters of what serves, in the order that the configuration says.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
         let config = &self.policies.config.config;
-        let replaces = |slot: &Slot, name: &str| config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name);
-        let slot = |name: &String| slots.iter().find(|slot| slot.name == *name || replaces(slot, name));
+        let replaces = |slot: &Slot, name: &str| {
+            config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name)
+        };
+        let slot =
+            |name: &String| slots.iter().find(|slot| slot.name == *name || replaces(slot, name));
         let plugin = |name: &String| Some(&slot(name)?.running.as_ref()?.plugin);
         let chain = &config.tools.filters.chain;
         // What is built in keeps nothing back, and a program that embeds the host may do without.
-        let missing = chain.iter().find(|name| plugin(name).is_none() && (*name != BUILT_IN_FILTERS || slot(name).is_some()));
-        let why = |name: &String| slot(name).and_then(|slot| slot.waiting.as_ref()).map(|waiting| waiting.reason.clone());
-        let missing = missing.map(|name| (name.clone(), why(name).unwrap_or_else(|| "no plugin has that name".to_owned())));
+        let missing = chain.iter().find(|name| {
+            plugin(name).is_none() && (*name != BUILT_IN_FILTERS || slot(name).is_some())
+        });
+        let why = |name: &String| {
+            slot(name).and_then(|slot| slot.waiting.as_ref()).map(|waiting| waiting.reason.clone())
+        };
+        let missing = missing.map(|name| {
+            (name.clone(), why(name).unwrap_or_else(|| "no plugin has that name".to_owned()))
+        });
         Chain::new(chain.iter().filter_map(plugin), missing)
     }
 
-    async fn filters_with(&self, builtin: &Builtin, rules: Option<String>) -> Result<Plugin, HostError> {
+    async fn filters_with(
+        &self,
+        builtin: &Builtin,
+        rules: Option<String>,
+    ) -> Result<Plugin, HostError> {
         let mut policy = self.policies.built_in(builtin.name)?;
         policy.files = None;
         policy.filter_rules = rules.map(Into::into);
@@ -111,7 +143,11 @@ impl Plugins {
     }
 
     async fn rules(&self) -> Result<FilterRules, HostError> {
-        let (config, folders, directory) = (self.policies.config.clone(), self.policies.folders.clone(), self.policies.directory.clone());
+        let (config, folders, directory) = (
+            self.policies.config.clone(),
+            self.policies.folders.clone(),
+            self.policies.directory.clone(),
+        );
         blocking(move || config.filter_rules(&folders, &directory)).await
     }
 }

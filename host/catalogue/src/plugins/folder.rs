@@ -31,9 +31,14 @@ impl PluginFolder {
 
     /// The names of the plugins in it: of every `NAME.wasm`, in order.
     pub(super) fn names(&self) -> Result<Vec<String>, String> {
-        let names = self.folder.names(MAX_FILES).map_err(|error| format!("it can't be read: {error}"))?;
-        // What is hidden is not meant to be seen: the file of an editor or a copying program that is not finished.
-        let plugins = names.iter().filter_map(|name| name.strip_suffix(".wasm")).filter(|name| !name.is_empty() && !name.starts_with('.'));
+        let names =
+            self.folder.names(MAX_FILES).map_err(|error| format!("it can't be read: {error}"))?;
+        // What is hidden is not meant to be seen: the file of an editor or a copying program that
+        // is not finished.
+        let plugins = names
+            .iter()
+            .filter_map(|name| name.strip_suffix(".wasm"))
+            .filter(|name| !name.is_empty() && !name.starts_with('.'));
         Ok(plugins.map(str::to_owned).collect())
     }
 
@@ -44,23 +49,30 @@ impl PluginFolder {
 
     /// Opens the file of a plugin, which has to be a file, no link, and its user's alone to write.
     pub(super) fn open_plugin(&self, name: &str) -> Result<(File, Stamp), String> {
-        let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| match error.raw_os_error() {
-            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => "it is a link; put the file itself into the folder".to_owned(),
-            _ => error.to_string(),
+        let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| {
+            match error.raw_os_error() {
+                Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
+                    "it is a link; put the file itself into the folder".to_owned()
+                }
+                _ => error.to_string(),
+            }
         })?;
         let stamp = Stamp::read(&file).ok_or("it is not a file")?;
         Ok((file, stamp))
     }
 }
 
-/// Opens a component that the configuration names. Its folder is the operator's business; links are followed, since the operator wrote
-/// the path. `trusted`: whatever is there will be loaded, so nobody else may be able to write it.
+/// Opens a component that the configuration names. Its folder is the operator's business; links are
+/// followed, since the operator wrote the path. `trusted`: whatever is there will be loaded, so
+/// nobody else may be able to write it.
 pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, Stamp), String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| format!("it can't be read: {errno}"))?;
     let stamp = Stamp::read(&file).ok_or("it is not a file")?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
-    let others = stat.st_mode & 0o022 != 0 || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
+    let others = stat.st_mode & 0o022 != 0
+        || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
     if trusted && others {
         return Err("others may write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
     }
@@ -93,7 +105,8 @@ impl Stamp {
 
     /// Whether it was written a moment ago, so that somebody may still be writing.
     pub(super) fn is_fresh(&self, moment: Duration) -> bool {
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
+        let changed = SystemTime::UNIX_EPOCH
+            + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
         changed.elapsed().is_ok_and(|since| since <= moment)
     }
 }

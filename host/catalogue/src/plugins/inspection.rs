@@ -26,9 +26,16 @@ impl PluginInspection {
     pub async fn new(candidate: Candidate, folders: &Folders) -> Result<Self, HostError> {
         let limits = berth_runtime::Limits::default();
         let cache = Some(folders.cache.join("compiled"));
-        let runtime =
-            Runtime::new(RuntimeConfig { concurrency: 1, memory: limits.memory, cache, helper: None, ..RuntimeConfig::default() })?;
-        let plugin = runtime.load(candidate, PluginPolicy { looked_at: true, ..PluginPolicy::default() }).await?;
+        let runtime = Runtime::new(RuntimeConfig {
+            concurrency: 1,
+            memory: limits.memory,
+            cache,
+            helper: None,
+            ..RuntimeConfig::default()
+        })?;
+        let plugin = runtime
+            .load(candidate, PluginPolicy { looked_at: true, ..PluginPolicy::default() })
+            .await?;
         Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
     }
 }
@@ -83,9 +90,13 @@ impl Difference {
     /// What `new` has that `old` has not, and the other way round.
     pub fn between(old: &PluginInspection, new: &PluginInspection) -> Self {
         let (before, after) = (&old.info.manifest, &new.info.manifest);
-        let capabilities = |requests: &[Request]| requests.iter().map(capability).collect::<Vec<_>>();
-        let (before_asked, after_asked) = (capabilities(&before.capabilities), capabilities(&after.capabilities));
-        let names = |tools: &[Arc<Definition>]| tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+        let capabilities =
+            |requests: &[Request]| requests.iter().map(capability).collect::<Vec<_>>();
+        let (before_asked, after_asked) =
+            (capabilities(&before.capabilities), capabilities(&after.capabilities));
+        let names = |tools: &[Arc<Definition>]| {
+            tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
+        };
         let (before_tools, after_tools) = (names(&old.tools), names(&new.tools));
         Self {
             version: change(&before.version, &after.version),
@@ -121,7 +132,10 @@ fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
         ("title", text(&|tool| tool.title.clone().unwrap_or_default())),
         ("description", text(&|tool| tool.description.clone())),
         ("input schema", text(&|tool| tool.input_schema.to_string())),
-        ("output schema", text(&|tool| tool.output_schema.as_ref().map(ToString::to_string).unwrap_or_default())),
+        (
+            "output schema",
+            text(&|tool| tool.output_schema.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ),
         ("annotations", text(&|tool| annotations(tool.annotations))),
         ("subjects", text(&|tool| serde_json::to_string(&tool.subjects).unwrap_or_default())),
         ("fence", text(&|tool| tool.fence.clone().unwrap_or_default())),

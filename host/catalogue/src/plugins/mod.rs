@@ -1,7 +1,9 @@
-//! The plugins of a host: which versions serve, which are held back, and how one takes the place of another while calls run.
+//! The plugins of a host: which versions serve, which are held back, and how one takes the place of
+//! another while calls run.
 //!
-//! A version is loaded aside, whole; then a new catalogue takes the place of the old one. A call takes the catalogue once and goes on with
-//! what it found there, so it runs on the version that it was checked against. A version that fails leaves everything as it was.
+//! A version is loaded aside, whole; then a new catalogue takes the place of the old one. A call
+//! takes the catalogue once and goes on with what it found there, so it runs on the version that it
+//! was checked against. A version that fails leaves everything as it was.
 
 mod advisor;
 mod approvals;
@@ -68,18 +70,38 @@ struct FoundComponent {
 }
 
 impl Plugins {
-    /// No plugin yet. `watched`: somebody will look again when files change, so one that may be half written is nothing to tell of yet.
+    /// No plugin yet. `watched`: somebody will look again when files change, so one that may be
+    /// half written is nothing to tell of yet.
     ///
     /// # Errors
     ///
     /// Where the schema of another provider's tool is none.
-    pub fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
-        let others = others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
+    pub fn new(
+        runtime: Arc<Runtime>,
+        policies: Policies,
+        others: &[Arc<dyn Provider>],
+        watched: bool,
+    ) -> Result<Self, HostError> {
+        let others =
+            others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::open(&policies.folders);
-        let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
-        let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
+        let catalogue =
+            RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
+        let (slots, changing, changes) =
+            (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
         let filters = Mutex::default();
-        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes, watched, filters })
+        Ok(Self {
+            runtime,
+            policies,
+            approvals,
+            others,
+            slots,
+            catalogue,
+            changing,
+            changes,
+            watched,
+            filters,
+        })
     }
 
     /// The tools as they are now.
@@ -97,7 +119,8 @@ impl Plugins {
         self.slots().iter().map(Slot::state).collect()
     }
 
-    /// Loads a plugin that is part of the program, unless the operator has another one in its place.
+    /// Loads a plugin that is part of the program, unless the operator has another one in its
+    /// place.
     ///
     /// # Errors
     ///
@@ -109,7 +132,9 @@ impl Plugins {
         let plugin = if builtin.name == BUILT_IN_FILTERS {
             self.load_filters(builtin).await?
         } else {
-            self.runtime.load(Candidate::built_in(builtin)?, self.policies.built_in(builtin.name)?).await?
+            self.runtime
+                .load(Candidate::built_in(builtin)?, self.policies.built_in(builtin.name)?)
+                .await?
         };
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
         slot.serve(&plugin, true)?;
@@ -128,10 +153,15 @@ impl Plugins {
         let name = candidate.info().manifest.name.clone();
         if let Some(other) = self.slots().iter().find(|slot| slot.name == name) {
             let reason = match &other.place {
-                Place::BuiltIn => "a built-in plugin has that name; give this one another".to_owned(),
+                Place::BuiltIn => {
+                    "a built-in plugin has that name; give this one another".to_owned()
+                }
                 Place::Given(file) => format!("{} has that name already", file.display()),
                 Place::Named(file) | Place::Folder(file) => {
-                    format!("{} has that name already; leave out `--plugin`, or take the other away", file.display())
+                    format!(
+                        "{} has that name already; leave out `--plugin`, or take the other away",
+                        file.display()
+                    )
                 }
             };
             return Err(HostError::Load { plugin: name, reason });
@@ -143,8 +173,9 @@ impl Plugins {
         self.publish()
     }
 
-    /// Brings what serves in line with what lies in the plugin folder and at the named paths. `again`: looks also at files that have not
-    /// changed since they failed. Says whether a file may still be half written, so that another look is due soon.
+    /// Brings what serves in line with what lies in the plugin folder and at the named paths.
+    /// `again`: looks also at files that have not changed since they failed. Says whether a file
+    /// may still be half written, so that another look is due soon.
     pub async fn look(self: &Arc<Self>, again: bool) -> bool {
         let _changing = self.changing.lock().await;
         self.look_at_rules().await;
@@ -169,7 +200,8 @@ impl Plugins {
     /// Every plugin that the configuration or the folder has a file for.
     fn found(&self) -> Vec<FoundComponent> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
-            let file = folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
+            let file =
+                folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
             FoundComponent { name, place: Place::Named(path), file }
         });
         let mut all: Vec<FoundComponent> = named.collect();
@@ -183,7 +215,10 @@ impl Plugins {
             Ok((folder, names)) => {
                 for name in names {
                     if all.iter().any(|found| found.name == name) {
-                        tracing::warn!("{} is passed over: [plugins.{name}] names another file", folder.path_of(&name).display());
+                        tracing::warn!(
+                            "{} is passed over: [plugins.{name}] names another file",
+                            folder.path_of(&name).display()
+                        );
                         continue;
                     }
                     let (file, path) = (folder.open_plugin(&name), folder.path_of(&name));
@@ -201,7 +236,9 @@ impl Plugins {
         let before = slots.len();
         slots.retain(|slot| match slot.place {
             Place::BuiltIn | Place::Given(_) => true,
-            Place::Named(_) | Place::Folder(_) => found.iter().any(|found| found.name == slot.name && found.place == slot.place),
+            Place::Named(_) | Place::Folder(_) => {
+                found.iter().any(|found| found.name == slot.name && found.place == slot.place)
+            }
         });
         let gone = slots.len() < before;
         drop(slots);
@@ -211,41 +248,63 @@ impl Plugins {
         }
     }
 
-    /// Looks at one file and makes of it what it should be. Says whether it may still be half written.
-    async fn bring_in(self: &Arc<Self>, found: FoundComponent, approved: &BTreeMap<String, ApprovedPlugin>, again: bool) -> bool {
+    /// Looks at one file and makes of it what it should be. Says whether it may still be half
+    /// written.
+    async fn bring_in(
+        self: &Arc<Self>,
+        found: FoundComponent,
+        approved: &BTreeMap<String, ApprovedPlugin>,
+        again: bool,
+    ) -> bool {
         let FoundComponent { name, place, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
         let approved = approved.get(&name);
         if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
             if matches!(slot.place, Place::BuiltIn | Place::Given(_)) {
-                tracing::warn!("the plugin `{}` is passed over: another one has its name", folder::shown(&name));
+                tracing::warn!(
+                    "the plugin `{}` is passed over: another one has its name",
+                    folder::shown(&name)
+                );
                 return false;
             }
-            let now_approved =
-                |waiting: &HeldVersion| waiting.held && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest);
-            let unchanged = slot.stamp == stamp && stamp.is_some() && !slot.waiting.as_ref().is_some_and(now_approved);
+            let now_approved = |waiting: &HeldVersion| {
+                waiting.held
+                    && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
+            };
+            let unchanged = slot.stamp == stamp
+                && stamp.is_some()
+                && !slot.waiting.as_ref().is_some_and(now_approved);
             if unchanged && !(again && slot.waiting.is_some()) {
                 return false;
             }
         }
         let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
-            Ok((file, _)) => blocking(move || Candidate::opened(file, &path)).await.and_then(|read| read),
+            Ok((file, _)) => {
+                blocking(move || Candidate::opened(file, &path)).await.and_then(|read| read)
+            }
             Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
         };
         let change = match candidate {
             Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
             Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(error))),
         };
-        let half_written =
-            self.watched && matches!(&change, Verdict::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
+        let half_written = self.watched
+            && matches!(&change, Verdict::Wait(waiting) if !waiting.held)
+            && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
         self.apply(&name, place, stamp, change, half_written);
         self.fall_back(&name, approved).await;
         half_written
     }
 
     /// What is to become of a version that lies there.
-    async fn consider(&self, name: &str, place: &Place, candidate: Candidate, approved: Option<&ApprovedPlugin>) -> Verdict {
+    async fn consider(
+        &self,
+        name: &str,
+        place: &Place,
+        candidate: Candidate,
+        approved: Option<&ApprovedPlugin>,
+    ) -> Verdict {
         let info = Arc::clone(candidate.info());
         let failed = |reason: String| Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         if info.manifest.name != name {
@@ -256,14 +315,18 @@ impl Plugins {
             };
             return failed(format!("its manifest names it `{real}`; {mend}"));
         }
-        if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest)) {
+        if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest))
+        {
             return Verdict::None;
         }
         let trusted = self.policies.config.reload(name) == Reload::Trust;
         let seen = approved.is_some_and(|approved| approved.digest == info.digest);
         if !trusted && !seen {
             let reason = approvals::held(name, &info, approved);
-            return Verdict::Wait(HeldVersion { held: true, ..HeldVersion::failed(Some(&info), reason) });
+            return Verdict::Wait(HeldVersion {
+                held: true,
+                ..HeldVersion::failed(Some(&info), reason)
+            });
         }
         match self.load(name, candidate).await {
             Ok(plugin) => Verdict::Serve(plugin, seen),
@@ -271,12 +334,23 @@ impl Plugins {
         }
     }
 
-    async fn load(&self, name: &str, candidate: Candidate) -> Result<berth_runtime::Plugin, HostError> {
+    async fn load(
+        &self,
+        name: &str,
+        candidate: Candidate,
+    ) -> Result<berth_runtime::Plugin, HostError> {
         self.runtime.load(candidate, self.policies.of_plugin(name)?).await
     }
 
     /// Puts a change into effect: the new version serves from here on, or the old one goes on.
-    fn apply(&self, name: &str, place: Place, stamp: Option<Stamp>, change: Verdict, half_written: bool) {
+    fn apply(
+        &self,
+        name: &str,
+        place: Place,
+        stamp: Option<Stamp>,
+        change: Verdict,
+        half_written: bool,
+    ) {
         let mut slots = self.slots();
         let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
             slots.push(Slot::new(name.to_owned(), place.clone()));
@@ -293,7 +367,12 @@ impl Plugins {
                 let slot = &mut slots[index];
                 match published {
                     Ok(()) => {
-                        tracing::info!(plugin = name, generation = slot.generation, digest = plugin.info().digest, "serves");
+                        tracing::info!(
+                            plugin = name,
+                            generation = slot.generation,
+                            digest = plugin.info().digest,
+                            "serves"
+                        );
                         None
                     }
                     Err(error) => {
@@ -304,10 +383,18 @@ impl Plugins {
             }
         };
         let slot = &mut slots[index];
-        if let Some(waiting) = waiting.as_ref().filter(|waiting| slot.waiting.as_ref() != Some(waiting) && !half_written) {
-            let (what, serves) = (if waiting.held { "held back" } else { "not loaded" }, slot.running.is_some());
+        if let Some(waiting) = waiting
+            .as_ref()
+            .filter(|waiting| slot.waiting.as_ref() != Some(waiting) && !half_written)
+        {
+            let (what, serves) =
+                (if waiting.held { "held back" } else { "not loaded" }, slot.running.is_some());
             let old = if serves { "; the version before it goes on serving" } else { "" };
-            tracing::warn!("the plugin `{}` is {what}: {}{old}", folder::shown(name), waiting.reason);
+            tracing::warn!(
+                "the plugin `{}` is {what}: {}{old}",
+                folder::shown(name),
+                waiting.reason
+            );
         }
         slot.waiting = waiting;
         // The reasons of what is missing have changed, even where no tool has.
@@ -316,11 +403,19 @@ impl Plugins {
         }
     }
 
-    /// Where nothing serves, because what lies there is held back or fails, the version that was approved before does.
+    /// Where nothing serves, because what lies there is held back or fails, the version that was
+    /// approved before does.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: Option<&ApprovedPlugin>) {
-        let needed = self.slots().iter().any(|slot| slot.name == name && slot.running.is_none() && slot.waiting.is_some());
+        let needed = self
+            .slots()
+            .iter()
+            .any(|slot| slot.name == name && slot.running.is_none() && slot.waiting.is_some());
         let Some(approved) = approved.filter(|_| needed).cloned() else { return };
-        if self.slots().iter().any(|slot| slot.waiting.as_ref().is_some_and(|waiting| waiting.digest.as_ref() == Some(&approved.digest))) {
+        if self.slots().iter().any(|slot| {
+            slot.waiting
+                .as_ref()
+                .is_some_and(|waiting| waiting.digest.as_ref() == Some(&approved.digest))
+        }) {
             // It is that very version that fails.
             return;
         }
@@ -330,7 +425,9 @@ impl Plugins {
         let loaded = match self.load(name, candidate).await {
             Ok(plugin) => plugin,
             Err(error) => {
-                tracing::warn!("the version of `{name}` that was approved before does not load either: {error}");
+                tracing::warn!(
+                    "the version of `{name}` that was approved before does not load either: {error}"
+                );
                 return;
             }
         };
@@ -348,13 +445,24 @@ impl Plugins {
 
     /// Makes the catalogue of what serves now the one that calls begin with.
     fn publish_of(&self, slots: &[Slot]) -> Result<(), HostError> {
-        let of_plugins = slots.iter().filter_map(|slot| slot.running.as_ref()).flat_map(|running| &running.tools);
+        let of_plugins = slots
+            .iter()
+            .filter_map(|slot| slot.running.as_ref())
+            .flat_map(|running| &running.tools);
         let tools = of_plugins.chain(&self.others).map(Arc::clone).collect();
         let missing = slots.iter().filter(|slot| slot.running.is_none());
-        let waiting = missing.filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
-        let configured = self.policies.config.config.plugins.keys().filter(|name| !slots.iter().any(|slot| slot.name == **name));
+        let waiting = missing
+            .filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
+        let configured = self
+            .policies
+            .config
+            .config
+            .plugins
+            .keys()
+            .filter(|name| !slots.iter().any(|slot| slot.name == **name));
         let folder = self.policies.folder();
-        let absent = configured.map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
+        let absent = configured
+            .map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
         let missing = waiting.chain(absent).collect();
         let catalogue = Arc::new(Catalogue::new(tools, self.chain(slots), missing)?);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
@@ -378,7 +486,8 @@ enum Verdict {
 }
 
 impl Slot {
-    /// Takes a version as the one that serves. `seen`: a person has approved what it says of itself.
+    /// Takes a version as the one that serves. `seen`: a person has approved what it says of
+    /// itself.
     fn serve(&mut self, plugin: &berth_runtime::Plugin, seen: bool) -> Result<(), HostError> {
         let tools = Tool::from_plugin(plugin, &self.tally, seen)?;
         self.running = Some(Running { plugin: plugin.clone(), tools });
@@ -387,8 +496,8 @@ impl Slot {
     }
 }
 
-/// The component that lies there for a name, in the plugin folder or where the configuration says, whether or not it would be loaded.
-/// Blocks.
+/// The component that lies there for a name, in the plugin folder or where the configuration says,
+/// whether or not it would be loaded. Blocks.
 ///
 /// # Errors
 ///
@@ -404,8 +513,15 @@ pub fn candidate(
         return Candidate::file(&path);
     }
     let path = config.plugin_folder(folders, directory);
-    let absent = || fail(format!("there is no {name}.wasm in {}, and no table of the configuration names a file for it", path.display()));
-    let folder = PluginFolder::open(&path).map_err(|reason| fail(format!("{}: {reason}", path.display())))?.ok_or_else(absent)?;
+    let absent = || {
+        fail(format!(
+            "there is no {name}.wasm in {}, and no table of the configuration names a file for it",
+            path.display()
+        ))
+    };
+    let folder = PluginFolder::open(&path)
+        .map_err(|reason| fail(format!("{}: {reason}", path.display())))?
+        .ok_or_else(absent)?;
     if !folder.names().map_err(fail)?.iter().any(|known| known == name) {
         return Err(absent());
     }
@@ -422,6 +538,8 @@ fn reason_of(error: HostError) -> String {
 }
 
 /// Runs what reads files on a thread that may.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HostError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HostError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| HostError::Engine(error.to_string()))
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
+use berth_config::{
+    self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants,
+};
 use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::OwnFolder;
@@ -40,8 +42,8 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// `files`: components that were named beside the configuration; no tool may write them either, since they are code that runs next
-    /// time.
+    /// `files`: components that were named beside the configuration; no tool may write them either,
+    /// since they are code that runs next time.
     pub fn new(
         config: Loaded,
         folders: Folders,
@@ -52,7 +54,9 @@ impl Policies {
         network: Network,
     ) -> Self {
         let mut own = config.own(&folders, &directory);
-        own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
+        own.extend(
+            files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }),
+        );
         Self { config, folders, directory, own, gate, helper, network }
     }
 
@@ -93,9 +97,15 @@ impl Policies {
 
     fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
         let within = files.grants.iter().any(|grant| self.directory.starts_with(&grant.path));
-        let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.opened(files)?)) };
+        let grants =
+            if files.grants.is_empty() { None } else { Some(Arc::new(self.opened(files)?)) };
         let working_directory = within.then(|| self.directory.clone());
-        Ok(PluginPolicy { files: grants, working_directory, limits: self.limits(limits), ..PluginPolicy::default() })
+        Ok(PluginPolicy {
+            files: grants,
+            working_directory,
+            limits: self.limits(limits),
+            ..PluginPolicy::default()
+        })
     }
 
     /// The way out for a plugin's requests.
@@ -107,14 +117,29 @@ impl Policies {
 
     fn opened(&self, files: FilePolicy) -> Result<Grants, HostError> {
         let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
-        let globs = |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
-        Grants::open(grants, self.own.clone(), globs).map_err(|error| HostError::Config(error.to_string()))
+        let globs = |rules: berth_policy::files::FileRules| {
+            rules.with_globs(deny_read, allow_read, deny_write)
+        };
+        Grants::open(grants, self.own.clone(), globs)
+            .map_err(|error| HostError::Config(error.to_string()))
     }
 
     /// What a plugin may start.
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
-        let ProcessGrants { files, also, also_hidden, sockets, programs, shell, network, sandbox, limits, environment, home, advice } =
-            grants;
+        let ProcessGrants {
+            files,
+            also,
+            also_hidden,
+            sockets,
+            programs,
+            shell,
+            network,
+            sandbox,
+            limits,
+            environment,
+            home,
+            advice,
+        } = grants;
         let counsel = PluginAdvisor { gate: Arc::clone(&self.gate), advisor: advice };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
@@ -147,8 +172,11 @@ impl Policies {
             cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
             memory: mebibytes(limits.memory_mib.get()),
             result: mebibytes(limits.result_mib.get()),
-            // What an answer may hold, the host has to be able to copy, with room for what is around it.
-            host_allocation: defaults.host_allocation.max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
+            // What an answer may hold, the host has to be able to copy, with room for what is
+            // around it.
+            host_allocation: defaults
+                .host_allocation
+                .max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
             written: limits.written_mib.get().saturating_mul(MIB),
             handles: usize::try_from(limits.handles.get()).unwrap_or(defaults.handles),
             ..defaults
@@ -158,16 +186,21 @@ impl Policies {
     /// The file of a plugin that the configuration names, beside its name.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
         let names = self.config.config.plugins.keys();
-        names.filter_map(|name| Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))).collect()
+        names
+            .filter_map(|name| {
+                Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))
+            })
+            .collect()
     }
 
     /// The built-in plugin that a plugin takes the place of.
     fn replaced_by(&self, name: &str) -> Option<&str> {
-        Some(self.config.config.plugins.get(name)?.replaces.as_str()).filter(|replaced| !replaced.is_empty())
+        Some(self.config.config.plugins.get(name)?.replaces.as_str())
+            .filter(|replaced| !replaced.is_empty())
     }
 
-    /// Whether another plugin takes the place of a built-in one. It does so whether or not it loads: what the operator put aside doesn't
-    /// come back by an accident.
+    /// Whether another plugin takes the place of a built-in one. It does so whether or not it
+    /// loads: what the operator put aside doesn't come back by an accident.
     pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.config.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
@@ -182,10 +215,15 @@ impl Policies {
         for name in self.config.config.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
             let source = self.config.source(&format!("plugins.{name}.replaces"));
-            let fail = |message: String| Err(HostError::Config(Problem::new(source, message).to_string()));
+            let fail =
+                |message: String| Err(HostError::Config(Problem::new(source, message).to_string()));
             if !builtins.iter().any(|builtin| builtin.name == replaced) {
                 let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
-                let there = if names.is_empty() { "none is built in".to_owned() } else { format!("there are: {}", names.join(", ")) };
+                let there = if names.is_empty() {
+                    "none is built in".to_owned()
+                } else {
+                    format!("there are: {}", names.join(", "))
+                };
                 return fail(format!("`replaces` names no built-in plugin: {there}"));
             }
             if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
@@ -203,7 +241,11 @@ impl Policies {
 }
 
 /// What the runtime needs to know.
-pub fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper: Option<PathBuf>) -> RuntimeConfig {
+pub fn runtime_config(
+    config: &Loaded,
+    folders: Option<&Folders>,
+    helper: Option<PathBuf>,
+) -> RuntimeConfig {
     RuntimeConfig {
         concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),

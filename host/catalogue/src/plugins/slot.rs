@@ -59,7 +59,8 @@ pub struct HeldVersion {
 impl HeldVersion {
     /// A version that does not load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
-        let (digest, version) = (info.map(|info| info.digest.clone()), info.map(|info| info.manifest.version.clone()));
+        let (digest, version) =
+            (info.map(|info| info.digest.clone()), info.map(|info| info.manifest.version.clone()));
         Self { held: false, digest, version, reason }
     }
 }
@@ -79,7 +80,15 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(name: String, place: Place) -> Self {
-        Self { name, place, running: None, waiting: None, stamp: None, generation: 0, tally: Arc::default() }
+        Self {
+            name,
+            place,
+            running: None,
+            waiting: None,
+            stamp: None,
+            generation: 0,
+            tally: Arc::default(),
+        }
     }
 
     pub(super) fn digest(&self) -> Option<&str> {
@@ -94,7 +103,11 @@ impl Slot {
             Place::Folder(_) => PluginPlace::Folder,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
-        let egress = self.running.as_ref().and_then(|running| running.plugin.policy().egress.as_ref()).map(|egress| egress.settings());
+        let egress = self
+            .running
+            .as_ref()
+            .and_then(|running| running.plugin.policy().egress.as_ref())
+            .map(|egress| egress.settings());
         PluginState {
             name: shown(&self.name),
             place,
@@ -104,7 +117,11 @@ impl Slot {
             digest: info.map(|info| info.digest.clone()),
             waiting: self.waiting.clone(),
             hosts: egress.map(|settings| settings.reach.granted()).unwrap_or_default(),
-            secrets: egress.iter().flat_map(|settings| &settings.secrets).map(|secret| secret.rule.name.clone()).collect(),
+            secrets: egress
+                .iter()
+                .flat_map(|settings| &settings.secrets)
+                .map(|secret| secret.rule.name.clone())
+                .collect(),
             ready: self.running.as_ref().map_or(0, |running| running.plugin.ready()),
             calls: self.tally.calls(),
             failures: self.tally.failures(),
@@ -124,7 +141,8 @@ pub struct PluginState {
     /// Its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// How many versions have served since the host started, the running one included; 0 where none has.
+    /// How many versions have served since the host started, the running one included; 0 where none
+    /// has.
     pub generation: u64,
     /// The running version, as its manifest tells it. `None` where none runs.
     pub version: Option<String>,
@@ -146,7 +164,8 @@ pub struct PluginState {
     pub calls: u64,
     /// Those that ended in a failure.
     pub failures: u64,
-    /// What half of the calls took at most, within an eighth, in microseconds when serialised. `None` without a call.
+    /// What half of the calls took at most, within an eighth, in microseconds when serialised.
+    /// `None` without a call.
     #[serde(rename = "p50_micros", with = "micros")]
     pub p50: Option<Duration>,
     /// What 99 of 100 calls took at most.
@@ -184,11 +203,16 @@ mod micros {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_micros))
     }
 }

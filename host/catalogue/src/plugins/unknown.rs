@@ -1,6 +1,9 @@
-//! Names in the configuration that nothing has: a misspelt one protects nothing, but a plugin may come later.
+//! Names in the configuration that nothing has: a misspelt one protects nothing, but a plugin may
+//! come later.
 
-use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
+use berth_config::{
+    Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,
+};
 use berth_contract::HostError;
 use berth_policy::TextGlob;
 
@@ -23,7 +26,8 @@ impl Plugins {
         }
     }
 
-    /// Whether the permissions of tools that act on paths have patterns that can match a path: one that never does denies nothing.
+    /// Whether the permissions of tools that act on paths have patterns that can match a path: one
+    /// that never does denies nothing.
     ///
     /// # Errors
     ///
@@ -34,23 +38,33 @@ impl Plugins {
         for (name, rules) in &config.config.tools.permissions {
             let acts_on_paths = |tool: &Tool| {
                 let subjects = &tool.definition.subjects;
-                tool.believed && !subjects.is_empty() && subjects.iter().all(|subject| subject.kind.is_path())
+                tool.believed
+                    && !subjects.is_empty()
+                    && subjects.iter().all(|subject| subject.kind.is_path())
             };
             if !catalogue.resolve(name).is_ok_and(|tool| acts_on_paths(tool)) {
                 continue;
             }
             let mut wrong = |index: usize, why: &str| {
                 let key = format!("tools.permissions.{}", dotted_name(name));
-                problems.push(Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}")));
+                problems.push(Problem::new(
+                    config.source(&format!("{key}.{index}")),
+                    format!("{key}: {why}"),
+                ));
             };
             for (index, rule) in rules.iter().enumerate() {
                 // Any other text is a glob, and compiling one takes a while.
                 let pattern = rule.pattern.as_str();
                 if rule.exact {
                     if !pattern.starts_with('/') {
-                        wrong(index, "with `exact = true`, it is a whole path, which begins with `/`");
+                        wrong(
+                            index,
+                            "with `exact = true`, it is a whole path, which begins with `/`",
+                        );
                     }
-                } else if (pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~']))
+                } else if (pattern.contains(['[', '{', '\\'])
+                    || pattern.contains("..")
+                    || pattern.starts_with(['!', '~']))
                     && let Err(why) = PathGlob::new(pattern)
                 {
                     wrong(index, &why.to_string());
@@ -66,23 +80,46 @@ impl Plugins {
         let mut found = Found { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.config.tools;
         for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
-            found.add(config, &format!("tools.permissions.{}", dotted_name(name)), name, "which has permissions");
+            found.add(
+                config,
+                &format!("tools.permissions.{}", dotted_name(name)),
+                name,
+                "which has permissions",
+            );
         }
         found.add_rules(config);
         config.ceilings.iter().for_each(|ceiling| found.add_rules(&ceiling.says));
-        for (index, name) in tools.redaction.exempt.iter().enumerate().filter(|(_, name)| !catalogue.knows(name)) {
-            found.add(config, &format!("tools.redaction.exempt.{index}"), name, "which `exempt` names");
+        for (index, name) in
+            tools.redaction.exempt.iter().enumerate().filter(|(_, name)| !catalogue.knows(name))
+        {
+            found.add(
+                config,
+                &format!("tools.redaction.exempt.{index}"),
+                name,
+                "which `exempt` names",
+            );
         }
         if tools.dependencies.enabled {
             found.add_dependencies(config);
         }
         let slots = self.slots();
-        let has = |name: &str| slots.iter().any(|slot| slot.name == name) || catalogue.tools().iter().any(|t| t.provider.name() == name);
+        let has = |name: &str| {
+            slots.iter().any(|slot| slot.name == name)
+                || catalogue.tools().iter().any(|t| t.provider.name() == name)
+        };
         // One with a path that can't be read is told of where it is loaded.
-        for (name, _) in config.config.plugins.iter().filter(|(name, plugin)| plugin.path.is_empty() && !has(name)) {
+        for (name, _) in config
+            .config
+            .plugins
+            .iter()
+            .filter(|(name, plugin)| plugin.path.is_empty() && !has(name))
+        {
             let key = format!("plugins.{}", dotted_name(name));
             let source = config.source_below(&key);
-            let message = format!("no plugin is named `{}`, which has the table [{key}] ({source})", folder::shown(name));
+            let message = format!(
+                "no plugin is named `{}`, which has the table [{key}] ({source})",
+                folder::shown(name)
+            );
             found.push(config, &source, message);
         }
         found.unknown
@@ -98,14 +135,22 @@ struct Found<'c> {
 impl Found<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
         let similar = self.catalogue.similar(name);
-        let near = similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let message = format!("no tool is named `{}`, {why} ({}){near}", folder::shown(name), config.place(key));
+        let near =
+            similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let message = format!(
+            "no tool is named `{}`, {why} ({}){near}",
+            folder::shown(name),
+            config.place(key)
+        );
         self.push(config, &config.source(key), message);
     }
 
     fn push(&mut self, config: &Loaded, source: &Source, message: String) {
         // What a ceiling says itself has no ceilings above it.
-        let of = |path| config.file.as_deref() != Some(path) && config.project.as_ref().is_none_or(|project| project.path != path);
+        let of = |path| {
+            config.file.as_deref() != Some(path)
+                && config.project.as_ref().is_none_or(|project| project.path != path)
+        };
         let of_ceiling = matches!(source, Source::File { path, .. } if of(path.as_path()));
         if !self.unknown.iter().any(|unknown| unknown.message == message) {
             self.unknown.push(UnknownName { message, of_ceiling });
@@ -114,13 +159,25 @@ impl Found<'_> {
 
     fn add_rules(&mut self, config: &Loaded) {
         let tools = &config.config.tools;
-        let authorization: &[PolicyRule] = if tools.authorization.enabled { &tools.authorization.rules } else { &[] };
-        for (table, rules) in [("tools.policy.rules", &tools.policy.rules[..]), ("tools.authorization.rules", authorization)] {
+        let authorization: &[PolicyRule] =
+            if tools.authorization.enabled { &tools.authorization.rules } else { &[] };
+        for (table, rules) in [
+            ("tools.policy.rules", &tools.policy.rules[..]),
+            ("tools.authorization.rules", authorization),
+        ] {
             for (index, rule) in rules.iter().enumerate() {
-                let unmatched: Vec<_> = rule.tools.iter().filter(|glob| !self.matches(rule.effect, glob.as_str())).collect();
+                let unmatched: Vec<_> = rule
+                    .tools
+                    .iter()
+                    .filter(|glob| !self.matches(rule.effect, glob.as_str()))
+                    .collect();
                 for glob in unmatched {
                     let wild = glob.as_str().contains(['[', '{']);
-                    let why = if wild { "which a rule names: wildcards there are `*` and `?` alone" } else { "which a rule names" };
+                    let why = if wild {
+                        "which a rule names: wildcards there are `*` and `?` alone"
+                    } else {
+                        "which a rule names"
+                    };
                     self.add(config, &format!("{table}.{index}"), glob.as_str(), why);
                 }
             }
@@ -132,19 +189,29 @@ impl Found<'_> {
         let Ok(glob) = TextGlob::new(glob) else { return false };
         self.catalogue.tools().iter().any(|tool| {
             let aliases = &tool.definition.aliases;
-            glob.matches(&tool.definition.name) || effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias))
+            glob.matches(&tool.definition.name)
+                || effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias))
         })
     }
 
     fn add_dependencies(&mut self, config: &Loaded) {
         let said = &config.config.tools.dependencies;
-        let is_full = |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
+        let is_full =
+            |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
         let mut named: Vec<(String, &String)> = Vec::new();
-        named.extend(said.always_on.iter().enumerate().map(|(index, name)| (format!("tools.dependencies.always_on.{index}"), name)));
+        named.extend(
+            said.always_on
+                .iter()
+                .enumerate()
+                .map(|(index, name)| (format!("tools.dependencies.always_on.{index}"), name)),
+        );
         for (tool, rule) in &said.rules {
             let requires = format!("tools.dependencies.rules.{}.requires", dotted_name(tool));
             let prefers = format!("tools.dependencies.rules.{}.prefers", dotted_name(tool));
-            named.push((if rule.requires.is_empty() { prefers.clone() } else { requires.clone() }, tool));
+            named.push((
+                if rule.requires.is_empty() { prefers.clone() } else { requires.clone() },
+                tool,
+            ));
             named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
             named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
         }

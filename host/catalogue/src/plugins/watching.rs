@@ -1,4 +1,5 @@
-//! Keeps a host's plugins up with their files, on a thread that sleeps until something changes or somebody asks.
+//! Keeps a host's plugins up with their files, on a thread that sleeps until something changes or
+//! somebody asks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -12,7 +13,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use super::control::{Ask, Listener};
 use super::{PluginState, Plugins};
 
-/// How long nothing has to change before a change counts as complete: whoever copies a file changes it many times.
+/// How long nothing has to change before a change counts as complete: whoever copies a file changes
+/// it many times.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// How long changes may go on before they are looked at nevertheless.
@@ -36,12 +38,23 @@ impl Watch {
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let failed = |errno: rustix::io::Errno| HostError::io("watching the plugins")(errno.into());
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(failed)?;
+        let changes =
+            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(failed)?;
         let listener = Listener::open(&plugins.policies.folders);
-        let listener = listener.map_err(|reason| tracing::warn!("other processes can't ask this one for its plugins: {reason}")).ok();
+        let listener = listener
+            .map_err(|reason| {
+                tracing::warn!("other processes can't ask this one for its plugins: {reason}");
+            })
+            .ok();
         let reactor = tokio::runtime::Handle::current();
         let of_thread = end.try_clone().map_err(HostError::io("watching the plugins"))?;
-        let watcher = Watcher { plugins: Arc::downgrade(plugins), end: of_thread, changes, listener, reactor };
+        let watcher = Watcher {
+            plugins: Arc::downgrade(plugins),
+            end: of_thread,
+            changes,
+            listener,
+            reactor,
+        };
         // Before the thread runs, so that nothing is missed that changes from here on.
         watcher.renew(plugins);
         std::thread::Builder::new()
@@ -98,7 +111,8 @@ impl Watcher {
                 Wake::Nothing => {
                     let Some(plugins) = self.plugins.upgrade() else { return };
                     restless = None;
-                    // First the watches, so that what appears while it is looked at is seen as a change.
+                    // First the watches, so that what appears while it is looked at is seen as a
+                    // change.
                     self.renew(&plugins);
                     let half_written = self.reactor.block_on(plugins.look(false));
                     due = half_written.then(|| Instant::now() + AGAIN);
@@ -116,16 +130,24 @@ impl Watcher {
     }
 
     fn wait(&self, due: Option<Instant>) -> Wake {
-        let mut descriptors = vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.changes, PollFlags::IN)];
-        descriptors.extend(self.listener.as_ref().map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
+        let mut descriptors =
+            vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.changes, PollFlags::IN)];
+        descriptors.extend(
+            self.listener
+                .as_ref()
+                .map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)),
+        );
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let is_due = left.is_some_and(|left| left.is_zero());
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut descriptors, left.as_ref()).is_err() {
             return Wake::Changes;
         }
-        let ready = |index: usize| descriptors.get(index).is_some_and(|descriptor| !descriptor.revents().is_empty());
-        // Changes come last: who writes without a pause, into a folder that a tool may write to as well, must not keep the rest waiting.
+        let ready = |index: usize| {
+            descriptors.get(index).is_some_and(|descriptor| !descriptor.revents().is_empty())
+        };
+        // Changes come last: who writes without a pause, into a folder that a tool may write to as
+        // well, must not keep the rest waiting.
         match (ready(0), is_due, ready(2), ready(1)) {
             (true, ..) => Wake::End,
             (_, true, ..) => Wake::Nothing,
@@ -135,8 +157,8 @@ impl Watcher {
         }
     }
 
-    /// What exactly has changed does not matter: everything is looked at, by handle. What is left after so many reads wakes the thread up
-    /// again, and what it has to do otherwise comes first.
+    /// What exactly has changed does not matter: everything is looked at, by handle. What is left
+    /// after so many reads wakes the thread up again, and what it has to do otherwise comes first.
     fn take_changes(&self) {
         let mut buffer = [0; 4096];
         for _ in 0..READS {
@@ -152,7 +174,10 @@ impl Watcher {
         let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
         let rules = plugins.policies.filter_rules_path();
         let rules = rules.parent().map(Path::to_owned);
-        for folder in folders.chain([plugins.policies.folder(), plugins.policies.folders.data.clone()]).chain(rules) {
+        for folder in folders
+            .chain([plugins.policies.folder(), plugins.policies.folders.data.clone()])
+            .chain(rules)
+        {
             self.watch(&folder);
         }
     }
@@ -174,7 +199,10 @@ impl Watcher {
                 Ok(_) => return,
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
                 Err(errno) => {
-                    tracing::warn!("changes in {} are not seen: {errno}; `berth plugin reload` looks again", folder.display());
+                    tracing::warn!(
+                        "changes in {} are not seen: {errno}; `berth plugin reload` looks again",
+                        folder.display()
+                    );
                     return;
                 }
             }

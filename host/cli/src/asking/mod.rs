@@ -39,20 +39,29 @@ impl Asker {
         match self {
             Self::Yes(questions) => {
                 let questions = questions.clone();
-                let withdrawn = tokio::task::spawn_blocking(move || withdraw(&questions, &question)).await;
+                let withdrawn =
+                    tokio::task::spawn_blocking(move || withdraw(&questions, &question)).await;
                 match withdrawn {
                     Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
-                    Err(error) => Reply::Unasked(format!("taking back what was asked before failed: {error}")),
+                    Err(error) => {
+                        Reply::Unasked(format!("taking back what was asked before failed: {error}"))
+                    }
                 }
             }
-            Self::YesForbidden(place) => Reply::Unasked(format!("--yes doesn't count here: `yes_flag = false`, {place}")),
+            Self::YesForbidden(place) => {
+                Reply::Unasked(format!("--yes doesn't count here: `yes_flag = false`, {place}"))
+            }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
-                let asked = tokio::task::spawn_blocking(move || at_the_terminal(&questions, &question)).await;
+                let asked =
+                    tokio::task::spawn_blocking(move || at_the_terminal(&questions, &question))
+                        .await;
                 asked.unwrap_or_else(|error| Reply::Unasked(format!("asking failed: {error}")))
             }
             Self::Elsewhere(posting) => match posting.ask(question).await {
-                Reply::Unasked(why) => Reply::Unasked(format!("{why}; `berth call --yes` makes the call unasked")),
+                Reply::Unasked(why) => {
+                    Reply::Unasked(format!("{why}; `berth call --yes` makes the call unasked"))
+                }
                 reply => reply,
             },
         }
@@ -78,7 +87,11 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     match questions.take(question) {
         Ok(Some(reply)) => return reply,
         Ok(None) => {}
-        Err(error) => return Reply::Unasked(format!("what `berth approvals` was told can't be read: {error}")),
+        Err(error) => {
+            return Reply::Unasked(format!(
+                "what `berth approvals` was told can't be read: {error}"
+            ));
+        }
     }
     if let Some(reason) = question.too_large() {
         return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
@@ -98,10 +111,13 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     }
 }
 
-/// Takes back what the same call left for `berth approvals`: it has its answer, and another one there would undo it. Where that can't be
-/// done, the answer counts all the same, and the person is told what still lies there.
+/// Takes back what the same call left for `berth approvals`: it has its answer, and another one
+/// there would undo it. Where that can't be done, the answer counts all the same, and the person is
+/// told what still lies there.
 fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
-        tracing::warn!("`berth approvals` may still ask about this call, and a yes there would count: {error}");
+        tracing::warn!(
+            "`berth approvals` may still ask about this call, and a yes there would count: {error}"
+        );
     }
 }

@@ -7,7 +7,11 @@ use crate::ask::Dialogue;
 use crate::error::Error;
 
 /// Shows a question and asks until the answer is one. Enter says no.
-pub(crate) fn answered<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>, question: &Question, by: &str) -> Result<Reply, Error> {
+pub(crate) fn answered<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    question: &Question,
+    by: &str,
+) -> Result<Reply, Error> {
     dialogue.tell(shown::question(question).trim_end())?;
     let always = matches!(question.always, Always::Writes(_));
     let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
@@ -18,8 +22,11 @@ pub(crate) fn answered<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>, ques
             "s" | "session" => return yes(Scope::Session),
             "a" | "always" if always => return yes(Scope::Always),
             "" | "n" | "no" => return Ok(Reply::No { by: by.to_owned() }),
-            _ if always => dialogue.tell("  Please answer y (this call), session (calls that are the same), always, or n.")?,
-            _ => dialogue.tell("  Please answer y (this call), session (calls that are the same), or n.")?,
+            _ if always => dialogue.tell(
+                "  Please answer y (this call), session (calls that are the same), always, or n.",
+            )?,
+            _ => dialogue
+                .tell("  Please answer y (this call), session (calls that are the same), or n.")?,
         }
     }
 }
@@ -43,17 +50,28 @@ mod tests {
 
     #[track_caller]
     fn reply(always: Value, input: &str) -> Option<Reply> {
-        answered(&mut Dialogue::between(input.as_bytes(), Vec::new()), &question(always), "terminal").ok()
+        answered(
+            &mut Dialogue::between(input.as_bytes(), Vec::new()),
+            &question(always),
+            "terminal",
+        )
+        .ok()
     }
 
     #[test]
     fn what_is_no_answer_is_asked_again_and_the_end_of_the_input_is_none() {
-        let (rule, none) = (json!({ "writes": { "tool": "write", "pattern": "/w/real" } }), json!({ "unavailable": "no" }));
+        let (rule, none) = (
+            json!({ "writes": { "tool": "write", "pattern": "/w/real" } }),
+            json!({ "unavailable": "no" }),
+        );
         let yes = |scope| Some(Reply::Yes { scope, by: "terminal".to_owned() });
         let no = Some(Reply::No { by: "terminal".to_owned() });
-        for (input, expected) in
-            [("y\n", yes(Scope::Once)), (" Session \n", yes(Scope::Session)), ("\n", no.clone()), ("sure\nn\n", no.clone())]
-        {
+        for (input, expected) in [
+            ("y\n", yes(Scope::Once)),
+            (" Session \n", yes(Scope::Session)),
+            ("\n", no.clone()),
+            ("sure\nn\n", no.clone()),
+        ] {
             assert_eq!(reply(rule.clone(), input), expected, "{input:?}");
             assert_eq!(reply(none.clone(), input), expected, "{input:?}");
         }
@@ -65,7 +83,9 @@ mod tests {
 
     #[test]
     fn all_of_the_action_is_shown_and_none_of_it_steers_the_terminal() {
-        let shown = shown::question(&question(json!({ "writes": { "tool": "write", "pattern": "/w/real" } })));
+        let shown = shown::question(&question(
+            json!({ "writes": { "tool": "write", "pattern": "/w/real" } }),
+        ));
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  list: [1, \"\\U0000202E\"]\n  \

@@ -18,7 +18,8 @@ use crate::style::{BAD, FAINT, GOOD, WARNING};
 /// What stands where nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
-/// Runs the command. It needs the folders alone: whatever the configuration says, what was recorded is there to be looked at.
+/// Runs the command. It needs the folders alone: whatever the configuration says, what was recorded
+/// is there to be looked at.
 pub(crate) fn run(command: &AuditCommand) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     match command {
@@ -32,8 +33,13 @@ pub(crate) fn run(command: &AuditCommand) -> Result<Exit, Error> {
 
 fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Error> {
     let head = head.map(|head| head.trim().to_ascii_lowercase());
-    if let Some(head) = head.as_deref().filter(|head| head.len() != 64 || !head.bytes().all(|byte| byte.is_ascii_hexdigit())) {
-        return Err(Error::Usage(format!("--head {head}: a hash has 64 hexadecimal digits; `berth audit head` prints one")));
+    if let Some(head) = head
+        .as_deref()
+        .filter(|head| head.len() != 64 || !head.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    {
+        return Err(Error::Usage(format!(
+            "--head {head}: a hash has 64 hexadecimal digits; `berth audit head` prints one"
+        )));
     }
     let found = trail.verify(head.as_deref())?;
     let exit = if found.holds() { Exit::Success } else { Exit::Host };
@@ -59,16 +65,26 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
     Ok(exit)
 }
 
-fn summary(out: &mut impl Write, trail: &Trail, found: &Verification, with_head: bool) -> io::Result<()> {
+fn summary(
+    out: &mut impl Write,
+    trail: &Trail,
+    found: &Verification,
+    with_head: bool,
+) -> io::Result<()> {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     let Verification { records, files, .. } = found;
     if !found.holds() {
-        return writeln!(out, "{BAD}The log is not what was written.{BAD:#} {records} record{} of it hold.", plural(*records));
+        return writeln!(
+            out,
+            "{BAD}The log is not what was written.{BAD:#} {records} record{} of it hold.",
+            plural(*records)
+        );
     }
     if *records == 0 {
         return writeln!(out, "{NOTHING}");
     }
-    let count = format!("{records} record{} in {files} file{}", plural(*records), plural(*files as u64));
+    let count =
+        format!("{records} record{} in {files} file{}", plural(*records), plural(*files as u64));
     writeln!(out, "{GOOD}ok{GOOD:#}: {count}: none was changed, and none is missing.")?;
     if let Some(head) = trail.head().ok().flatten().filter(|_| !with_head) {
         writeln!(
@@ -133,7 +149,9 @@ fn print_lines(records: &[Value], as_json: bool) -> io::Result<()> {
 fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     let records = trail.of_call(id)?;
     if records.is_empty() {
-        return Err(Error::Usage(format!("nothing is recorded of a call with the id {id}; `berth audit tail` lists the last ones")));
+        return Err(Error::Usage(format!(
+            "nothing is recorded of a call with the id {id}; `berth audit tail` lists the last ones"
+        )));
     }
     if as_json {
         writeln!(io::stdout().lock(), "{:#}", json!(records))?;
@@ -163,10 +181,17 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let rows: Vec<[String; 8]> = stats.iter().map(cells).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([HEADS[column].len()]).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .chain([HEADS[column].len()])
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; 8] = std::array::from_fn(width);
     let line = |cells: &[String; 8]| {
-        let numbers = cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
+        let numbers =
+            cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
         format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
     };
     writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
@@ -175,8 +200,19 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
 }
 
 fn cells(stats: &ToolStats) -> [String; 8] {
-    let tool = if stats.tool.is_empty() { "(no such tool)".to_owned() } else { neutral_line(&stats.tool) };
+    let tool =
+        if stats.tool.is_empty() { "(no such tool)".to_owned() } else { neutral_line(&stats.tool) };
     let ToolStats { calls, failures, denials, asks, requests, .. } = stats;
-    let [calls, failures, denials, asks, requests] = [calls, failures, denials, asks, requests].map(u64::to_string);
-    [tool, calls, failures, denials, asks, requests, shown::time(stats.p50()), shown::time(stats.p99())]
+    let [calls, failures, denials, asks, requests] =
+        [calls, failures, denials, asks, requests].map(u64::to_string);
+    [
+        tool,
+        calls,
+        failures,
+        denials,
+        asks,
+        requests,
+        shown::time(stats.p50()),
+        shown::time(stats.p99()),
+    ]
 }

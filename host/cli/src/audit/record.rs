@@ -1,4 +1,5 @@
-//! Records for people. What stands in the file may be somebody else's, so each text is made harmless here as well.
+//! Records for people. What stands in the file may be somebody else's, so each text is made
+//! harmless here as well.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -24,7 +25,10 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval") {
         // The log's own.
-        let said = record["note"].as_str().map(|note| format!(": {}", neutral_line(note))).unwrap_or_default();
+        let said = record["note"]
+            .as_str()
+            .map(|note| format!(": {}", neutral_line(note)))
+            .unwrap_or_default();
         return writeln!(out, "{FAINT}{time}  {kind}{said}{FAINT:#}");
     }
     let (word, style) = match (kind.as_str(), text("result").as_str()) {
@@ -34,11 +38,17 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
         (_, "blocked") => (text("error_category"), WARNING),
         (_, _) => (text("error_category"), BAD),
     };
-    let tool = if record["tool"].is_string() { text("tool") } else { format!("{} (no such tool)", text("asked")) };
+    let tool = if record["tool"].is_string() {
+        text("tool")
+    } else {
+        format!("{} (no such tool)", text("asked"))
+    };
     let arguments = neutral_line(&record["arguments"].to_string());
     let short = cut(&arguments, ARGUMENTS);
     let more = if short.len() < arguments.len() { "…" } else { "" };
-    let took = record["duration_ms"].as_f64().map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
+    let took = record["duration_ms"]
+        .as_f64()
+        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
     let took = took.map(|took| format!("  {took}")).unwrap_or_default();
     writeln!(
         out,
@@ -60,8 +70,13 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
         ("blocked", _) => ("blocked".to_owned(), WARNING),
         _ => ("failed".to_owned(), BAD),
     };
-    let why = record["reason"].as_str().map(|why| format!(" ({})", neutral_line(cut(why, REASON)))).unwrap_or_default();
-    let took = record["duration_ms"].as_f64().map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
+    let why = record["reason"]
+        .as_str()
+        .map(|why| format!(" ({})", neutral_line(cut(why, REASON))))
+        .unwrap_or_default();
+    let took = record["duration_ms"]
+        .as_f64()
+        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
     let took = took.map(|took| format!("  {took}")).unwrap_or_default();
     let url = text("url");
     writeln!(
@@ -102,7 +117,8 @@ mod tests {
         });
         let line = printed(|out| line(out, &record));
         assert!(
-            line.starts_with("T  policy_blocked  read \u{fffd} {\"path\":\"a\u{fffd}b") && line.ends_with("…  1.5 ms  c-1\n"),
+            line.starts_with("T  policy_blocked  read \u{fffd} {\"path\":\"a\u{fffd}b")
+                && line.ends_with("…  1.5 ms  c-1\n"),
             "{line}"
         );
         assert_eq!(line.lines().count(), 1);
@@ -111,10 +127,16 @@ mod tests {
             "reason": "denied_domains = \"a.example\"\u{9b}"
         });
         let line = printed(|out| super::line(out, &request));
-        assert_eq!(line, "T  blocked  GET https://a.example/ \u{fffd} (denied_domains = \"a.example\"\u{fffd})  c-1\n");
+        assert_eq!(
+            line,
+            "T  blocked  GET https://a.example/ \u{fffd} (denied_domains = \"a.example\"\u{fffd})  c-1\n"
+        );
         let strange = printed(|out| super::line(out, &json!({ "kind": 3, "duration_ms": -1e300 })));
         assert_eq!(strange.lines().count(), 1);
         let whole = printed(|out| whole(out, &record));
-        assert!(whole.contains("kind             outcome\n") && !whole.contains('\u{9b}'), "{whole}");
+        assert!(
+            whole.contains("kind             outcome\n") && !whole.contains('\u{9b}'),
+            "{whole}"
+        );
     }
 }

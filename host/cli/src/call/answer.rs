@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 
-/// Shows the answer as `call` asks for it. A terminal on which all of it was `shown` while the call ran doesn't get it again.
+/// Shows the answer as `call` asks for it. A terminal on which all of it was `shown` while the call
+/// ran doesn't get it again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
     if call.json {
@@ -34,8 +35,14 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
     if let Err(failure) = &answer.outcome {
         write!(anstream::stderr(), "{}", explained(failure))?;
     }
-    if let Some(filtered) = answer.filtered.as_ref().filter(|filtered| filtered.lines[1] < filtered.lines[0]) {
-        writeln!(anstream::stderr(), "{FAINT}[{}] {filtered}{FAINT:#}", neutral_line(answer.provider.as_deref().unwrap_or_default()))?;
+    if let Some(filtered) =
+        answer.filtered.as_ref().filter(|filtered| filtered.lines[1] < filtered.lines[0])
+    {
+        writeln!(
+            anstream::stderr(),
+            "{FAINT}[{}] {filtered}{FAINT:#}",
+            neutral_line(answer.provider.as_deref().unwrap_or_default())
+        )?;
     }
     if call.verbose {
         write!(anstream::stderr(), "{}", steps(&answer.id.to_string(), &answer.steps))?;
@@ -53,7 +60,8 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
         Ok(output) => object.insert("output".to_owned(), json!(output)),
         Err(failure) => {
             object.insert("failure".to_owned(), json!(failure));
-            // What a model is told of it, so that every program that passes it on does so in one form.
+            // What a model is told of it, so that every program that passes it on does so in one
+            // form.
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
@@ -78,7 +86,8 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     Value::Object(object)
 }
 
-/// Whether all of the answer was shown: its text, or the two outputs of a command, which come without their labels while it runs.
+/// Whether all of the answer was shown: its text, or the two outputs of a command, which come
+/// without their labels while it runs.
 fn was_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
@@ -95,8 +104,8 @@ fn was_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> 
     shown.is_all_of(&texts) || is_command()
 }
 
-/// The parts one after the other: text exactly as the tool gave it, what isn't text described. An answer that is nothing but bytes goes
-/// into a pipe or a file as it is.
+/// The parts one after the other: text exactly as the tool gave it, what isn't text described. An
+/// answer that is nothing but bytes goes into a pipe or a file as it is.
 fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Result<()> {
     if let ([Content { body: Body::Bytes(bytes), .. }], false) = (content, terminal) {
         out.write_all(bytes)?;
@@ -129,8 +138,12 @@ fn described(part: &Content, length: usize) -> String {
 
 /// Writes the answer to a file: the bytes in it, or else its text.
 fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
-    let mut bytes: Vec<&[u8]> =
-        content.iter().filter_map(|part| if let Body::Bytes(bytes) = &part.body { Some(bytes.as_slice()) } else { None }).collect();
+    let mut bytes: Vec<&[u8]> = content
+        .iter()
+        .filter_map(
+            |part| if let Body::Bytes(bytes) = &part.body { Some(bytes.as_slice()) } else { None },
+        )
+        .collect();
     let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
     let text = texts.join("\n");
     if bytes.is_empty() {
@@ -139,22 +152,29 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
         writeln!(anstream::stderr(), "{}", neutral(&text))?;
     }
     if bytes.len() > 1 {
-        return Err(Error::Usage(format!("the answer has {} parts that aren't text, and --output takes one; use --json", bytes.len())));
+        return Err(Error::Usage(format!(
+            "the answer has {} parts that aren't text, and --output takes one; use --json",
+            bytes.len()
+        )));
     }
-    fs::write(path, bytes.concat()).map_err(berth_core::HostError::io(format!("writing {}", path.display())))?;
+    fs::write(path, bytes.concat())
+        .map_err(berth_core::HostError::io(format!("writing {}", path.display())))?;
     Ok(())
 }
 
 /// A failure for a person: what, by which rule, and what to do.
 pub(crate) fn explained(failure: &Failure) -> String {
-    let code = failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
+    let code =
+        failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
     let head = format!("{BAD}error[{}{code}]{BAD:#}", failure.category.as_str());
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
             // Rule, place and remedy have lines of their own; what else was said comes first.
             let said = match failure.message.strip_prefix(&denial.to_string()) {
-                Some(rest) => format!("{} is refused{}", neutral_line(&denial.action), neutral(rest)),
+                Some(rest) => {
+                    format!("{} is refused{}", neutral_line(&denial.action), neutral(rest))
+                }
                 None => neutral(&failure.message).into_owned(),
             };
             lines.push(format!("{head}: {said}"));
@@ -194,7 +214,11 @@ mod tests {
     use super::*;
 
     fn bytes(bytes: &[u8]) -> Content {
-        Content { body: Body::Bytes(bytes.to_vec()), media_type: Some("image/png".to_owned()), meta: None }
+        Content {
+            body: Body::Bytes(bytes.to_vec()),
+            media_type: Some("image/png".to_owned()),
+            meta: None,
+        }
     }
 
     #[track_caller]
@@ -217,8 +241,16 @@ mod tests {
     #[test]
     fn bytes_are_described_unless_they_alone_go_into_a_pipe() {
         check(&[bytes(b"\x1b[2J")], false, "\x1b[2J");
-        check(&[bytes(b"12345")], true, "[image/png, 5 bytes; --output FILE writes it to a file]\n");
-        check(&[Content::text("a"), bytes(b"12345")], false, "a\n[image/png, 5 bytes; --output FILE writes it to a file]");
+        check(
+            &[bytes(b"12345")],
+            true,
+            "[image/png, 5 bytes; --output FILE writes it to a file]\n",
+        );
+        check(
+            &[Content::text("a"), bytes(b"12345")],
+            false,
+            "a\n[image/png, 5 bytes; --output FILE writes it to a file]",
+        );
     }
 
     #[test]
@@ -230,15 +262,22 @@ mod tests {
             place: "[tools.file] in /c/berth.toml, line 2".into(),
             remedy: "To allow it, take it out.".into(),
         };
-        let text = anstream::adapter::strip_str(&explained(&Failure::denied(denial.clone()))).to_string();
+        let text =
+            anstream::adapter::strip_str(&explained(&Failure::denied(denial.clone()))).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is refused");
         assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
         assert_eq!(lines[2], "  place: [tools.file] in /c/berth.toml, line 2");
         assert_eq!(lines[3], "  remedy: To allow it, take it out.");
-        let more = Failure { message: format!("{denial} (The tool said: no)"), ..Failure::denied(denial.clone()) };
+        let more = Failure {
+            message: format!("{denial} (The tool said: no)"),
+            ..Failure::denied(denial.clone())
+        };
         let text = anstream::adapter::strip_str(&explained(&more)).to_string();
-        assert_eq!(text.lines().next(), Some("error[policy_blocked]: read /w/.env is refused (The tool said: no)"));
+        assert_eq!(
+            text.lines().next(),
+            Some("error[policy_blocked]: read /w/.env is refused (The tool said: no)")
+        );
         let own = Failure { message: "can't\u{1b}[2J".into(), ..Failure::denied(denial) };
         let text = anstream::adapter::strip_str(&explained(&own)).to_string();
         assert!(text.starts_with("error[policy_blocked]: can't\u{fffd}[2J\n"), "{text}");
@@ -246,7 +285,9 @@ mod tests {
 
     #[test]
     fn a_failure_tells_code_and_suggestion() {
-        let failure = Failure::new(Category::PermanentFailure, "no such file").with_code("not-found").with_suggestion("READ.md");
+        let failure = Failure::new(Category::PermanentFailure, "no such file")
+            .with_code("not-found")
+            .with_suggestion("READ.md");
         let text = anstream::adapter::strip_str(&explained(&failure)).to_string();
         assert_eq!(text, "error[permanent_failure/not-found]: no such file\n  try: READ.md\n");
     }

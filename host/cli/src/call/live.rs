@@ -16,7 +16,8 @@ const WAITING: usize = 256;
 /// Bytes of what was shown that are remembered: more than a command's output is.
 const MAX_SHOWN: usize = 4 << 20;
 
-/// Shows events on stderr, from a thread of its own: a terminal that has stopped must not hold up the call. Dropping it shows the rest.
+/// Shows events on stderr, from a thread of its own: a terminal that has stopped must not hold up
+/// the call. Dropping it shows the rest.
 pub(crate) struct Live {
     lines: Option<SyncSender<String>>,
     printer: Option<JoinHandle<()>>,
@@ -38,7 +39,8 @@ impl Live {
             return None;
         }
         let (lines, waiting) = sync_channel(WAITING);
-        let printer = thread::Builder::new().name("events".to_owned()).spawn(move || print(&waiting)).ok()?;
+        let printer =
+            thread::Builder::new().name("events".to_owned()).spawn(move || print(&waiting)).ok()?;
         Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
@@ -56,7 +58,8 @@ impl Live {
 }
 
 impl Shown {
-    /// Whether each line of these texts was shown, and nothing else. In which order doesn't matter: of two outputs, nobody can tell it.
+    /// Whether each line of these texts was shown, and nothing else. In which order doesn't matter:
+    /// of two outputs, nobody can tell it.
     pub(crate) fn is_all_of(&self, texts: &[&str]) -> bool {
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -118,7 +121,9 @@ impl Events for Sender {
 fn progress_line(progress: &Progress) -> String {
     let message = neutral_line(&progress.message);
     match progress.fraction {
-        Some(fraction) if fraction.is_finite() => format!("… {:.0}% {message}", fraction.clamp(0.0, 1.0) * 100.0),
+        Some(fraction) if fraction.is_finite() => {
+            format!("… {:.0}% {message}", fraction.clamp(0.0, 1.0) * 100.0)
+        }
         _ => format!("… {message}"),
     }
 }
@@ -129,7 +134,9 @@ mod tests {
 
     #[test]
     fn progress_is_one_harmless_line() {
-        let line = |fraction, message: &str| progress_line(&Progress { fraction, message: message.to_owned() });
+        let line = |fraction, message: &str| {
+            progress_line(&Progress { fraction, message: message.to_owned() })
+        };
         assert_eq!(line(Some(0.256), "reading"), "… 26% reading");
         assert_eq!(line(Some(7.0), "x"), "… 100% x");
         assert_eq!(line(Some(f64::NAN), "x"), "… x");

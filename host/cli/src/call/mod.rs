@@ -58,7 +58,15 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
         let (session, approver) = (Some(session), Some(approver));
         // A person, or a file behind a pipe, takes the whole; nothing of it is lost without a word.
         let audience = if call.for_model { Audience::Model } else { Audience::Person };
-        let request = Request { attachments, session, audience, approver, events, cancel, ..Request::new(&call.tool, arguments) };
+        let request = Request {
+            attachments,
+            session,
+            audience,
+            approver,
+            events,
+            cancel,
+            ..Request::new(&call.tool, arguments)
+        };
         Ok((host.call(request).await, live))
     })?;
     let shown = live.map(live::Live::end).unwrap_or_default();
@@ -70,7 +78,9 @@ pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, 
     let user = rustix::process::geteuid().as_raw();
     let name = match name {
         Some(name) if name.is_empty() || name.len() > MAX_SESSION || neutral_line(name) != name => {
-            return Err(Error::Usage(format!("--session takes a name of at most {MAX_SESSION} bytes on one line")));
+            return Err(Error::Usage(format!(
+                "--session takes a name of at most {MAX_SESSION} bytes on one line"
+            )));
         }
         Some(name) => format!("user {user}: {name}"),
         None => format!("user {user} in {}", config::working_directory()?.display()),
@@ -86,9 +96,10 @@ pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Val
             stdin(attaches).and_then(|text| values::from_json(&text))
         }
         [word] if word.trim_start().starts_with('{') => values::from_json(word),
-        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => {
-            Err("the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both".to_owned())
-        }
+        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => Err(
+            "the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both"
+                .to_owned(),
+        ),
         words => match host.tool(tool) {
             Some(definition) => values::from_words(&definition, words),
             // The host says best that there is no such tool.
@@ -103,7 +114,8 @@ fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
     fn names(value: &Value, index: usize) -> bool {
         match value {
             Value::Object(fields) => {
-                fields.get("$attachment").and_then(Value::as_u64) == Some(index as u64) || fields.values().any(|field| names(field, index))
+                fields.get("$attachment").and_then(Value::as_u64) == Some(index as u64)
+                    || fields.values().any(|field| names(field, index))
             }
             Value::Array(items) => items.iter().any(|item| names(item, index)),
             _ => false,
@@ -112,7 +124,9 @@ fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
     match files.iter().enumerate().find(|(index, _)| !names(arguments, *index)) {
         None => Ok(()),
         Some((index, file)) => {
-            let how = format!("give {{\"$attachment\": {index}}} to one that takes it; `berth tools TOOL` shows which does");
+            let how = format!(
+                "give {{\"$attachment\": {index}}} to one that takes it; `berth tools TOOL` shows which does"
+            );
             Err(Error::Usage(format!("--attach {}: no argument names it; {how}", file.display())))
         }
     }
@@ -122,10 +136,13 @@ fn stdin(attaches: bool) -> Result<String, String> {
     let mut text = String::new();
     match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
         Ok(length) if length as u64 > MAX_STDIN => {
-            let instead = if attaches { "; hand large content over with --attach FILE" } else { "" };
+            let instead =
+                if attaches { "; hand large content over with --attach FILE" } else { "" };
             Err(format!("more than 4 MiB of JSON on stdin{instead}"))
         }
-        Ok(_) if text.trim().is_empty() => Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned()),
+        Ok(_) if text.trim().is_empty() => {
+            Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned())
+        }
         Ok(_) => Ok(text),
         Err(error) => Err(format!("stdin can't be read: {error}")),
     }
@@ -137,14 +154,21 @@ fn attachment(path: &Path) -> Result<Content, Error> {
     let mut bytes = Vec::new();
     // Not blocking: opening a FIFO would wait for somebody to write into it.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = File::options().read(true).custom_flags(nonblocking).open(path).map_err(|error| usage(error.to_string()))?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+        .map_err(|error| usage(error.to_string()))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(usage("is no regular file; write what it gives to one first".to_owned()));
     }
-    file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| usage(error.to_string()))?;
+    file.take(MAX_ATTACHMENT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| usage(error.to_string()))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {
         return Err(usage("more than 64 MiB".to_owned()));
     }
-    let body = String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
+    let body =
+        String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
     Ok(Content { body, media_type: None, meta: None })
 }

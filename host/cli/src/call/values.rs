@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 /// References and alternatives are followed this deep: schemas come from plugins.
 const MAX_DEPTH: usize = 16;
 
-/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that the tool's schema names. A key may be another name of an
-/// argument.
+/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that the tool's schema
+/// names. A key may be another name of an argument.
 ///
 /// Where the schema takes a text, a value is a text, whatever it looks like.
 ///
@@ -18,8 +18,14 @@ pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Va
     let schema = &definition.input_schema;
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
-        let (key, value) = word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| no_pair(schema, word))?;
-        let key = definition.argument_aliases().find(|(alias, _)| *alias == key).map_or(key, |(_, argument)| argument);
+        let (key, value) = word
+            .split_once('=')
+            .filter(|(key, _)| !key.is_empty())
+            .ok_or_else(|| no_pair(schema, word))?;
+        let key = definition
+            .argument_aliases()
+            .find(|(alias, _)| *alias == key)
+            .map_or(key, |(_, argument)| argument);
         match given.iter_mut().find(|(known, _)| *known == key) {
             Some((_, values)) => values.push(value),
             None => given.push((key, vec![value])),
@@ -58,7 +64,11 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
         if !accepts.array && !accepts.anything() {
             return Err(format!("`{key}` is given {} times, and takes one value", values.len()));
         }
-        return values.iter().map(|value| element(&accepts, schema, key, value)).collect::<Result<_, _>>().map(Value::Array);
+        return values
+            .iter()
+            .map(|value| element(&accepts, schema, key, value))
+            .collect::<Result<_, _>>()
+            .map(Value::Array);
     };
     if accepts.array && !accepts.string && !value.trim_start().starts_with('[') {
         return Ok(Value::Array(vec![element(&accepts, schema, key, value)?]));
@@ -101,9 +111,12 @@ impl<'a> Accepts<'a> {
         }
         match &schema["type"] {
             Value::String(name) => self.name(name),
-            Value::Array(names) => names.iter().filter_map(Value::as_str).for_each(|name| self.name(name)),
+            Value::Array(names) => {
+                names.iter().filter_map(Value::as_str).for_each(|name| self.name(name));
+            }
             _ => {
-                let values = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
+                let values =
+                    schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
                 values.for_each(|value| self.name(type_of(value)));
             }
         }
@@ -184,15 +197,26 @@ fn wrong(key: &str, accepts: &Accepts<'_>, value: &str) -> String {
 }
 
 fn no_pair(schema: &Value, word: &str) -> String {
-    let meant = schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
+    let meant =
+        schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
     let hint = meant.map(|key| format!("; did you mean `{key}={word}`?")).unwrap_or_default();
     format!("`{word}` is not KEY=VALUE{hint}")
 }
 
 fn unknown(schema: &Value, key: &str) -> String {
-    let known: Vec<&str> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-    let near = crate::nearest::nearest(key, known.iter().copied()).map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
-    format!("the tool has no argument `{key}`.{near} It takes: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })
+    let known: Vec<&str> = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let near = crate::nearest::nearest(key, known.iter().copied())
+        .map(|near| format!(" Did you mean `{near}`?"))
+        .unwrap_or_default();
+    format!(
+        "the tool has no argument `{key}`.{near} It takes: {}",
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+    )
 }
 
 #[cfg(test)]
@@ -231,13 +255,17 @@ mod tests {
 
     #[test]
     fn words_become_what_the_schema_names() {
-        let check = |words: &[&str], expected: Value| assert_eq!(convert(words), Ok(expected), "{words:?}");
+        let check =
+            |words: &[&str], expected: Value| assert_eq!(convert(words), Ok(expected), "{words:?}");
         check(&[], json!({}));
         check(&["path=a=b"], json!({ "path": "a=b" }));
         check(&["path="], json!({ "path": "" }));
         check(&["path=5"], json!({ "path": "5" }));
         check(&["path={\"a\":1}"], json!({ "path": "{\"a\":1}" }));
-        check(&["limit=10", "all=true", "share=0.5"], json!({ "limit": 10, "all": true, "share": 0.5 }));
+        check(
+            &["limit=10", "all=true", "share=0.5"],
+            json!({ "limit": 10, "all": true, "share": 0.5 }),
+        );
         check(&["max=10", "path=a"], json!({ "limit": 10, "path": "a" }));
         check(&["limit=null"], json!({ "limit": null }));
         check(&["limit=18446744073709551615"], json!({ "limit": u64::MAX }));
@@ -256,7 +284,9 @@ mod tests {
 
     #[test]
     fn what_can_t_be_meant_is_explained() {
-        let check = |words: &[&str], expected: &str| assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
+        let check = |words: &[&str], expected: &str| {
+            assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
+        };
         check(&["README.md"], "`README.md` is not KEY=VALUE; did you mean `path=README.md`?");
         check(&["=x"], "`=x` is not KEY=VALUE; did you mean `path==x`?");
         check(&["limit=ten"], "`limit` takes a whole number or null, not `ten`");
@@ -266,7 +296,10 @@ mod tests {
         check(&["path=a", "path=b"], "`path` is given 2 times, and takes one value");
         check(&["lines=x"], "`lines` takes a whole number, not `x`");
         let known = "path, limit, share, all, include, lines, mode, either, extra, free, endless";
-        check(&["pth=x"], &format!("the tool has no argument `pth`. Did you mean `path`? It takes: {known}"));
+        check(
+            &["pth=x"],
+            &format!("the tool has no argument `pth`. Did you mean `path`? It takes: {known}"),
+        );
     }
 
     #[test]

@@ -21,8 +21,10 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
     match command {
         ConfigCommand::Show { json } => {
             let folders = Folders::from_environment()?;
-            let loaded = config::load(&folders, &options.inputs()?).map_err(berth_core::HostError::from)?;
-            let written = if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
+            let loaded =
+                config::load(&folders, &options.inputs()?).map_err(berth_core::HostError::from)?;
+            let written =
+                if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
             written.map(|()| Exit::Success)
         }
         ConfigCommand::Schema => {
@@ -43,7 +45,11 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
         ConfigCommand::Init { print: false } => {
             let file = options.config_file(&Folders::from_environment()?);
             new_file::create(&file, &template::template())?;
-            writeln!(anstream::stdout(), "{} has every key, all commented out: what holds is the same as without it.", shown::path(&file))?;
+            writeln!(
+                anstream::stdout(),
+                "{} has every key, all commented out: what holds is the same as without it.",
+                shown::path(&file)
+            )?;
             Ok(Exit::Success)
         }
     }
@@ -67,13 +73,24 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     }
     // Which names there are, only a host can tell.
     let (of_host, own) = (loaded.clone(), folders.clone());
-    let unknown = host::block_on(async { Ok(host::build(options, own, of_host).await?.unknown_names()) })?;
+    let unknown =
+        host::block_on(async { Ok(host::build(options, own, of_host).await?.unknown_names()) })?;
     let mut out = anstream::stdout();
     match (&loaded.file, unknown.is_empty()) {
         (Some(file), true) => writeln!(out, "{} is right.", shown::path(file))?,
-        (Some(file), false) => writeln!(out, "{} can be read, but names what there isn't:", shown::path(file))?,
-        (None, true) => writeln!(out, "There is no {}, so the defaults hold.", shown::path(&folders.config_file()))?,
-        (None, false) => writeln!(out, "There is no {}, and what holds names what there isn't:", shown::path(&folders.config_file()))?,
+        (Some(file), false) => {
+            writeln!(out, "{} can be read, but names what there isn't:", shown::path(file))?;
+        }
+        (None, true) => writeln!(
+            out,
+            "There is no {}, so the defaults hold.",
+            shown::path(&folders.config_file())
+        )?,
+        (None, false) => writeln!(
+            out,
+            "There is no {}, and what holds names what there isn't:",
+            shown::path(&folders.config_file())
+        )?,
     }
     unknown.iter().try_for_each(|unknown| writeln!(out, "  {unknown}"))?;
     loaded.renamed.iter().try_for_each(|renamed| writeln!(out, "  {renamed}"))?;
@@ -81,7 +98,11 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     match project.ignored() {
         [] => writeln!(out, "{} is right.", shown::path(&project.path))?,
         ignored => {
-            writeln!(out, "{} is right, and asks for more than it gets:", shown::path(&project.path))?;
+            writeln!(
+                out,
+                "{} is right, and asks for more than it gets:",
+                shown::path(&project.path)
+            )?;
             ignored.iter().try_for_each(|ignored| writeln!(out, "  {ignored}"))?;
         }
     }
@@ -90,7 +111,11 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
 
 /// What is wrong with the grants, seen from the working directory.
 fn grants(loaded: &Loaded, folders: &Folders, working_directory: &Path) -> Vec<String> {
-    let plugins = loaded.config.plugins.keys().map(|name| loaded.plugin_files(name, folders, working_directory));
+    let plugins = loaded
+        .config
+        .plugins
+        .keys()
+        .map(|name| loaded.plugin_files(name, folders, working_directory));
     let all = std::iter::once(loaded.built_in_files(folders, working_directory)).chain(plugins);
     all.filter_map(|policy| policy.err().map(|error| error.to_string())).collect()
 }

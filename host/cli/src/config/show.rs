@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use berth_core::config::{Ceiling, ConfigEntry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
+use berth_core::config::{
+    Ceiling, ConfigEntry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken,
+};
 use berth_core::text::neutral_line;
 use serde_json::{Value, json};
 
@@ -52,7 +54,13 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
         Some(file) => writeln!(out, "{FAINT}# {} was read.{FAINT:#}", shown::path(file))?,
-        None => writeln!(out, "{FAINT}# There is no {}.{FAINT:#}", shown::path(&folders.config_file()))?,
+        None => {
+            writeln!(
+                out,
+                "{FAINT}# There is no {}.{FAINT:#}",
+                shown::path(&folders.config_file())
+            )?;
+        }
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
         let counts = match standing {
@@ -75,29 +83,45 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
         }
         for (line, source) in lines(name, entry) {
             match source {
-                Some(source) => writeln!(out, "{line:COMMENTS$} {FAINT}# {}{FAINT:#}", neutral_line(&source.to_string()))?,
+                Some(source) => writeln!(
+                    out,
+                    "{line:COMMENTS$} {FAINT}# {}{FAINT:#}",
+                    neutral_line(&source.to_string())
+                )?,
                 None => writeln!(out, "{line}")?,
             }
         }
     }
     let ignored = loaded.project.as_ref().map_or(&[][..], Project::ignored);
     if !ignored.is_empty() {
-        writeln!(out, "\n{FAINT}# Ignored, since a file in the working directory only narrows; `berth trust` lets it count:{FAINT:#}")?;
+        writeln!(
+            out,
+            "\n{FAINT}# Ignored, since a file in the working directory only narrows; `berth trust` lets it count:{FAINT:#}"
+        )?;
     }
     for ignored in ignored {
         writeln!(out, "{FAINT}# {ignored}; it asks for {}{FAINT:#}", toml(&ignored.proposed))?;
     }
-    for Ceiling { path, taken, .. } in loaded.ceilings.iter().filter(|ceiling| !ceiling.taken.is_empty()) {
+    for Ceiling { path, taken, .. } in
+        loaded.ceilings.iter().filter(|ceiling| !ceiling.taken.is_empty())
+    {
         writeln!(out, "\n{FAINT}# Taken away by {}:{FAINT:#}", shown::path(path))?;
         for Taken { key, wanted, wanted_by, source, .. } in taken {
-            let (source, wanted_by) = (neutral_line(&source.to_string()), neutral_line(&wanted_by.to_string()));
-            writeln!(out, "{FAINT}# {source}: `{}` would be {} ({wanted_by}){FAINT:#}", neutral_line(key), toml(wanted))?;
+            let (source, wanted_by) =
+                (neutral_line(&source.to_string()), neutral_line(&wanted_by.to_string()));
+            writeln!(
+                out,
+                "{FAINT}# {source}: `{}` would be {} ({wanted_by}){FAINT:#}",
+                neutral_line(key),
+                toml(wanted)
+            )?;
         }
     }
     Ok(())
 }
 
-/// The lines of one entry, with the source of what stands in each. A list takes several where its elements have several sources.
+/// The lines of one entry, with the source of what stands in each. A list takes several where its
+/// elements have several sources.
 fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Source>)> {
     let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
     let one_source = entry.elements.iter().all(|source| *source == entry.source);
@@ -105,7 +129,12 @@ fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Sour
         return vec![(format!("{name} = {}", toml(&entry.value)), Some(&entry.source))];
     }
     let mut lines = vec![(format!("{name} = ["), None)];
-    lines.extend(items.iter().zip(&entry.elements).map(|(item, source)| (format!("  {},", toml(item)), Some(source))));
+    lines.extend(
+        items
+            .iter()
+            .zip(&entry.elements)
+            .map(|(item, source)| (format!("  {},", toml(item)), Some(source))),
+    );
     lines.push(("]".to_owned(), None));
     lines
 }
@@ -117,8 +146,12 @@ mod tests {
     #[test]
     fn a_list_of_several_sources_takes_several_lines() {
         let flag = Source::Flag("--allow x".to_owned());
-        let mut entry =
-            ConfigEntry { key: "k".into(), value: json!([".", "x"]), source: Source::Default, elements: vec![Source::Default; 2] };
+        let mut entry = ConfigEntry {
+            key: "k".into(),
+            value: json!([".", "x"]),
+            source: Source::Default,
+            elements: vec![Source::Default; 2],
+        };
         assert_eq!(lines("k", &entry), [("k = [\".\", \"x\"]".to_owned(), Some(&Source::Default))]);
         entry.elements[1] = flag.clone();
         let shown = lines("k", &entry);

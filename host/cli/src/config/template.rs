@@ -36,7 +36,8 @@ pub(super) fn template() -> String {
     text
 }
 
-/// The default or, for a key that says how it differs from another one of the same name, that one's.
+/// The default or, for a key that says how it differs from another one of the same name, that
+/// one's.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
     key.default
@@ -71,10 +72,18 @@ mod tests {
     fn every_key_stands_in_it_with_a_value() {
         let text = template();
         for table in describe() {
-            assert!(text.contains(&format!("\n#[{}]\n", table.path.replace("NAME", "my-plugin"))), "{text}");
+            assert!(
+                text.contains(&format!("\n#[{}]\n", table.path.replace("NAME", "my-plugin"))),
+                "{text}"
+            );
             let lines: Vec<&str> = text.lines().collect();
             for key in table.keys {
-                assert!(lines.iter().any(|line| line.starts_with(&format!("#{} = ", key.name)) && !line.ends_with("null")), "{}", key.name);
+                assert!(
+                    lines.iter().any(|line| line.starts_with(&format!("#{} = ", key.name))
+                        && !line.ends_with("null")),
+                    "{}",
+                    key.name
+                );
             }
         }
         assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");

@@ -24,7 +24,8 @@ pub(crate) const TASKS: &[Act] = &[
         tool: "write",
         arguments: |_| json!({ "path": "notes/today.md", "content": "first\nsecond\nthird\n" }),
         judge: |scene, outcome| {
-            let written = std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
+            let written =
+                std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
             answered(outcome, |_| written == "first\nsecond\nthird\n")
         },
     },
@@ -32,14 +33,17 @@ pub(crate) const TASKS: &[Act] = &[
         title: "read it",
         tool: "read",
         arguments: |_| json!({ "path": "notes/today.md", "limit": 1 }),
-        judge: |_, outcome| answered(outcome, |text| text.contains("first") && !text.contains("second")),
+        judge: |_, outcome| {
+            answered(outcome, |text| text.contains("first") && !text.contains("second"))
+        },
     },
     Act {
         title: "edit it",
         tool: "edit",
         arguments: |_| json!({ "path": "notes/today.md", "old_string": "second", "new_string": "2nd" }),
         judge: |scene, outcome| {
-            let written = std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
+            let written =
+                std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
             answered(outcome, |_| written == "first\n2nd\nthird\n")
         },
     },
@@ -47,19 +51,27 @@ pub(crate) const TASKS: &[Act] = &[
         title: "search the project",
         tool: "grep",
         arguments: |_| json!({ "pattern": "h[ae]llo" }),
-        judge: |_, outcome| answered(outcome, |text| text.contains("main.rs") && text.contains("README.md")),
+        judge: |_, outcome| {
+            answered(outcome, |text| text.contains("main.rs") && text.contains("README.md"))
+        },
     },
     Act {
         title: "find files",
         tool: "find_path",
         arguments: |_| json!({ "pattern": "**/*.rs" }),
-        judge: |_, outcome| answered(outcome, |text| text.contains("src/main.rs") && !text.contains("README")),
+        judge: |_, outcome| {
+            answered(outcome, |text| text.contains("src/main.rs") && !text.contains("README"))
+        },
     },
     Act {
         title: "list the folder",
         tool: "list_directory",
         arguments: |_| json!({}),
-        judge: |_, outcome| answered(outcome, |text| ["src", "notes", "README.md"].iter().all(|name| text.contains(name))),
+        judge: |_, outcome| {
+            answered(outcome, |text| {
+                ["src", "notes", "README.md"].iter().all(|name| text.contains(name))
+            })
+        },
     },
 ];
 
@@ -83,7 +95,11 @@ pub(crate) const ATTACKS: &[Act] = &[
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: |scene, outcome| {
             let reason = failed(outcome)?;
-            if scene.secret_is_untouched() { Ok(reason) } else { Err("the file outside was changed".to_owned()) }
+            if scene.secret_is_untouched() {
+                Ok(reason)
+            } else {
+                Err("the file outside was changed".to_owned())
+            }
         },
     },
     Act {
@@ -96,7 +112,12 @@ pub(crate) const ATTACKS: &[Act] = &[
             if text == README { Ok(reason) } else { Err("the file was changed".to_owned()) }
         },
     },
-    Act { title: "loop for ever", tool: "hostile__loop_forever", arguments: |_| json!({}), judge: |_, outcome| failed(outcome) },
+    Act {
+        title: "loop for ever",
+        tool: "hostile__loop_forever",
+        arguments: |_| json!({}),
+        judge: |_, outcome| failed(outcome),
+    },
     Act {
         title: "take all memory",
         tool: "hostile__memory_bomb",
@@ -121,7 +142,11 @@ pub(crate) const ATTACKS: &[Act] = &[
                 Err(failure) => (reason(failure), json!(failure).to_string().len()),
             };
             // The sandbox may answer with 1 MiB, which JSON's escapes make longer.
-            if kept > 4 << 20 { Err(format!("{kept} bytes got through")) } else { Ok(format!("{said} ({kept} bytes got through)")) }
+            if kept > 4 << 20 {
+                Err(format!("{kept} bytes got through"))
+            } else {
+                Ok(format!("{said} ({kept} bytes got through)"))
+            }
         },
     },
 ];
@@ -143,12 +168,21 @@ fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
         Ok(output) => format!("{output:?}"),
         Err(failure) => format!("{failure:?}"),
     };
-    if whole.contains(&scene.secret) { Err("the secret got out".to_owned()) } else { failed(outcome) }
+    if whole.contains(&scene.secret) {
+        Err("the secret got out".to_owned())
+    } else {
+        failed(outcome)
+    }
 }
 
 fn reason(failure: &Failure) -> String {
     if let Some(denial) = &failure.denial {
-        return format!("{}: {} is refused by {}", failure.category.as_str(), denial.action, denial.rule);
+        return format!(
+            "{}: {} is refused by {}",
+            failure.category.as_str(),
+            denial.action,
+            denial.rule
+        );
     }
     let code = failure.code.as_deref().map(|code| format!("/{code}")).unwrap_or_default();
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
@@ -174,7 +208,10 @@ mod tests {
         let denied = || Failure::new(Category::PolicyBlocked, "no");
         assert_eq!(nothing_leaked(&scene, &Err(denied())), Ok("policy_blocked: no".to_owned()));
         assert!(nothing_leaked(&scene, &Ok(Output::text(scene.secret.clone()))).is_err());
-        assert!(nothing_leaked(&scene, &Ok(Output::default())).is_err(), "an attack that was allowed is one that was not stopped");
+        assert!(
+            nothing_leaked(&scene, &Ok(Output::default())).is_err(),
+            "an attack that was allowed is one that was not stopped"
+        );
         let structured = Failure { structured: Some(json!([scene.secret])), ..denied() };
         assert!(nothing_leaked(&scene, &Err(structured)).is_err());
         let link = Content { body: Body::Link(scene.secret.clone()), media_type: None, meta: None };
@@ -185,7 +222,10 @@ mod tests {
     fn a_change_outside_is_seen() {
         let scene = Scene::new().expect("a scratch folder");
         let judge = |scene: &Scene| {
-            let act = ATTACKS.iter().find(|act| act.tool == "hostile__write_outside").expect("it is played");
+            let act = ATTACKS
+                .iter()
+                .find(|act| act.tool == "hostile__write_outside")
+                .expect("it is played");
             (act.judge)(scene, &Err(Failure::new(Category::PolicyBlocked, "no")))
         };
         assert!(judge(&scene).is_ok());

@@ -1,4 +1,5 @@
-//! `berth demo`: tools at work, then attacks, in a scratch folder. Each attack is judged by its effect, not by what it says of itself.
+//! `berth demo`: tools at work, then attacks, in a scratch folder. Each attack is judged by its
+//! effect, not by what it says of itself.
 
 mod acts;
 mod scene;
@@ -20,8 +21,9 @@ use crate::exit::Exit;
 use crate::host;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// What the operator of the demo has written. Less than the defaults, so that nobody has to wait for an endless loop; and the attacker
-/// gets what the built-in tools get: the project, read and write.
+/// What the operator of the demo has written. Less than the defaults, so that nobody has to wait
+/// for an endless loop; and the attacker gets what the built-in tools get: the project, read and
+/// write.
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
@@ -39,7 +41,8 @@ reload = \"trust\"
 allowed_paths = [\".\"]
 ";
 
-/// What isn't over by then was not stopped: the call's time, the grace for the answer, and as much again for a busy machine.
+/// What isn't over by then was not stopped: the call's time, the grace for the answer, and as much
+/// again for a busy machine.
 const STOPPED_WITHIN: Duration = Duration::from_secs(16);
 
 /// Bytes of an answer or a reason that are shown.
@@ -48,10 +51,14 @@ const SHOWN: usize = 160;
 /// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
     let Some(hostile) = HOSTILE else {
-        return Err(Error::Usage("this build of Berth carries no attacks; `cargo xtask demo` makes one that does".to_owned()));
+        return Err(Error::Usage(
+            "this build of Berth carries no attacks; `cargo xtask demo` makes one that does"
+                .to_owned(),
+        ));
     };
     let scene = Scene::new()?;
-    let out: &mut dyn Write = if arguments.json { &mut io::sink() } else { &mut anstream::stdout() };
+    let out: &mut dyn Write =
+        if arguments.json { &mut io::sink() } else { &mut anstream::stdout() };
     let played = host::block_on(play(&scene, hostile, out))?;
     let good = played.iter().all(|played| played.verdict.is_ok());
     if arguments.json {
@@ -66,13 +73,22 @@ async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<
     let start = Instant::now();
     let host = build(scene, hostile).await?;
     let millis = start.elapsed().as_millis();
-    writeln!(out, "{FAINT}A stranger's plugin was compiled, in a process that can do nothing else, and loaded: {millis} ms.{FAINT:#}")?;
+    writeln!(
+        out,
+        "{FAINT}A stranger's plugin was compiled, in a process that can do nothing else, and loaded: {millis} ms.{FAINT:#}"
+    )?;
     let mut played = Vec::new();
-    writeln!(out, "\n{STRONG}Tools at work{STRONG:#}{FAINT}, each call in a fresh sandbox{FAINT:#}")?;
+    writeln!(
+        out,
+        "\n{STRONG}Tools at work{STRONG:#}{FAINT}, each call in a fresh sandbox{FAINT:#}"
+    )?;
     for act in TASKS {
         perform(&host, scene, act, "done", out, &mut played).await?;
     }
-    writeln!(out, "\n{STRONG}Attacks{STRONG:#}{FAINT}, by the stranger's plugin, which may use the project too{FAINT:#}")?;
+    writeln!(
+        out,
+        "\n{STRONG}Attacks{STRONG:#}{FAINT}, by the stranger's plugin, which may use the project too{FAINT:#}"
+    )?;
     for act in ATTACKS {
         perform(&host, scene, act, "stopped", out, &mut played).await?;
     }
@@ -83,7 +99,9 @@ async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<
     let failed = played.iter().filter(|played| played.verdict.is_err()).count();
     match failed {
         0 => writeln!(out, "\n{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?,
-        _ => writeln!(out, "\n{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?,
+        _ => {
+            writeln!(out, "\n{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
+        }
     }
     Ok(played)
 }
@@ -117,7 +135,11 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
     scene.configure("hostile.wasm", hostile)?;
     let folders = scene.folders();
     let loaded = config::load(&folders, &Inputs::default())?;
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(scene.project.clone()).front_end("berth demo");
+    let builder = Host::builder()
+        .config(loaded)
+        .folders(folders)
+        .working_directory(scene.project.clone())
+        .front_end("berth demo");
     builder.builtins(BUILTINS).build().await
 }
 

@@ -10,14 +10,16 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// What the project's readme says.
 pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
 
-/// Where the demo plays: a project that is granted, and beside it what nobody may reach. Removed when dropped.
+/// Where the demo plays: a project that is granted, and beside it what nobody may reach. Removed
+/// when dropped.
 pub(crate) struct Scene {
     root: tempfile::TempDir,
     /// The granted folder.
     pub(crate) project: PathBuf,
     /// Lies outside of it.
     pub(crate) secret_file: PathBuf,
-    /// What stands in the file; made up anew each time, so that nobody can know it without having read it.
+    /// What stands in the file; made up anew each time, so that nobody can know it without having
+    /// read it.
     pub(crate) secret: String,
 }
 
@@ -28,8 +30,12 @@ impl Scene {
     ///
     /// [`HostError::Io`] where the temporary folder can't be written.
     pub(crate) fn new() -> Result<Self, HostError> {
-        let root = tempfile::Builder::new().prefix("berth-demo-").tempdir().map_err(HostError::io("making a scratch folder"))?;
-        let path = root.path().canonicalize().map_err(HostError::io("finding the scratch folder"))?;
+        let root = tempfile::Builder::new()
+            .prefix("berth-demo-")
+            .tempdir()
+            .map_err(HostError::io("making a scratch folder"))?;
+        let path =
+            root.path().canonicalize().map_err(HostError::io("finding the scratch folder"))?;
         let (project, secret_file) = (path.join("project"), path.join("secret.txt"));
         let secret = token()?;
         let make = || {
@@ -53,7 +59,8 @@ impl Scene {
         let path = folder.join(name);
         let write = || {
             fs::create_dir_all(&folder)?;
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let mut file =
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(content)
         };
         write().map_err(HostError::io(format!("writing {}", path.display())))
@@ -66,7 +73,8 @@ impl Scene {
         text.replace(&project, "").replace(&beside, "../")
     }
 
-    /// Berth's own folders, as far as the demo needs them: it sees nothing of the user's and leaves nothing behind.
+    /// Berth's own folders, as far as the demo needs them: it sees nothing of the user's and leaves
+    /// nothing behind.
     pub(crate) fn folders(&self) -> Folders {
         Folders::inside(&self.root.path().join("berth"))
     }
@@ -79,7 +87,8 @@ impl Scene {
 
 fn token() -> Result<String, HostError> {
     let mut bytes = [0; 16];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| HostError::io("asking for random bytes")(errno.into()))?;
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|errno| HostError::io("asking for random bytes")(errno.into()))?;
     Ok(format!("secret-{:032x}", u128::from_ne_bytes(bytes)))
 }
 
@@ -90,7 +99,8 @@ mod tests {
     #[test]
     fn paths_are_shown_as_seen_from_the_project() {
         let scene = Scene::new().expect("a scratch folder");
-        let text = format!("{} and {}", scene.project.join("a/b").display(), scene.secret_file.display());
+        let text =
+            format!("{} and {}", scene.project.join("a/b").display(), scene.secret_file.display());
         assert_eq!(scene.shortened(&text), "a/b and ../secret.txt");
     }
 }

@@ -44,15 +44,23 @@ struct Counts {
 
 pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<Exit, Error> {
     let filters = host.filters();
-    if let Some(unknown) = names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name)) {
-        return Err(Error::Usage(format!("there is no filter `{unknown}`; `berth filter list` shows which there are")));
+    if let Some(unknown) =
+        names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name))
+    {
+        return Err(Error::Usage(format!(
+            "there is no filter `{unknown}`; `berth filter list` shows which there are"
+        )));
     }
     let mut counts = Counts::default();
     for filter in filters.iter().filter(|filter| names.is_empty() || names.contains(&filter.name)) {
         counts.add(host, filter).await;
     }
     let problems = host.filter_rules().map(|rules| rules.problems).unwrap_or_default();
-    let exit = if counts.wrong.is_empty() && problems.is_empty() { Exit::Success } else { Exit::ToolFailure };
+    let exit = if counts.wrong.is_empty() && problems.is_empty() {
+        Exit::Success
+    } else {
+        Exit::ToolFailure
+    };
     let Counts { examples, wrong, without } = counts;
     if as_json {
         let ok = exit == Exit::Success;
@@ -68,10 +76,17 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
         writeln!(out, "{BAD}wrong{BAD:#}: {}", neutral(wrong))?;
     }
     if !without.is_empty() {
-        writeln!(out, "{WARNING}note{WARNING:#}: without examples: {}", neutral(&without.join(", ")))?;
+        writeln!(
+            out,
+            "{WARNING}note{WARNING:#}: without examples: {}",
+            neutral(&without.join(", "))
+        )?;
     }
     match wrong.len() {
-        0 => writeln!(out, "{GOOD}ok{GOOD:#}: {examples} examples {FAINT}come out as they say{FAINT:#}")?,
+        0 => writeln!(
+            out,
+            "{GOOD}ok{GOOD:#}: {examples} examples {FAINT}come out as they say{FAINT:#}"
+        )?,
         count => writeln!(out, "{count} of {examples} examples don't come out as they say")?,
     }
     Ok(exit)
@@ -80,10 +95,16 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
 impl Counts {
     async fn add(&mut self, host: &Host, filter: &FilterState) {
         let name = &filter.name;
-        let meta = filter.definition.meta.as_deref().map_or_else(|| Ok(Meta::default()), serde_json::from_str::<Meta>);
+        let meta = filter
+            .definition
+            .meta
+            .as_deref()
+            .map_or_else(|| Ok(Meta::default()), serde_json::from_str::<Meta>);
         let examples = match meta {
             Ok(meta) => meta.examples,
-            Err(error) => return self.wrong.push(format!("{name}: its examples can't be read: {error}")),
+            Err(error) => {
+                return self.wrong.push(format!("{name}: its examples can't be read: {error}"));
+            }
         };
         if examples.is_empty() {
             self.without.push(name.clone());
@@ -106,7 +127,9 @@ async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), Strin
     };
     let left = match host.try_filter(name, input).await.map_err(|failure| failure.message)? {
         FilterVerdict::Keep => example.input.clone(),
-        FilterVerdict::Replace { content, .. } => content.iter().filter_map(Content::as_text).collect(),
+        FilterVerdict::Replace { content, .. } => {
+            content.iter().filter_map(Content::as_text).collect()
+        }
         FilterVerdict::Block(reason) => return Err(format!("it is withheld: {reason}")),
     };
     if example.output.as_ref().is_some_and(|output| output.trim_end() != left.trim_end()) {

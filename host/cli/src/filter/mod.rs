@@ -11,7 +11,10 @@ use std::path::Path;
 use berth_core::audit::FilterStats;
 use berth_core::config::Folders;
 use berth_core::text::{neutral, neutral_line, shown};
-use berth_core::{Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail, commands};
+use berth_core::{
+    Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern,
+    Purpose, Trail, commands,
+};
 use serde_json::{Value, json};
 
 pub(crate) use command::FilterCommand;
@@ -35,7 +38,9 @@ pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Er
     match command {
         FilterCommand::List { json } => host::run(options, async |host| list(&host, *json)),
         FilterCommand::Try(arguments) => tried(arguments, options),
-        FilterCommand::Test { filters, json } => host::run(options, async |host| examples::run(&host, filters, *json).await),
+        FilterCommand::Test { filters, json } => {
+            host::run(options, async |host| examples::run(&host, filters, *json).await)
+        }
         FilterCommand::Stats { json } => stats(*json),
     }
 }
@@ -51,7 +56,12 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     }
     let mut table = Table::new(["FILTER", "PLUGIN", "HOW", "LOOKS AT"], &[]);
     for filter in &filters {
-        let meta: Value = filter.definition.meta.as_deref().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
+        let meta: Value = filter
+            .definition
+            .meta
+            .as_deref()
+            .and_then(|meta| serde_json::from_str(meta).ok())
+            .unwrap_or_default();
         let how = match filter.definition.purpose {
             Purpose::Security => "security",
             Purpose::Cosmetic => meta["strategy"].as_str().unwrap_or("-"),
@@ -62,7 +72,11 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     }
     table.print()?;
     if let Some(rules) = rules {
-        writeln!(anstream::stdout(), "\n{FAINT}Your own rules belong into {}.{FAINT:#}", neutral_line(&rules.path.display().to_string()))?;
+        writeln!(
+            anstream::stdout(),
+            "\n{FAINT}Your own rules belong into {}.{FAINT:#}",
+            neutral_line(&rules.path.display().to_string())
+        )?;
     }
     Ok(Exit::Success)
 }
@@ -81,7 +95,11 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
     let (filter, file) = match (&arguments.command, &arguments.filter_or_file, &arguments.file) {
         (Some(_), Some(file), None) => (None, Path::new(file)),
         (None, Some(filter), Some(file)) => (Some(filter.as_str()), file.as_path()),
-        _ => return Err(Error::Usage("give a filter and a file, or --command and a file".to_owned())),
+        _ => {
+            return Err(Error::Usage(
+                "give a filter and a file, or --command and a file".to_owned(),
+            ));
+        }
     };
     let text = shown(output(file)?, true);
     let last = arguments.command.as_deref().and_then(commands::last_command);
@@ -102,11 +120,16 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
         let mut by: Vec<(String, Confidence)> = Vec::new();
         let asked = match (names.as_slice(), &subject) {
             ([], Some(subject)) => format!("no filter fits `{subject}`"),
-            ([], None) => "what the command line runs last can't be told, so no filter fits".to_owned(),
+            ([], None) => {
+                "what the command line runs last can't be told, so no filter fits".to_owned()
+            }
             (names, _) => format!("{} leaves nothing out", names.join(", ")),
         };
         for name in names {
-            let verdict = host.try_filter(&name, input.clone()).await.map_err(|failure| unusable(&host, &name, &failure.message))?;
+            let verdict = host
+                .try_filter(&name, input.clone())
+                .await
+                .map_err(|failure| unusable(&host, &name, &failure.message))?;
             match verdict {
                 FilterVerdict::Keep => {}
                 FilterVerdict::Replace { content, confidence, .. } => {
@@ -114,7 +137,10 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
                     by.push((name, confidence));
                 }
                 FilterVerdict::Block(reason) => {
-                    return Err(Error::Usage(format!("`{name}` withholds it: {}", neutral_line(&reason))));
+                    return Err(Error::Usage(format!(
+                        "`{name}` withholds it: {}",
+                        neutral_line(&reason)
+                    )));
                 }
             }
         }
@@ -129,7 +155,13 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, asked: &str, as_json: bool) -> Result<Exit, Error> {
+fn show(
+    before: &str,
+    after: &str,
+    by: Vec<(String, Confidence)>,
+    asked: &str,
+    as_json: bool,
+) -> Result<Exit, Error> {
     let lines = |text: &str| text.lines().count() as u64;
     let confidence = by.iter().map(|(_, confidence)| *confidence).max();
     let filtered = FilterSummary {
@@ -153,8 +185,16 @@ fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, asked: &str, a
         None => asked.to_owned(),
         Some(confidence) => {
             let saved = filtered.tokens_saved();
-            let small = if filtered.is_worth_it() { "" } else { "; a call would leave it as it is, since that saves too little" };
-            format!("{filtered} by {}; about {saved} tokens; confidence: {}{small}", filtered.filters.join(", "), confidence.as_str())
+            let small = if filtered.is_worth_it() {
+                ""
+            } else {
+                "; a call would leave it as it is, since that saves too little"
+            };
+            format!(
+                "{filtered} by {}; about {saved} tokens; confidence: {}{small}",
+                filtered.filters.join(", "),
+                confidence.as_str()
+            )
         }
     };
     writeln!(anstream::stderr(), "{FAINT}{}{FAINT:#}", neutral_line(&said))?;
@@ -163,12 +203,18 @@ fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, asked: &str, a
 
 fn output(path: &Path) -> Result<String, Error> {
     let failed = |error: io::Error| Error::Usage(format!("{}: {error}", path.display()));
-    let source: Box<dyn Read> =
-        if path == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(path).map_err(failed)?) };
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
+    };
     let mut bytes = Vec::new();
     source.take(MAX_OUTPUT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_OUTPUT {
-        return Err(Error::Usage(format!("{}: more than 1 MiB, which no command's output has", path.display())));
+        return Err(Error::Usage(format!(
+            "{}: more than 1 MiB, which no command's output has",
+            path.display()
+        )));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -183,12 +229,26 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
         writeln!(anstream::stdout(), "No answer was filtered yet.")?;
         return Ok(Exit::Success);
     }
-    let mut table = Table::new(["FILTER", "ANSWERS", "LINES", "SHOWN", "SAVED", "TOKENS SAVED", "F/P/B"], &[1, 2, 3, 4, 5, 6]);
+    let mut table = Table::new(
+        ["FILTER", "ANSWERS", "LINES", "SHOWN", "SAVED", "TOKENS SAVED", "F/P/B"],
+        &[1, 2, 3, 4, 5, 6],
+    );
     for stats in &stats {
-        let FilterStats { filters, answers, lines: [lines, shown], full, partial, fallback, .. } = stats;
+        let FilterStats {
+            filters, answers, lines: [lines, shown], full, partial, fallback, ..
+        } = stats;
         let [answers, lines, shown] = [answers, lines, shown].map(u64::to_string);
-        let (percent, tokens) = (format!("{:.1}%", stats.percent()), format!("~{}", stats.tokens_saved()));
-        table.row([neutral_line(filters), answers, lines, shown, percent, tokens, format!("{full}/{partial}/{fallback}")]);
+        let (percent, tokens) =
+            (format!("{:.1}%", stats.percent()), format!("~{}", stats.tokens_saved()));
+        table.row([
+            neutral_line(filters),
+            answers,
+            lines,
+            shown,
+            percent,
+            tokens,
+            format!("{full}/{partial}/{fallback}"),
+        ]);
     }
     table.print()?;
     writeln!(

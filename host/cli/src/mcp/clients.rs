@@ -1,4 +1,5 @@
-//! The clients that are known: where each keeps its servers, and in which words. From their own documentation.
+//! The clients that are known: where each keeps its servers, and in which words. From their own
+//! documentation.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use crate::nearest::nearest;
 pub(super) enum Server {
     /// A process of its own.
     Stdio { program: String, arguments: Vec<String> },
-    /// One that runs already. Its token is in an environment variable of the client's; where there is none, the client gets its own of an
-    /// authorization server.
+    /// One that runs already. Its token is in an environment variable of the client's; where there
+    /// is none, the client gets its own of an authorization server.
     Http { url: String, variable: Option<String> },
 }
 
@@ -50,7 +51,8 @@ pub(super) enum Format {
 
 /// How a client says which server to start or to reach.
 enum Words {
-    /// `command` and `args`; over HTTP `url` and `headers`, where the token's variable is written so.
+    /// `command` and `args`; over HTTP `url` and `headers`, where the token's variable is written
+    /// so.
     Plain(Option<fn(&str) -> String>),
     /// The same with a type: of a process, and over HTTP `http`.
     Typed(&'static str, fn(&str) -> String),
@@ -172,8 +174,10 @@ pub(super) const CLIENTS: [Client; 10] = [
 pub(super) fn named(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
-        let hint =
-            near.map_or_else(|| "`berth mcp config` lists those that are known".to_owned(), |near| format!("did you mean `{near}`?"));
+        let hint = near.map_or_else(
+            || "`berth mcp config` lists those that are known".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
         Error::Usage(format!("there is no client `{name}`; {hint}"))
     })
 }
@@ -185,17 +189,26 @@ impl Client {
     ///
     /// It is not known where the user's files are.
     pub(super) fn user_file(&self) -> Result<Option<PathBuf>, Error> {
-        let home =
-            || folder("HOME").ok_or_else(|| Error::Usage("HOME names no folder, so nobody knows where the client has its file".to_owned()));
+        let home = || {
+            folder("HOME").ok_or_else(|| {
+                Error::Usage(
+                    "HOME names no folder, so nobody knows where the client has its file"
+                        .to_owned(),
+                )
+            })
+        };
         Ok(match self.user {
             User::Home(file) => Some(home()?.join(file)),
             User::Config(file) => {
-                let config = folder("XDG_CONFIG_HOME").map_or_else(|| home().map(|home| home.join(".config")), Ok)?;
+                let config = folder("XDG_CONFIG_HOME")
+                    .map_or_else(|| home().map(|home| home.join(".config")), Ok)?;
                 Some(config.join(file))
             }
-            User::Variable(variable, below, file) => {
-                Some(folder(variable).map_or_else(|| home().map(|home| home.join(below)), Ok)?.join(file))
-            }
+            User::Variable(variable, below, file) => Some(
+                folder(variable)
+                    .map_or_else(|| home().map(|home| home.join(below)), Ok)?
+                    .join(file),
+            ),
             User::Command => None,
         })
     }
@@ -206,8 +219,11 @@ impl Client {
     ///
     /// It has none.
     pub(super) fn project_file(&self) -> Result<PathBuf, Error> {
-        let file = self.project.ok_or_else(|| Error::Usage(format!("{} has no file in a project", self.title)))?;
-        let here = std::env::current_dir().map_err(berth_core::HostError::io("finding the working directory"))?;
+        let file = self
+            .project
+            .ok_or_else(|| Error::Usage(format!("{} has no file in a project", self.title)))?;
+        let here = std::env::current_dir()
+            .map_err(berth_core::HostError::io("finding the working directory"))?;
         Ok(here.join(file))
     }
 
@@ -224,9 +240,15 @@ impl Client {
     pub(super) fn entry(&self, server: &Server) -> Result<Value, Error> {
         Ok(match server {
             Server::Stdio { program, arguments } => match self.words {
-                Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => json!({ "command": program, "args": arguments }),
-                Words::Typed(kind, _) => json!({ "type": kind, "command": program, "args": arguments }),
-                Words::Copilot => json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] }),
+                Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
+                    json!({ "command": program, "args": arguments })
+                }
+                Words::Typed(kind, _) => {
+                    json!({ "type": kind, "command": program, "args": arguments })
+                }
+                Words::Copilot => {
+                    json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] })
+                }
                 Words::OpenCode => {
                     let command: Vec<&String> = std::iter::once(program).chain(arguments).collect();
                     json!({ "type": "local", "command": command, "enabled": true })
@@ -236,24 +258,36 @@ impl Client {
                 let headers = |token: String| json!({ "Authorization": format!("Bearer {token}") });
                 let variable = token.as_deref().unwrap_or_default();
                 let mut entry = match self.words {
-                    Words::Plain(Some(token)) => json!({ "url": url, "headers": headers(token(variable)) }),
+                    Words::Plain(Some(token)) => {
+                        json!({ "url": url, "headers": headers(token(variable)) })
+                    }
                     Words::Plain(None) => {
                         let title = self.title;
                         return Err(Error::Usage(format!(
                             "{title}'s file would have to hold the server's token; let it start `berth serve`"
                         )));
                     }
-                    Words::Typed(_, token) => json!({ "type": "http", "url": url, "headers": headers(token(variable)) }),
-                    Words::Windsurf => json!({ "serverUrl": url, "headers": headers(of_environment(variable)) }),
-                    Words::Gemini => json!({ "httpUrl": url, "headers": headers(braces(variable)) }),
+                    Words::Typed(_, token) => {
+                        json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
+                    }
+                    Words::Windsurf => {
+                        json!({ "serverUrl": url, "headers": headers(of_environment(variable)) })
+                    }
+                    Words::Gemini => {
+                        json!({ "httpUrl": url, "headers": headers(braces(variable)) })
+                    }
                     Words::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
                     Words::OpenCode => {
                         json!({ "type": "remote", "url": url, "enabled": true, "headers": headers(format!("{{env:{variable}}}")) })
                     }
-                    Words::Copilot => json!({ "type": "http", "url": url, "headers": headers(braces(variable)), "tools": ["*"] }),
+                    Words::Copilot => {
+                        json!({ "type": "http", "url": url, "headers": headers(braces(variable)), "tools": ["*"] })
+                    }
                 };
                 if let (None, Some(entry)) = (token, entry.as_object_mut()) {
-                    entry.retain(|key, _| !matches!(key.as_str(), "headers" | "bearer_token_env_var"));
+                    entry.retain(|key, _| {
+                        !matches!(key.as_str(), "headers" | "bearer_token_env_var")
+                    });
                 }
                 entry
             }
@@ -262,17 +296,32 @@ impl Client {
 
     /// The command that tells it of a server.
     pub(super) fn command(&self, name: &str, server: &Server) -> Vec<String> {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match server {
             Server::Stdio { program, arguments } => {
-                let mut line = words(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
+                let mut line =
+                    words(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
                 line.extend(arguments.iter().cloned());
                 line
             }
             Server::Http { url, variable } => {
-                let mut line = words(&["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url]);
+                let mut line = words(&[
+                    "claude",
+                    "mcp",
+                    "add",
+                    "--scope",
+                    "user",
+                    "--transport",
+                    "http",
+                    name,
+                    url,
+                ]);
                 if let Some(variable) = variable {
-                    line.extend(["--header".to_owned(), format!("Authorization: Bearer {}", braces(variable))]);
+                    line.extend([
+                        "--header".to_owned(),
+                        format!("Authorization: Bearer {}", braces(variable)),
+                    ]);
                 }
                 line
             }

@@ -1,6 +1,7 @@
 //! Puts a server into the text of a client's file, and changes nothing else of it.
 //!
-//! Whatever makes the new text, it is read again, and has to say what the old one said, with that one server: otherwise it is refused.
+//! Whatever makes the new text, it is read again, and has to say what the old one said, with that
+//! one server: otherwise it is refused.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
@@ -9,14 +10,21 @@ use serde_json::{Map, Value};
 use super::clients::Format;
 
 /// What says how a server is reached. Where one of these is not said any more, it must not stay.
-const WAYS: [&str; 8] = ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
+const WAYS: [&str; 8] =
+    ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
 
 /// The text of a file with a server of this name.
 ///
 /// # Errors
 ///
 /// What stands in the way, with its line.
-pub(super) fn edited(format: Format, before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+pub(super) fn edited(
+    format: Format,
+    before: &str,
+    table: &str,
+    name: &str,
+    entry: &Value,
+) -> Result<String, String> {
     match format {
         Format::Json => json(before, table, name, entry),
         Format::Toml => toml(before, table, name, entry),
@@ -30,8 +38,10 @@ fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     if was == wanted {
         return Ok(before.to_owned());
     }
-    let servers =
-        root.object_value_or_create().and_then(|object| object.object_value_or_create(table)).ok_or_else(|| not_an_object(table))?;
+    let servers = root
+        .object_value_or_create()
+        .and_then(|object| object.object_value_or_create(table))
+        .ok_or_else(|| not_an_object(table))?;
     match servers.get(name).map(|property| (property.object_value(), property)) {
         None => drop(servers.append(name, input(entry))),
         Some((None, property)) => property.set_value(input(entry)),
@@ -43,7 +53,9 @@ fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     }
     match parsed(&after)?.to_serde_value() {
         Some(is) if is == wanted => Ok(after),
-        _ => Err(format!("it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice")),
+        _ => Err(format!(
+            "it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice"
+        )),
     }
 }
 
@@ -66,7 +78,11 @@ fn change(there: &CstObject, entry: &Value) {
 
 /// What a file has to say. None: something in it is no object that has to be one.
 fn with(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
-    let servers = was.as_object_mut()?.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
+    let servers = was
+        .as_object_mut()?
+        .entry(table)
+        .or_insert_with(|| Value::Object(Map::new()))
+        .as_object_mut()?;
     match (servers.get_mut(name), entry) {
         (Some(Value::Object(there)), Value::Object(entry)) => {
             there.retain(|key, _| !WAYS.contains(&key.as_str()) || entry.contains_key(key));
@@ -91,7 +107,8 @@ fn parsed(text: &str) -> Result<CstRootNode, String> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
-    CstRootNode::parse(text, &options).map_err(|error| format!("line {}: it is no JSON: {}", error.line_display(), error.kind()))
+    CstRootNode::parse(text, &options)
+        .map_err(|error| format!("line {}: it is no JSON: {}", error.line_display(), error.kind()))
 }
 
 fn not_an_object(table: &str) -> String {
@@ -105,7 +122,9 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
-        Value::Object(fields) => CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect()),
+        Value::Object(fields) => CstInputValue::Object(
+            fields.iter().map(|(key, value)| (key.clone(), input(value))).collect(),
+        ),
     }
 }
 
@@ -114,7 +133,9 @@ fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     let read = |text: &str| {
         let parsed: Result<::toml::Table, _> = ::toml::from_str(text);
         let read = parsed.map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let line = error
+                .span()
+                .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             format!("line {line}: it is no TOML: {}", error.message())
         })?;
         serde_json::to_value(read).map_err(|error| error.to_string())
@@ -123,7 +144,9 @@ fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     match was.get(table).map(|servers| servers.get(name)) {
         Some(Some(there)) if there == entry => return Ok(before.to_owned()),
         Some(Some(_)) => {
-            return Err(format!("[{table}.{name}] is there and says something else: remove it, or take another name with --name"));
+            return Err(format!(
+                "[{table}.{name}] is there and says something else: remove it, or take another name with --name"
+            ));
         }
         Some(None) | None => {}
     }
@@ -139,7 +162,9 @@ fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     let wanted = with(was, table, name, entry).ok_or_else(|| not_an_object(table))?;
     match read(&after) {
         Ok(is) if is == wanted => Ok(after),
-        _ => Err(format!("[{table}.{name}] can't be put behind the rest: `{table}` may be written in one line")),
+        _ => Err(format!(
+            "[{table}.{name}] can't be put behind the rest: `{table}` may be written in one line"
+        )),
     }
 }
 
@@ -184,22 +209,34 @@ mod tests {
     #[test]
     fn another_way_to_a_server_takes_the_place_of_the_one_before() {
         let before = "{ \"mcpServers\": { \"berth\": { \"url\": \"http://x\", \"headers\": {}, \"disabled\": true } } }";
-        let after: Value = serde_json::from_str(&json_of(before).expect("it is changed")).expect("it is JSON");
-        assert_eq!(after["mcpServers"]["berth"], json!({ "disabled": true, "command": "/usr/bin/berth", "args": ["serve"] }));
+        let after: Value =
+            serde_json::from_str(&json_of(before).expect("it is changed")).expect("it is JSON");
+        assert_eq!(
+            after["mcpServers"]["berth"],
+            json!({ "disabled": true, "command": "/usr/bin/berth", "args": ["serve"] })
+        );
     }
 
     #[test]
     fn what_can_t_be_understood_is_refused_with_its_line() {
-        for (wrong, line) in [("{\n  \"a\": 1,\n  b\n}", "line 3"), ("{\n\"a\": 'x' }", "line 2"), ("{\n\"a\": 1", "line 1")] {
+        for (wrong, line) in [
+            ("{\n  \"a\": 1,\n  b\n}", "line 3"),
+            ("{\n\"a\": 'x' }", "line 2"),
+            ("{\n\"a\": 1", "line 1"),
+        ] {
             let why = json_of(wrong).expect_err(wrong);
             assert!(why.starts_with(line), "{wrong}: {why}");
         }
         for wrong in ["[]", "7", "{ \"mcpServers\": [] }"] {
             assert!(json_of(wrong).is_err(), "{wrong}");
         }
-        assert!(json_of("{ \"mcpServers\": {}, \"mcpServers\": { \"x\": {} } }").is_err(), "which of the two counts?");
+        assert!(
+            json_of("{ \"mcpServers\": {}, \"mcpServers\": { \"x\": {} } }").is_err(),
+            "which of the two counts?"
+        );
         assert!(json_of(&"[".repeat(100_000)).is_err());
-        let why = toml("a = 1\nb = \n", "mcp_servers", "berth", &entry()).expect_err("it is no TOML");
+        let why =
+            toml("a = 1\nb = \n", "mcp_servers", "berth", &entry()).expect_err("it is no TOML");
         assert!(why.starts_with("line 2"), "{why}");
     }
 

@@ -18,19 +18,26 @@ const LONGEST: u64 = 4 << 20;
 ///
 /// # Errors
 ///
-/// It can't be read, changed or written; or a project's file is a link that leaves the project, which whoever made the project chose.
-pub(super) fn change(path: &Path, in_project: bool, edited: impl FnOnce(&str) -> Result<String, String>) -> Result<Option<String>, Error> {
+/// It can't be read, changed or written; or a project's file is a link that leaves the project,
+/// which whoever made the project chose.
+pub(super) fn change(
+    path: &Path,
+    in_project: bool,
+    edited: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<Option<String>, Error> {
     let shown = path.display();
     let target = target(path, in_project)?;
     let before = read(&target)?;
-    let after = edited(before.as_deref().unwrap_or_default()).map_err(|why| Error::Usage(format!("{shown} is left as it is: {why}")))?;
+    let after = edited(before.as_deref().unwrap_or_default())
+        .map_err(|why| Error::Usage(format!("{shown} is left as it is: {why}")))?;
     if before.as_deref() == Some(&after) {
         return Ok(None);
     }
     let failed = || HostError::io(format!("writing {shown}"));
     let folder = target.parent().unwrap_or(Path::new("/"));
     new_file::private_folder(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
+    let mut file =
+        tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
     file.write_all(after.as_bytes()).map_err(failed())?;
     if before.is_some() {
         let mode = fs::metadata(&target).map_err(failed())?.permissions();
@@ -39,7 +46,9 @@ pub(super) fn change(path: &Path, in_project: bool, edited: impl FnOnce(&str) ->
     file.as_file().sync_all().map_err(failed())?;
     // The client may write it as well.
     if read(&target)? != before {
-        return Err(Error::Usage(format!("{shown} was changed meanwhile, and is left as it is: try again")));
+        return Err(Error::Usage(format!(
+            "{shown} was changed meanwhile, and is left as it is: try again"
+        )));
     }
     match before {
         Some(_) => drop(file.persist(&target).map_err(|error| failed()(error.error))?),
@@ -53,10 +62,13 @@ pub(super) fn change(path: &Path, in_project: bool, edited: impl FnOnce(&str) ->
 /// The file itself: people keep such files elsewhere, behind links.
 fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     let failed = || HostError::io(format!("looking at {}", path.display()));
-    let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let (folder, name) =
+        (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
     let folder_is = match folder.canonicalize() {
         Ok(folder) => folder,
-        Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => folder.to_owned(),
+        Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => {
+            folder.to_owned()
+        }
         Err(error) => return Err(failed()(error).into()),
     };
     let target = match path.symlink_metadata() {
@@ -65,10 +77,13 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
         Err(error) => return Err(failed()(error).into()),
     };
     if in_project {
-        let project = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(failed())?;
+        let project =
+            std::env::current_dir().and_then(|here| here.canonicalize()).map_err(failed())?;
         if !target.starts_with(&project) {
             let (path, target) = (path.display(), target.display());
-            return Err(Error::Usage(format!("{path} leads to {target}, which is outside of the project, and is left as it is")));
+            return Err(Error::Usage(format!(
+                "{path} leads to {target}, which is outside of the project, and is left as it is"
+            )));
         }
     }
     Ok(target)
@@ -79,7 +94,11 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     let shown = path.display();
     let failed = || HostError::io(format!("reading {shown}"));
     // What is no file may be waited for.
-    let file = match File::options().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path) {
+    let file = match File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+    {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed()(error).into()),
@@ -89,11 +108,14 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
     let mut text = String::new();
     match file.take(LONGEST + 1).read_to_string(&mut text) {
-        Ok(read) if read as u64 > LONGEST => {
-            Err(Error::Usage(format!("{shown} has more than {} MiB, and is left as it is", LONGEST >> 20)))
-        }
+        Ok(read) if read as u64 > LONGEST => Err(Error::Usage(format!(
+            "{shown} has more than {} MiB, and is left as it is",
+            LONGEST >> 20
+        ))),
         Ok(_) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::InvalidData => Err(Error::Usage(format!("{shown} is not UTF-8, and is left as it is"))),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Err(Error::Usage(format!("{shown} is not UTF-8, and is left as it is")))
+        }
         Err(error) => Err(failed()(error).into()),
     }
 }

@@ -41,11 +41,17 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     for client in &CLIENTS {
-        let user =
-            client.user_file()?.map_or_else(|| "by its own command".to_owned(), |file| neutral(&file.display().to_string()).into_owned());
+        let user = client.user_file()?.map_or_else(
+            || "by its own command".to_owned(),
+            |file| neutral(&file.display().to_string()).into_owned(),
+        );
         let project = client.project.map(|file| format!("; --project: {file}")).unwrap_or_default();
         let http = if client.takes_http() { "" } else { "; no --http" };
-        writeln!(out, "{STRONG}{:15}{STRONG:#} {:16} {FAINT}{user}{project}{http}{FAINT:#}", client.name, client.title)?;
+        writeln!(
+            out,
+            "{STRONG}{:15}{STRONG:#} {:16} {FAINT}{user}{project}{http}{FAINT:#}",
+            client.name, client.title
+        )?;
     }
     Ok(Exit::Success)
 }
@@ -61,15 +67,28 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
     if !config.write {
         if config.json {
             let whole = object(table, object(&config.name, entry));
-            writeln!(std::io::stdout().lock(), "{:#}", json!({ "client": client.name, "file": file, "config": whole }))?;
+            writeln!(
+                std::io::stdout().lock(),
+                "{:#}",
+                json!({ "client": client.name, "file": file, "config": whole })
+            )?;
             return Ok(Exit::Success);
         }
-        write!(std::io::stdout().lock(), "{}", edit::edited(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?)?;
+        write!(
+            std::io::stdout().lock(),
+            "{}",
+            edit::edited(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
+        )?;
         let file = neutral(&file.display().to_string()).into_owned();
-        writeln!(anstream::stderr(), "{FAINT}It belongs into {file}; `--write` puts it there, and keeps what the file has.{FAINT:#}")?;
+        writeln!(
+            anstream::stderr(),
+            "{FAINT}It belongs into {file}; `--write` puts it there, and keeps what the file has.{FAINT:#}"
+        )?;
         return Ok(Exit::Success);
     }
-    let changed = file::change(&file, config.project, |before| edit::edited(client.format, before, table, &config.name, &entry))?;
+    let changed = file::change(&file, config.project, |before| {
+        edit::edited(client.format, before, table, &config.name, &entry)
+    })?;
     if config.json {
         let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
         writeln!(std::io::stdout().lock(), "{changed:#}")?;
@@ -80,11 +99,19 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
         None => writeln!(anstream::stderr(), "{shown} says so already.")?,
         Some(diff) => {
             write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
-            writeln!(anstream::stderr(), "{shown} is written. {} reads it when it starts.", client.title)?;
+            writeln!(
+                anstream::stderr(),
+                "{shown} is written. {} reads it when it starts.",
+                client.title
+            )?;
         }
     }
     if let Server::Http { variable: Some(variable), .. } = &server {
-        writeln!(anstream::stderr(), "{} takes the server's token from the variable {variable}.", client.title)?;
+        writeln!(
+            anstream::stderr(),
+            "{} takes the server's token from the variable {variable}.",
+            client.title
+        )?;
     }
     Ok(Exit::Success)
 }
@@ -113,27 +140,44 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
     let usage = |why: &str| Err(Error::Usage(why.to_owned()));
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if config.name.is_empty() || config.name.len() > 64 || !config.name.chars().all(of_name) {
-        return usage("--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it");
+        return usage(
+            "--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it",
+        );
     }
     let Options { allow, allow_read, plugin, config: file, set, .. } = options;
-    if !(allow.is_empty() && allow_read.is_empty() && plugin.is_empty() && set.is_empty()) || file.is_some() {
+    if !(allow.is_empty() && allow_read.is_empty() && plugin.is_empty() && set.is_empty())
+        || file.is_some()
+    {
         return usage(
             "what the server is to be started with stands behind `--`, as in `berth mcp config cursor -- --allow /home/u/project`",
         );
     }
     if let Some(url) = &config.http {
-        let is_url = (url.starts_with("http://") || url.starts_with("https://")) && url.chars().all(|letter| letter.is_ascii_graphic());
+        let is_url = (url.starts_with("http://") || url.starts_with("https://"))
+            && url.chars().all(|letter| letter.is_ascii_graphic());
         let of_variable = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         return match () {
-            () if !is_url => usage("--http takes the server's URL, as in http://127.0.0.1:8300/mcp"),
-            () if !config.serve.is_empty() => usage("a server that is reached over HTTP runs already: its options can't be given here"),
-            () if config.token_variable.is_empty() || !config.token_variable.chars().all(of_variable) => {
-                usage("--token-variable takes the name of an environment variable, never the token itself")
+            () if !is_url => {
+                usage("--http takes the server's URL, as in http://127.0.0.1:8300/mcp")
             }
-            () => Ok(Server::Http { url: url.clone(), variable: (!config.oauth).then(|| config.token_variable.clone()) }),
+            () if !config.serve.is_empty() => usage(
+                "a server that is reached over HTTP runs already: its options can't be given here",
+            ),
+            () if config.token_variable.is_empty()
+                || !config.token_variable.chars().all(of_variable) =>
+            {
+                usage(
+                    "--token-variable takes the name of an environment variable, never the token itself",
+                )
+            }
+            () => Ok(Server::Http {
+                url: url.clone(),
+                variable: (!config.oauth).then(|| config.token_variable.clone()),
+            }),
         };
     }
-    let line = ["berth", "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
+    let line =
+        ["berth", "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
         let why = error.to_string();
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -145,7 +189,8 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
         );
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
-    let arguments = std::iter::once("serve".to_owned()).chain(absolute(&config.serve, &here)).collect();
+    let arguments =
+        std::iter::once("serve".to_owned()).chain(absolute(&config.serve, &here)).collect();
     Ok(Server::Stdio { program: program()?, arguments })
 }
 
@@ -154,7 +199,9 @@ const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
 /// The options with paths that mean the same wherever the client starts the server.
 fn absolute(options: &[String], here: &Path) -> Vec<String> {
-    let joined = |path: &str| if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() };
+    let joined = |path: &str| {
+        if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
+    };
     let mut is_path = false;
     let each = options.iter().map(|word| match word.split_once('=') {
         _ if std::mem::take(&mut is_path) => joined(word),
@@ -167,13 +214,15 @@ fn absolute(options: &[String], here: &Path) -> Vec<String> {
     each.collect()
 }
 
-/// The running binary: a client finds no other by the name alone where it was not started from a shell.
+/// The running binary: a client finds no other by the name alone where it was not started from a
+/// shell.
 fn program() -> Result<String, Error> {
     let failed = || HostError::io("finding this program");
-    let path: PathBuf = std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| Error::Usage(format!("no client can be told of {}: it is not UTF-8", path.display())))
+    let path: PathBuf =
+        std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
+    path.into_os_string().into_string().map_err(|path| {
+        Error::Usage(format!("no client can be told of {}: it is not UTF-8", path.display()))
+    })
 }
 
 fn object(key: &str, value: Value) -> Value {
@@ -183,5 +232,9 @@ fn object(key: &str, value: Value) -> Value {
 /// A word as a shell reads it.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }

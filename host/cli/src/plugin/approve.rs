@@ -14,14 +14,21 @@ use crate::options::Options;
 use crate::style::STRONG;
 
 /// Shows what is to be approved, asks, and approves exactly what was shown.
-pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Options) -> Result<Exit, Error> {
+pub(super) fn approve(
+    name: &str,
+    yes: bool,
+    digest: Option<&str>,
+    options: &Options,
+) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let read = || setting.candidate(name);
     let candidate = read()?;
     let info = std::sync::Arc::clone(candidate.info());
     if info.manifest.name != name {
         let real = &info.manifest.name;
-        return Err(Error::Usage(format!("the component that lies there for `{name}` names itself `{real}`, so it would not be loaded")));
+        return Err(Error::Usage(format!(
+            "the component that lies there for `{name}` names itself `{real}`, so it would not be loaded"
+        )));
     }
     if let Some(wanted) = digest
         && !(wanted.len() >= 8 && info.digest.starts_with(&wanted.to_ascii_lowercase()))
@@ -37,11 +44,17 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
     // Read a second time, since what is inspected is used up; the digest says that it is the same.
     let inspected = setting.inspected(read()?)?;
     if inspected.info.digest != info.digest {
-        return Err(Error::Usage("the component has changed while it was looked at; try again".to_owned()));
+        return Err(Error::Usage(
+            "the component has changed while it was looked at; try again".to_owned(),
+        ));
     }
     match setting.difference(&inspected)? {
         Some(difference) => {
-            writeln!(out, "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}", Differences(&difference))?;
+            writeln!(
+                out,
+                "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}",
+                Differences(&difference)
+            )?;
             writeln!(out, "  sha256: {}", info.digest)?;
         }
         None => {
@@ -55,14 +68,24 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
         return Ok(Exit::Denied);
     }
     approvals.approve(&candidate)?;
-    writeln!(out, "\nApproved. It gets what [plugins.{name}] of your configuration grants, and what changes needs to be approved anew.")?;
+    writeln!(
+        out,
+        "\nApproved. It gets what [plugins.{name}] of your configuration grants, and what changes needs to be approved anew."
+    )?;
     for host in ask_hosts(&setting.folders, Ask::Reload)? {
         let state = host.plugins.iter().find(|state| state.name == name);
         let serves = state.is_some_and(|state| state.digest.as_ref() == Some(&info.digest));
-        let reason = state.and_then(|state| state.waiting.as_ref()).map_or("it uses another configuration", |waiting| &waiting.reason);
+        let reason = state
+            .and_then(|state| state.waiting.as_ref())
+            .map_or("it uses another configuration", |waiting| &waiting.reason);
         match serves {
             true => writeln!(out, "The host with process {} serves it now.", host.pid)?,
-            false => writeln!(out, "The host with process {} does not serve it: {}", host.pid, neutral_line(reason))?,
+            false => writeln!(
+                out,
+                "The host with process {} does not serve it: {}",
+                host.pid,
+                neutral_line(reason)
+            )?,
         }
     }
     Ok(Exit::Success)

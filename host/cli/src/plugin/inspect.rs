@@ -19,23 +19,43 @@ use crate::style::STRONG;
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     // A name has neither a dot nor a slash, so what has one is a file.
-    let candidate = if plugin.contains(['.', '/']) { Candidate::file(Path::new(plugin))? } else { setting.candidate(plugin)? };
+    let candidate = if plugin.contains(['.', '/']) {
+        Candidate::file(Path::new(plugin))?
+    } else {
+        setting.candidate(plugin)?
+    };
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
     let inspected = setting.inspected(candidate);
-    let approved = Approvals::open(&setting.folders).all()?.remove(name).is_some_and(|approved| approved.digest == info.digest);
-    let difference = inspected.as_ref().ok().map(|inspected| setting.difference(inspected)).transpose()?.flatten();
+    let approved = Approvals::open(&setting.folders)
+        .all()?
+        .remove(name)
+        .is_some_and(|approved| approved.digest == info.digest);
+    let difference = inspected
+        .as_ref()
+        .ok()
+        .map(|inspected| setting.difference(inspected))
+        .transpose()?
+        .flatten();
     let granted = |request: &CapabilityRequest| granted(&setting.loaded, &info, request);
     if as_json {
         let mut object = json!(*info);
-        let grants = info.manifest.capabilities.iter().map(|request| (request.name.clone(), json!(granted(request))));
+        let grants = info
+            .manifest
+            .capabilities
+            .iter()
+            .map(|request| (request.name.clone(), json!(granted(request))));
         object["granted"] = grants.collect::<serde_json::Map<_, _>>().into();
-        object["secrets"] =
-            secrets(&setting.loaded, name).into_iter().map(|(name, hosts)| json!({ "name": name, "hosts": hosts })).collect();
+        object["secrets"] = secrets(&setting.loaded, name)
+            .into_iter()
+            .map(|(name, hosts)| json!({ "name": name, "hosts": hosts }))
+            .collect();
         object["approved"] = json!(approved);
         object["difference"] = json!(difference);
         match &inspected {
-            Ok(inspected) => object["tools"] = inspected.tools.iter().map(|tool| json!(**tool)).collect(),
+            Ok(inspected) => {
+                object["tools"] = inspected.tools.iter().map(|tool| json!(**tool)).collect();
+            }
             Err(error) => object["refused"] = json!(error.to_string()),
         }
         writeln!(std::io::stdout().lock(), "{object:#}")?;
@@ -44,22 +64,33 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     let mut out = anstream::stdout().lock();
     write!(out, "{}{}", Card(&info), Imports(&info))?;
     let requests = || info.manifest.capabilities.iter();
-    let mut held: Vec<(&str, String)> = requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();
+    let mut held: Vec<(&str, String)> =
+        requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();
     let secrets = secrets(&setting.loaded, name);
     if !secrets.is_empty() {
-        let each: Vec<String> = secrets.iter().map(|(name, hosts)| format!("{name} (for {})", hosts.join(", "))).collect();
+        let each: Vec<String> = secrets
+            .iter()
+            .map(|(name, hosts)| format!("{name} (for {})", hosts.join(", ")))
+            .collect();
         held.push(("secrets", each.join(", ")));
     }
     if !held.is_empty() {
         writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
-        held.iter().try_for_each(|(name, what)| writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what)))?;
+        held.iter().try_for_each(|(name, what)| {
+            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
+        })?;
     }
-    let missing =
-        requests().filter(|request| granted(request).is_none()).filter_map(|request| Some((request.name.as_str(), line(request)?)));
+    let missing = requests()
+        .filter(|request| granted(request).is_none())
+        .filter_map(|request| Some((request.name.as_str(), line(request)?)));
     let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
     if !missing.is_empty() {
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
-        writeln!(out, "  {}: to grant some, name them in your berth.toml:\n    [plugins.{name}]", missing.join(", "))?;
+        writeln!(
+            out,
+            "  {}: to grant some, name them in your berth.toml:\n    [plugins.{name}]",
+            missing.join(", ")
+        )?;
         if plugin.contains(['.', '/']) {
             writeln!(out, "    path = {plugin:?}")?;
         }
@@ -70,7 +101,11 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
             super::list_tools(&mut out, inspected)?;
         }
-        Err(error) => writeln!(out, "\n{STRONG}It does not load{STRONG:#}\n  {}", neutral_line(&error.to_string()))?,
+        Err(error) => writeln!(
+            out,
+            "\n{STRONG}It does not load{STRONG:#}\n  {}",
+            neutral_line(&error.to_string())
+        )?,
     }
     if let Some(difference) = &difference {
         writeln!(out, "\n{STRONG}Since the version that was approved{STRONG:#}")?;
@@ -85,7 +120,11 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
     match request.name.as_str() {
         // Both reach what the granted directories hold and nothing else.
         "files" | "search" => {
-            let paths: Vec<&str> = plugin.iter().flat_map(|plugin| &plugin.allowed_paths).map(|allowed| allowed.path.as_str()).collect();
+            let paths: Vec<&str> = plugin
+                .iter()
+                .flat_map(|plugin| &plugin.allowed_paths)
+                .map(|allowed| allowed.path.as_str())
+                .collect();
             (!paths.is_empty()).then(|| paths.join(", "))
         }
         "process" => {
@@ -97,9 +136,20 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
             let plugin = plugin?;
             let hosts = plugin.hosts.iter().map(|grant| {
                 let methods: Vec<&str> = grant.methods.iter().map(Method::as_str).collect();
-                if methods.is_empty() { grant.to_string() } else { format!("{grant} ({})", methods.join(", ")) }
+                if methods.is_empty() {
+                    grant.to_string()
+                } else {
+                    format!("{grant} ({})", methods.join(", "))
+                }
             });
-            listed(hosts.chain(plugin.allowed_private_hosts.iter().map(|hosts| format!("{} (private)", hosts.as_str()))))
+            listed(
+                hosts.chain(
+                    plugin
+                        .allowed_private_hosts
+                        .iter()
+                        .map(|hosts| format!("{} (private)", hosts.as_str())),
+                ),
+            )
         }
         _ => None,
     }
@@ -123,5 +173,9 @@ fn line(request: &CapabilityRequest) -> Option<&'static str> {
 /// The secrets that are put into the plugin's requests, each with the hosts that it is for.
 fn secrets<'l>(loaded: &'l Loaded, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
     let secrets = loaded.config.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
-    secrets.map(|(name, secret)| (name.as_str(), secret.hosts.iter().map(WrittenSecretHost::as_str).collect())).collect()
+    secrets
+        .map(|(name, secret)| {
+            (name.as_str(), secret.hosts.iter().map(WrittenSecretHost::as_str).collect())
+        })
+        .collect()
 }

@@ -28,7 +28,10 @@ pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     table(&mut out, &plugins)?;
-    writeln!(out, "\n{FAINT}No host runs that watches its plugins; a new one would have these.{FAINT:#}")?;
+    writeln!(
+        out,
+        "\n{FAINT}No host runs that watches its plugins; a new one would have these.{FAINT:#}"
+    )?;
     Ok(Exit::Success)
 }
 
@@ -62,14 +65,22 @@ fn show(hosts: &[HostPlugins], as_json: bool) -> Result<Exit, Error> {
 /// Bytes of a list below a plugin.
 const LISTED: usize = 400;
 
-const HEADS: [&str; 9] = ["NAME", "VERSION", "GEN", "DIGEST", "STATE", "CALLS", "FAILED", "P50", "P99"];
+const HEADS: [&str; 9] =
+    ["NAME", "VERSION", "GEN", "DIGEST", "STATE", "CALLS", "FAILED", "P50", "P99"];
 
 fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     let rows: Vec<[String; 9]> = plugins.iter().map(cells).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([HEADS[column].len()]).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .chain([HEADS[column].len()])
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; 9] = std::array::from_fn(width);
     let line = |cells: &[String; 9]| {
-        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let padded: Vec<String> =
+            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
     writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
@@ -77,7 +88,11 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
         let style = if plugin.digest.is_some() { GOOD } else { BAD };
         // Coloured after it is padded, since colours have no width.
         let text = line(row);
-        writeln!(out, "{}", text.replacen(plugin.word(), &format!("{style}{}{style:#}", plugin.word()), 1))?;
+        writeln!(
+            out,
+            "{}",
+            text.replacen(plugin.word(), &format!("{style}{}{style:#}", plugin.word()), 1)
+        )?;
         let lists = [("reaches", &plugin.hosts), ("secrets:", &plugin.secrets)];
         for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             let all = list.join(", ");
@@ -86,7 +101,11 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
             writeln!(out, "  {FAINT}{what} {}{more}{FAINT:#}", neutral_line(short))?;
         }
         if let Some(waiting) = &plugin.waiting {
-            let version = waiting.version.as_deref().map(|version| format!("{} ", neutral_line(cut(version, 40)))).unwrap_or_default();
+            let version = waiting
+                .version
+                .as_deref()
+                .map(|version| format!("{} ", neutral_line(cut(version, 40))))
+                .unwrap_or_default();
             let what = if waiting.held { "held back" } else { "not loaded" };
             writeln!(out, "  {FAINT}{version}{what}: {}{FAINT:#}", neutral_line(&waiting.reason))?;
         }
@@ -96,7 +115,11 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
 
 fn cells(plugin: &PluginState) -> [String; 9] {
     let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), shown::time);
-    let name = if plugin.place == PluginPlace::BuiltIn { format!("{} (built in)", plugin.name) } else { plugin.name.clone() };
+    let name = if plugin.place == PluginPlace::BuiltIn {
+        format!("{} (built in)", plugin.name)
+    } else {
+        plugin.name.clone()
+    };
     [
         neutral_line(&name),
         neutral_line(cut(plugin.version.as_deref().unwrap_or("-"), 40)),

@@ -24,7 +24,9 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
     match command {
         PluginCommand::List { json } => list::list(*json, options),
         PluginCommand::Inspect { component, json } => inspect::inspect(component, *json, options),
-        PluginCommand::Approve { name, yes, digest } => approve::approve(name, *yes, digest.as_deref(), options),
+        PluginCommand::Approve { name, yes, digest } => {
+            approve::approve(name, *yes, digest.as_deref(), options)
+        }
         PluginCommand::Reload { json } => list::reload(*json),
     }
 }
@@ -32,7 +34,9 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
 /// The tools of a component, a line each.
 fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Result<()> {
     let mut tools = inspected.tools.iter();
-    tools.try_for_each(|tool| writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::shown::summary(tool)))
+    tools.try_for_each(|tool| {
+        writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::shown::summary(tool))
+    })
 }
 
 /// What the commands look at: the configuration, and where Berth's folders are.
@@ -61,10 +65,13 @@ impl Setting {
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
     }
 
-    /// How a component differs from the version that was approved. `None` where none was, or it is this very one.
+    /// How a component differs from the version that was approved. `None` where none was, or it is
+    /// this very one.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
         let (approvals, name) = (Approvals::open(&self.folders), &new.info.manifest.name);
-        let Some(approved) = approvals.all()?.remove(name).filter(|approved| approved.digest != new.info.digest) else {
+        let Some(approved) =
+            approvals.all()?.remove(name).filter(|approved| approved.digest != new.info.digest)
+        else {
             return Ok(None);
         };
         let Some(old) = approvals.component(name, &approved)? else { return Ok(None) };

@@ -6,7 +6,9 @@ use std::io::Write;
 use berth_core::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
 use berth_core::config::Folders;
 use berth_core::text::{cut, neutral_line};
-use berth_core::{Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict};
+use berth_core::{
+    Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::PolicyCheck;
@@ -70,11 +72,16 @@ fn object(asked: &str, found: &Check) -> Value {
 
 /// The commands that it acts on, looked into.
 fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
-    found.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).map(|subject| analyze(&subject.text))
+    found
+        .subjects
+        .iter()
+        .filter(|subject| subject.kind == SubjectKind::Command)
+        .map(|subject| analyze(&subject.text))
 }
 
 fn looked(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
-    let simple = |SimpleCommand { text, program, class, destructive, needs_network }: SimpleCommand| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
+    let simple =
+        |SimpleCommand { text, program, class, destructive, needs_network }: SimpleCommand| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
     let commands: Vec<Value> = commands.into_iter().map(simple).collect();
     json!({ "commands": commands, "unresolved": unresolved, "substitutes": substitutes })
 }
@@ -87,16 +94,22 @@ fn text(found: &Check, decision: &Decision) -> String {
     let tool = neutral_line(found.tool.as_deref().unwrap_or_default());
     let mut text = match (decision.verdict, &found.approved_by) {
         (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would run.\n"),
-        (Verdict::Ask, None) => format!("{WARNING}ask{WARNING:#}: a person would have to agree to this call of `{tool}`.\n"),
+        (Verdict::Ask, None) => format!(
+            "{WARNING}ask{WARNING:#}: a person would have to agree to this call of `{tool}`.\n"
+        ),
         (Verdict::Ask, Some(by)) => {
             format!(
                 "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, since somebody agreed to it for the session ({}).\n",
                 neutral_line(by)
             )
         }
-        (Verdict::Deny, _) => format!("{BAD}deny{BAD:#}: this call of `{tool}` would be refused.\n"),
+        (Verdict::Deny, _) => {
+            format!("{BAD}deny{BAD:#}: this call of `{tool}` would be refused.\n")
+        }
     };
-    for (name, value) in [("rule", &decision.rule), ("place", &decision.place), ("remedy", &decision.remedy)] {
+    for (name, value) in
+        [("rule", &decision.rule), ("place", &decision.place), ("remedy", &decision.remedy)]
+    {
         if !value.is_empty() {
             let lines: Vec<String> = value.lines().map(neutral_line).collect();
             let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", lines.join("\n    "));
@@ -121,7 +134,11 @@ fn text(found: &Check, decision: &Decision) -> String {
         let _ = match said {
             GateAnswer::Rule(decision) => {
                 let (rule, place) = (short(&decision.rule), neutral_line(&decision.place));
-                writeln!(text, "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}", decision.verdict.as_str())
+                writeln!(
+                    text,
+                    "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}",
+                    decision.verdict.as_str()
+                )
             }
             GateAnswer::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
             GateAnswer::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),

@@ -25,7 +25,11 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
         )));
     };
     match json {
-        true => writeln!(std::io::stdout().lock(), "{:#}", json!({ "decision": decision(last), "records": records }))?,
+        true => writeln!(
+            std::io::stdout().lock(),
+            "{:#}",
+            json!({ "decision": decision(last), "records": records })
+        )?,
         false => write!(anstream::stdout().lock(), "{}", text(last, &records))?,
     }
     Ok(Exit::Success)
@@ -61,9 +65,14 @@ fn text(record: &Value, records: &[Value]) -> String {
     };
     line("rule", field("rule"));
     line("place", field("place"));
-    let said = records.iter().rev().find_map(|record| Some((record["answer"].as_str()?, record["approved_by"].as_str()?)));
+    let said = records
+        .iter()
+        .rev()
+        .find_map(|record| Some((record["answer"].as_str()?, record["approved_by"].as_str()?)));
     match (said, field("approved_by")) {
-        (Some((answer, by)), _) => line("a person", Some(format!("said {} ({})", neutral_line(answer), neutral_line(by)))),
+        (Some((answer, by)), _) => {
+            line("a person", Some(format!("said {} ({})", neutral_line(answer), neutral_line(by))));
+        }
         (None, Some(by)) => line("a person", Some(format!("had agreed before ({by})"))),
         (None, None) => {}
     }
@@ -71,8 +80,14 @@ fn text(record: &Value, records: &[Value]) -> String {
     match field("result").as_deref() {
         Some("success") => line("it came to", Some("an output".to_owned())),
         Some(_) => line("it came to", field("error").or_else(|| field("error_category"))),
-        None => line("it came to", Some("nobody knows what: only that it was about to be made is recorded".to_owned())),
+        None => line(
+            "it came to",
+            Some("nobody knows what: only that it was about to be made is recorded".to_owned()),
+        ),
     }
-    let _ = writeln!(text, "{FAINT}`berth policy check` says what would become of such a call now.{FAINT:#}");
+    let _ = writeln!(
+        text,
+        "{FAINT}`berth policy check` says what would become of such a call now.{FAINT:#}"
+    );
     text
 }

@@ -1,23 +1,27 @@
-//! Where the grammar of bash has texts that bash evaluates beside its commands. What they may come to is decided in `calculated`.
+//! Where the grammar of bash has texts that bash evaluates beside its commands. What they may come
+//! to is decided in `calculated`.
 
 use tree_sitter::Node;
 
 use super::super::calculated::{CALCULATED, Rule, holds, is_name};
 use super::super::variables;
 use super::super::word::{DISPUTED, Word, word};
-use super::{Walk, is_word};
+use super::Walk;
+use super::nodes::is_word;
 
 /// Operators of `[[ … ]]` that calculate what stands on both sides.
 const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 impl<'t> Walk<'t> {
-    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where the brackets close.
+    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where
+    /// the brackets close.
     pub(super) fn arithmetic(&mut self, node: Node<'t>) {
         let (mut texts, mut at) = (String::new(), node.start_byte());
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
-            let body = node.kind() == "c_style_for_statement" && matches!(inner.kind(), "do_group" | "compound_statement");
+            let body = node.kind() == "c_style_for_statement"
+                && matches!(inner.kind(), "do_group" | "compound_statement");
             if body {
                 texts.push_str(&self.source[at..inner.start_byte()]);
                 at = node.end_byte();
@@ -26,7 +30,12 @@ impl<'t> Walk<'t> {
             let of_its_own = inner.id() != node.id()
                 && matches!(
                     inner.kind(),
-                    "command_substitution" | "expansion" | "simple_expansion" | "string" | "arithmetic_expansion" | "process_substitution"
+                    "command_substitution"
+                        | "expansion"
+                        | "simple_expansion"
+                        | "string"
+                        | "arithmetic_expansion"
+                        | "process_substitution"
                 );
             if of_its_own {
                 texts.push_str(self.source.get(at..inner.start_byte()).unwrap_or_default());
@@ -47,9 +56,15 @@ impl<'t> Walk<'t> {
         }
         let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
         let inner = inner.trim_end().trim_end_matches(';').trim_end();
-        let inner =
-            inner.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")).or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
-        let calm = |c: char| c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c) || is_loop && c == ';';
+        let inner = inner
+            .strip_prefix("((")
+            .and_then(|inner| inner.strip_suffix("))"))
+            .or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
+        let calm = |c: char| {
+            c.is_ascii_alphanumeric()
+                || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
+                || is_loop && c == ';'
+        };
         let mut depth = 0_i32;
         let balanced = inner.is_some_and(|inner| {
             inner.chars().all(|c| {
@@ -57,21 +72,36 @@ impl<'t> Walk<'t> {
                 depth >= 0 && calm(c)
             })
         });
-        if !balanced || depth != 0 || texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#") {
+        if !balanced
+            || depth != 0
+            || texts.contains(" #")
+            || texts.contains("\t#")
+            || texts.contains("\n#")
+        {
             self.unclear("it calculates in a form that shells may take for commands");
         }
     }
 
     /// `((…))` and its like: the text between the brackets.
     fn calculates(&mut self, node: Node<'t>, is_loop: bool) {
-        let body = node.children(&mut node.walk()).find(|child| matches!(child.kind(), "do_group" | "compound_statement"));
+        let body = node
+            .children(&mut node.walk())
+            .find(|child| matches!(child.kind(), "do_group" | "compound_statement"));
         let end = body.filter(|_| is_loop).map_or(node.end_byte(), |body| body.start_byte());
         let text = self.source.get(node.start_byte()..end).unwrap_or_default();
-        let text = text.trim_start_matches("for").trim_start().trim_start_matches('$').trim_end().trim_end_matches(';').trim_end();
+        let text = text
+            .trim_start_matches("for")
+            .trim_start()
+            .trim_start_matches('$')
+            .trim_end()
+            .trim_end_matches(';')
+            .trim_end();
         let inner = text.strip_prefix("((").and_then(|text| text.strip_suffix("))"));
         let inner = inner.or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
         match inner {
-            Some(inner) if is_loop => inner.split(';').for_each(|part| self.variables.calculates(part)),
+            Some(inner) if is_loop => {
+                inner.split(';').for_each(|part| self.variables.calculates(part));
+            }
             Some(inner) => self.variables.calculates(inner),
             None => self.unclear(CALCULATED),
         }
@@ -99,14 +129,18 @@ impl<'t> Walk<'t> {
     /// `for x in …`, `select x in …`.
     pub(super) fn for_each(&mut self, node: Node<'t>) {
         let Some(name) = node.child_by_field_name("variable") else { return };
-        let values: Vec<Node<'t>> = node.children_by_field_name("value", &mut node.walk()).collect();
+        let values: Vec<Node<'t>> =
+            node.children_by_field_name("value", &mut node.walk()).collect();
         let name = self.text(name);
         if variables::matters(name) {
-            self.unclear("a variable is set in it that has other programs run, or other code in them");
+            self.unclear(
+                "a variable is set in it that has other programs run, or other code in them",
+            );
         }
         match (values.first(), values.last()) {
             (Some(first), Some(last)) => {
-                let words = self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
+                let words =
+                    self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
                 self.variables.loops(name, words);
             }
             _ => self.variables.fills(name),
@@ -122,11 +156,18 @@ impl<'t> Walk<'t> {
         let inner = text.strip_prefix("${").unwrap_or(text);
         let inner = inner.strip_suffix('}').unwrap_or(inner);
         let by_name = inner.strip_prefix('!');
-        let inner = by_name.or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty())).unwrap_or(inner);
-        let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c)).unwrap_or(inner.len());
+        let inner = by_name
+            .or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty()))
+            .unwrap_or(inner);
+        let end = inner
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
+            .unwrap_or(inner.len());
         // Of the names that are signs, each is one letter.
-        let end =
-            if is_name(&inner[..end]) { end } else { inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len()) };
+        let end = if is_name(&inner[..end]) {
+            end
+        } else {
+            inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len())
+        };
         let (name, mut more) = inner.split_at(end);
         if name.is_empty() {
             more = more.get(1..).unwrap_or_default();
@@ -151,14 +192,17 @@ impl<'t> Walk<'t> {
             self.unclear("it evaluates a text that is only known when it runs");
         }
         if (more.contains("$((") || more.contains("$[")) && holds(Rule::Arithmetic) {
-            self.variables.calculates(more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']));
+            self.variables.calculates(
+                more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']),
+            );
         }
         let default = more.strip_prefix(":=").or_else(|| more.strip_prefix('='));
         if let Some(value) = default {
             if holds(Rule::Default) {
                 self.variables.sets(name, value);
             }
-        } else if let Some(slice) = more.strip_prefix(':').filter(|slice| !slice.starts_with(['-', '?', '+']))
+        } else if let Some(slice) =
+            more.strip_prefix(':').filter(|slice| !slice.starts_with(['-', '?', '+']))
             && holds(Rule::Slice)
         {
             self.variables.calculates(slice);
@@ -199,14 +243,18 @@ impl<'t> Walk<'t> {
             if matters && inner.child_count() == 0 {
                 found += 1;
                 let parent = inner.parent().unwrap_or(node);
-                let sides = [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
+                let sides =
+                    [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
                 let sides = sides.map(|side| self.source.get(side).unwrap_or_default().trim());
                 if operator == "-v" {
                     if holds(Rule::ConditionName) {
                         self.variables.named(sides[1].trim_end_matches("]]").trim());
                     }
                 } else if holds(Rule::Comparison) {
-                    sides.iter().for_each(|side| self.variables.calculates(side.trim_start_matches("[[").trim_end_matches("]]")));
+                    sides.iter().for_each(|side| {
+                        self.variables
+                            .calculates(side.trim_start_matches("[[").trim_end_matches("]]"));
+                    });
                 }
             }
             if cursor.goto_first_child() {

@@ -1,18 +1,22 @@
 //! A shell's text, taken apart by a grammar of bash.
 //!
-//! The grammar knows more forms than anybody writes down by hand, but it is not the shell: it forgives, and here and there it reads a text
-//! in another way. So what it says is held against the text: each word has to be one to a shell too, nothing may be skipped between two
-//! that parts them, and a document has to end where a shell ends it. Where that isn't so, or where it says itself that it can't read
-//! something, what is found counts all the same, and the text is unclear.
+//! The grammar knows more forms than anybody writes down by hand, but it is not the shell: it
+//! forgives, and here and there it reads a text in another way. So what it says is held against the
+//! text: each word has to be one to a shell too, nothing may be skipped between two that parts
+//! them, and a document has to end where a shell ends it. Where that isn't so, or where it says
+//! itself that it can't read something, what is found counts all the same, and the text is unclear.
 
 mod evaluated;
+mod nodes;
 mod output;
 
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
 use super::calculated::{Rule, Variables, holds};
 use super::document;
-use super::word::{DISPUTED, Word, expands, word};
+use super::word::{DISPUTED, Word, word};
+pub(super) use nodes::is_harmless;
+use nodes::{KNOWN, is_calm, is_word};
 
 /// Why a text is unclear that the grammar can't read.
 const UNREADABLE: &str = "how a shell reads it can't be told";
@@ -20,11 +24,12 @@ const UNREADABLE: &str = "how a shell reads it can't be told";
 /// Why a text is unclear that takes too long.
 pub(super) const TOO_MUCH: &str = "it holds more than is looked into";
 
-/// How often the parser may ask whether to go on, which it does after every hundred steps. A script of 40 KiB takes a thousand; what was made
-/// to take long takes longer with each.
+/// How often the parser may ask whether to go on, which it does after every hundred steps. A script
+/// of 40 KiB takes a thousand; what was made to take long takes longer with each.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Signs that have the parser go back, or look at all the rest, and how many of them a text may hold.
+/// Signs that have the parser go back, or look at all the rest, and how many of them a text may
+/// hold.
 const COSTLY: [(&str, usize); 2] = [("|", 1024), ("<<", 64)];
 
 /// What a text is made of.
@@ -38,7 +43,8 @@ pub(super) struct Parsed {
     pub(super) scripts: Vec<String>,
     /// Why more may happen than that.
     pub(super) unclear: Option<&'static str>,
-    /// Whether there is a command in it whose output is part of another one, or is handed to it as a file.
+    /// Whether there is a command in it whose output is part of another one, or is handed to it as
+    /// a file.
     pub(super) substitutes: bool,
     /// Whether a function in it starts itself twice.
     pub(super) bomb: bool,
@@ -63,71 +69,8 @@ pub(super) struct Redirect {
     pub(super) writes: bool,
 }
 
-/// Kinds of nodes that mean what they seem to.
-const KNOWN: [&str; 59] = [
-    "ansi_c_string",
-    "arithmetic_expansion",
-    "array",
-    "binary_expression",
-    "brace_expression",
-    "c_style_for_statement",
-    "case_item",
-    "case_statement",
-    "command",
-    "command_name",
-    "command_substitution",
-    "comment",
-    "compound_statement",
-    "concatenation",
-    "declaration_command",
-    "do_group",
-    "elif_clause",
-    "else_clause",
-    "expansion",
-    "extglob_pattern",
-    "file_descriptor",
-    "file_redirect",
-    "for_statement",
-    "function_definition",
-    "heredoc_body",
-    "heredoc_content",
-    "heredoc_end",
-    "heredoc_redirect",
-    "heredoc_start",
-    "herestring_redirect",
-    "if_statement",
-    "list",
-    "negated_command",
-    "number",
-    "parenthesized_expression",
-    "pipeline",
-    "postfix_expression",
-    "process_substitution",
-    "program",
-    "raw_string",
-    "redirected_statement",
-    "regex",
-    "simple_expansion",
-    "special_variable_name",
-    "string",
-    "string_content",
-    "subscript",
-    "subshell",
-    "ternary_expression",
-    "test_command",
-    "test_operator",
-    "translated_string",
-    "unary_expression",
-    "unset_command",
-    "variable_assignment",
-    "variable_assignments",
-    "variable_name",
-    "while_statement",
-    "word",
-];
-
-/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off. `variables`: what is known of these, to which
-/// is added what the text does with them.
+/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off.
+/// `variables`: what is known of these, to which is added what the text does with them.
 pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
     let unreadable = |why| Parsed { unclear: Some(why), ..Parsed::default() };
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
@@ -144,7 +87,11 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     let tree = parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok().and_then(|()| {
         let bytes = source.as_bytes();
         let options = ParseOptions::new().progress_callback(&mut go_on);
-        parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options))
+        parser.parse_with_options(
+            &mut |at, _| bytes.get(at..).unwrap_or_default(),
+            None,
+            Some(options),
+        )
     });
     let Some(tree) = tree else { return unreadable(TOO_MUCH) };
     let mut walk = Walk::new(source);
@@ -174,7 +121,13 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn new(source: &'t str) -> Self {
-        Self { source, parsed: Parsed::default(), above: Vec::new(), handled: None, variables: Variables::default() }
+        Self {
+            source,
+            parsed: Parsed::default(),
+            above: Vec::new(),
+            handled: None,
+            variables: Variables::default(),
+        }
     }
 
     /// Visits every node, the outer ones first. No recursion: how deep a tree is, a text decides.
@@ -235,11 +188,20 @@ impl<'t> Walk<'t> {
                 }
             }
             "process_substitution" => self.parsed.substitutes = true,
-            "variable_assignment" if !matches!(above, "command" | "declaration_command" | "c_style_for_statement") => self.assignment(node),
+            "variable_assignment"
+                if !matches!(
+                    above,
+                    "command" | "declaration_command" | "c_style_for_statement"
+                ) =>
+            {
+                self.assignment(node);
+            }
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.text(node).starts_with("((") => self.arithmetic(node),
             // Where a shell can, it calculates.
-            "subshell" if self.text(node).starts_with("((") && holds(Rule::Arithmetic) => self.unclear(DISPUTED),
+            "subshell" if self.text(node).starts_with("((") && holds(Rule::Arithmetic) => {
+                self.unclear(DISPUTED);
+            }
             "test_command" => self.test(node),
             "function_definition" => self.function(node),
             "for_statement" => self.for_each(node),
@@ -247,11 +209,14 @@ impl<'t> Walk<'t> {
             "array" => self.list(node),
             "expansion" => self.expansion(node),
             "comment" => self.comment(node),
-            "regex" | "extglob_pattern" if !is_calm(self.text(node), above == "expansion") => self.unclear(DISPUTED),
+            "regex" | "extglob_pattern" if !is_calm(self.text(node), above == "expansion") => {
+                self.unclear(DISPUTED);
+            }
             "word" | "concatenation" if above == "expansion" => {}
             // What these are made of was looked at with them.
             _ if matches!(above, "concatenation" | "translated_string") => {}
-            "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation" | "translated_string" => {
+            "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation"
+            | "translated_string" => {
                 let (_, strange) = word(node, self.source);
                 strange.into_iter().for_each(|why| self.unclear(why));
             }
@@ -263,19 +228,29 @@ impl<'t> Walk<'t> {
     /// What the grammar skips between the nodes that this one is made of.
     fn gaps(&mut self, node: Node<'t>) {
         // These hold text.
-        if matches!(node.kind(), "string" | "heredoc_body" | "expansion" | "concatenation" | "regex") {
+        if matches!(
+            node.kind(),
+            "string" | "heredoc_body" | "expansion" | "concatenation" | "regex"
+        ) {
             return;
         }
         let mut before: Option<Node<'t>> = None;
-        for child in node.children(&mut node.walk()).take_while(|child| child.kind() != "heredoc_body") {
+        for child in
+            node.children(&mut node.walk()).take_while(|child| child.kind() != "heredoc_body")
+        {
             if let Some(before) = before
                 && let Some(gap) = self.source.get(before.end_byte()..child.start_byte())
                 && !gap.is_empty()
             {
                 self.gap(gap, Some((before, child)));
                 // What stands on the next line is no part of these.
-                let on_one_line =
-                    matches!(node.kind(), "file_redirect" | "herestring_redirect" | "variable_assignments" | "declaration_command");
+                let on_one_line = matches!(
+                    node.kind(),
+                    "file_redirect"
+                        | "herestring_redirect"
+                        | "variable_assignments"
+                        | "declaration_command"
+                );
                 if on_one_line && gap.replace("\\\n", "").contains('\n') {
                     self.unclear(DISPUTED);
                 }
@@ -287,10 +262,16 @@ impl<'t> Walk<'t> {
     fn gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
         let spaces = gap.replace("\\\n", "");
         // The grammar loses it there; it is put back where the command is read.
-        if spaces.trim() == "-" && between.is_some_and(|(_, after)| after.kind() == "heredoc_redirect") {
+        if spaces.trim() == "-"
+            && between.is_some_and(|(_, after)| after.kind() == "heredoc_redirect")
+        {
             return;
         }
-        if spaces.replace("\r\n", "\n").trim_end_matches('\r').contains(|c| !matches!(c, ' ' | '\t' | '\n')) {
+        if spaces
+            .replace("\r\n", "\n")
+            .trim_end_matches('\r')
+            .contains(|c| !matches!(c, ' ' | '\t' | '\n'))
+        {
             return self.unclear("a letter stands in it that some take for a space");
         }
         if gap.ends_with('\r') && between.is_some() {
@@ -300,15 +281,20 @@ impl<'t> Walk<'t> {
         if spaces.is_empty() && !gap.is_empty() {
             // The line goes on, so that the two touch. Of two words, the command makes one.
             let meta = |c: Option<char>| c.is_some_and(|c| ";&|()<>\n".contains(c));
-            let (left, right) = (meta(self.text(before).chars().next_back()), meta(self.text(after).chars().next()));
-            let are_words = [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
+            let (left, right) = (
+                meta(self.text(before).chars().next_back()),
+                meta(self.text(after).chars().next()),
+            );
+            let are_words =
+                [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
             if left == right && !are_words {
                 self.unclear(DISPUTED);
             }
         }
     }
 
-    /// A simple command. `more`: words of it that stand behind its redirections; `streams`: what it writes to and reads.
+    /// A simple command. `more`: words of it that stand behind its redirections; `streams`: what it
+    /// writes to and reads.
     fn command(&mut self, node: Node<'t>, more: &[Word], streams: &[String]) {
         if self.handled == Some(node.id()) {
             return;
@@ -316,15 +302,20 @@ impl<'t> Walk<'t> {
         let mut part = Part::default();
         let mut end: Option<(usize, bool)> = None;
         for child in node.children(&mut node.walk()) {
-            let gap = end.map(|(end, was_word)| (self.source.get(end..child.start_byte()).unwrap_or_default(), was_word));
+            let gap = end.map(|(end, was_word)| {
+                (self.source.get(end..child.start_byte()).unwrap_or_default(), was_word)
+            });
             let touches = gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").is_empty());
             if gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").contains('\n')) {
                 self.unclear(DISPUTED);
             }
             let is_redirect = child.kind().ends_with("_redirect");
-            let begins_with_number = is_redirect && child.child(0).is_some_and(|first| first.kind() == "file_descriptor");
+            let begins_with_number = is_redirect
+                && child.child(0).is_some_and(|first| first.kind() == "file_descriptor");
             match child.kind() {
-                "variable_assignment" if node.kind() == "command" => part.assigned.extend(self.assigned_in(child)),
+                "variable_assignment" if node.kind() == "command" => {
+                    part.assigned.extend(self.assigned_in(child));
+                }
                 "subshell" | "comment" => {}
                 _ if is_redirect => {
                     if touches && begins_with_number {
@@ -333,18 +324,35 @@ impl<'t> Walk<'t> {
                     part.words.extend(self.behind(child));
                 }
                 _ => {
-                    let inner = if child.kind() == "command_name" { child.child(0).unwrap_or(child) } else { child };
+                    let inner = if child.kind() == "command_name" {
+                        child.child(0).unwrap_or(child)
+                    } else {
+                        child
+                    };
                     let (next, _) = if inner.kind() == "variable_assignment" {
                         let (name, value) = self.assigned_in(inner).pop().unwrap_or_default();
-                        (Word { text: format!("{name}={}", value.text), raw: self.text(inner).to_owned(), ..value }, None)
+                        (
+                            Word {
+                                text: format!("{name}={}", value.text),
+                                raw: self.text(inner).to_owned(),
+                                ..value
+                            },
+                            None,
+                        )
                     } else if is_word(inner) || !inner.is_named() && inner.child_count() == 0 {
                         let known = !inner.is_named() && !matches!(inner.kind(), "$" | "=~" | "==");
-                        if known { (Word::plain(self.text(inner)), None) } else { word(inner, self.source) }
+                        if known {
+                            (Word::plain(self.text(inner)), None)
+                        } else {
+                            word(inner, self.source)
+                        }
                     } else {
                         (Word::unknown(self.text(inner)), None)
                     };
                     match part.words.last_mut() {
-                        Some(last) if touches && gap.is_some_and(|(_, was_word)| was_word) => last.join(&next),
+                        Some(last) if touches && gap.is_some_and(|(_, was_word)| was_word) => {
+                            last.join(&next);
+                        }
                         _ if touches => {
                             self.unclear(DISPUTED);
                             part.words.push(next);
@@ -358,28 +366,41 @@ impl<'t> Walk<'t> {
         part.words.extend_from_slice(more);
         let mut cursor = node.walk();
         let children = node.children(&mut cursor);
-        let assigned = children.take_while(|child| child.kind() == "variable_assignment").map(|child| self.text(child));
+        let assigned = children
+            .take_while(|child| child.kind() == "variable_assignment")
+            .map(|child| self.text(child));
         let words = part.words.iter().map(|word| word.raw.as_str());
         let before = if node.kind() == "command" { assigned.collect() } else { Vec::new() };
-        let own: Vec<String> = node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
+        let own: Vec<String> =
+            node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
         let streams = own.iter().chain(streams).map(String::as_str);
         part.text = before.into_iter().chain(words).chain(streams).collect::<Vec<_>>().join(" ");
         self.parsed.parts.push(part);
     }
 
-    /// A command whose streams are connected with something. The grammar takes words behind a file's name for more names.
+    /// A command whose streams are connected with something. The grammar takes words behind a
+    /// file's name for more names.
     fn redirected(&mut self, node: Node<'t>) {
         let (mut more, mut streams) = (Vec::new(), Vec::new());
         let body_end = node.child(0).map_or(0, |body| body.end_byte());
-        for child in node.children(&mut node.walk()).filter(|child| child.kind().ends_with("_redirect")) {
-            if child.kind() == "heredoc_redirect" && self.source.get(body_end..child.start_byte()).is_some_and(|gap| gap.trim() == "-") {
+        for child in
+            node.children(&mut node.walk()).filter(|child| child.kind().ends_with("_redirect"))
+        {
+            if child.kind() == "heredoc_redirect"
+                && self
+                    .source
+                    .get(body_end..child.start_byte())
+                    .is_some_and(|gap| gap.trim() == "-")
+            {
                 more.push(Word::plain("-"));
             }
             more.extend(self.behind(child));
             streams.extend(self.stream(child));
         }
         match node.child(0) {
-            Some(body) if matches!(body.kind(), "command" | "declaration_command" | "unset_command") => {
+            Some(body)
+                if matches!(body.kind(), "command" | "declaration_command" | "unset_command") =>
+            {
                 self.command(body, &more, &streams);
                 self.handled = Some(body.id());
             }
@@ -402,7 +423,10 @@ impl<'t> Walk<'t> {
             }
             if is_word(child) && !matches!(child.kind(), "heredoc_start" | "file_descriptor") {
                 let gap = self.source.get(end..child.start_byte()).unwrap_or_default();
-                if !words.is_empty() && (gap.replace("\\\n", "").is_empty() || gap.replace("\\\n", "").contains('\n')) {
+                if !words.is_empty()
+                    && (gap.replace("\\\n", "").is_empty()
+                        || gap.replace("\\\n", "").contains('\n'))
+                {
                     self.unclear(DISPUTED);
                 }
                 words.push(word(child, self.source).0);
@@ -418,7 +442,8 @@ impl<'t> Walk<'t> {
     /// A redirection as it is written, where it is to or from a file that matters.
     fn stream(&self, node: Node<'t>) -> Option<String> {
         if node.kind() == "heredoc_redirect" {
-            let inner: Vec<String> = node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
+            let inner: Vec<String> =
+                node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
             return (!inner.is_empty()).then(|| inner.join(" "));
         }
         let redirect = self.redirect_of(node)?;
@@ -432,18 +457,23 @@ impl<'t> Walk<'t> {
         }
         let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
         let operator = children.iter().find(|child| !child.is_named())?.kind();
-        let target = children.iter().find(|child| is_word(**child) && child.kind() != "file_descriptor")?;
+        let target =
+            children.iter().find(|child| is_word(**child) && child.kind() != "file_descriptor")?;
         let (target, _) = word(*target, self.source);
-        let is_stream = operator.ends_with('&') && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let is_stream = operator.ends_with('&')
+            && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let writes = operator != "<" && operator != "<&";
-        (!is_stream && (target.open || !is_harmless(&target.text))).then_some(Redirect { target, writes })
+        (!is_stream && (target.open || !is_harmless(&target.text)))
+            .then_some(Redirect { target, writes })
     }
 
-    /// Whether a number touches a redirection from before, which says to a shell which stream is meant, and was taken for a word.
+    /// Whether a number touches a redirection from before, which says to a shell which stream is
+    /// meant, and was taken for a word.
     fn is_numbered(&self, node: Node<'t>) -> bool {
         let before = &self.source[..node.start_byte()];
         let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
-        word.len() < before.len() && word.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c))
+        word.len() < before.len()
+            && word.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c))
     }
 
     fn redirect(&mut self, node: Node<'t>) {
@@ -496,7 +526,8 @@ impl<'t> Walk<'t> {
         self.parsed.assigned.extend(assigned);
     }
 
-    /// `[ … ]` is a program like others, to which operators mean nothing; in `[[ … ]]` they compare.
+    /// `[ … ]` is a program like others, to which operators mean nothing; in `[[ … ]]` they
+    /// compare.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
@@ -510,9 +541,15 @@ impl<'t> Walk<'t> {
             let of_its_own = inner.id() != node.id()
                 && matches!(
                     inner.kind(),
-                    "command_substitution" | "process_substitution" | "string" | "expansion" | "arithmetic_expansion"
+                    "command_substitution"
+                        | "process_substitution"
+                        | "string"
+                        | "expansion"
+                        | "arithmetic_expansion"
                 );
-            if !inner.is_named() && ["&&", "||", "|", "|&", "&", ";", "<", ">", "<<", ">>", "(", ")", "\n"].contains(&inner.kind())
+            if !inner.is_named()
+                && ["&&", "||", "|", "|&", "&", ";", "<", ">", "<<", ">>", "(", ")", "\n"]
+                    .contains(&inner.kind())
                 || inner.kind() == "redirected_statement"
             {
                 self.unclear(DISPUTED);
@@ -527,16 +564,24 @@ impl<'t> Walk<'t> {
             }
         }
         let lines = node.children(&mut node.walk()).collect::<Vec<_>>();
-        let parted = lines
-            .windows(2)
-            .any(|pair| self.source.get(pair[0].end_byte()..pair[1].start_byte()).unwrap_or_default().replace("\\\n", "").contains('\n'));
+        let parted = lines.windows(2).any(|pair| {
+            self.source
+                .get(pair[0].end_byte()..pair[1].start_byte())
+                .unwrap_or_default()
+                .replace("\\\n", "")
+                .contains('\n')
+        });
         if parted {
             self.unclear(DISPUTED);
         }
     }
 
     fn function(&mut self, node: Node<'t>) {
-        let (Some(name), Some(body)) = (node.child_by_field_name("name"), node.child_by_field_name("body")) else { return };
+        let (Some(name), Some(body)) =
+            (node.child_by_field_name("name"), node.child_by_field_name("body"))
+        else {
+            return;
+        };
         let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
         self.parsed.bomb |= body.contains(&format!("{0}|{0}", self.text(name)));
         self.variables.defines(self.text(name));
@@ -568,12 +613,16 @@ impl<'t> Walk<'t> {
                     | "subscript"
             );
             if of_its_own {
-                calm &= self.source.get(at..child.start_byte()).is_none_or(|text| is_calm(text, true));
+                calm &=
+                    self.source.get(at..child.start_byte()).is_none_or(|text| is_calm(text, true));
                 at = child.end_byte();
             }
             if child.kind() == "concatenation" {
                 let parts = child.children(&mut child.walk()).collect::<Vec<_>>();
-                let letters = parts.iter().filter(|part| part.child_count() == 0 && !matches!(part.kind(), "raw_string" | "ansi_c_string"));
+                let letters = parts.iter().filter(|part| {
+                    part.child_count() == 0
+                        && !matches!(part.kind(), "raw_string" | "ansi_c_string")
+                });
                 calm &= letters.clone().all(|part| is_calm(self.text(*part), true));
                 calm &= parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
             }
@@ -590,66 +639,10 @@ impl<'t> Walk<'t> {
     fn comment(&mut self, node: Node<'t>) {
         let before = self.source[..node.start_byte()].chars().next_back();
         let after = self.source[node.end_byte()..].chars().next();
-        if before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c)) || after.is_some_and(|c| c != '\n' && c != '\r') {
+        if before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c))
+            || after.is_some_and(|c| c != '\n' && c != '\r')
+        {
             self.unclear(DISPUTED);
         }
     }
-}
-
-/// Whether a text holds nothing that begins or ends a command, or a quote. `expands`: it stands in `${…}`, where only that closes it counts.
-fn is_calm(text: &str, expansion: bool) -> bool {
-    let (mut letters, mut depth) = (text.chars().peekable(), 0_i32);
-    while let Some(c) = letters.next() {
-        let next = letters.peek().copied();
-        match c {
-            '\\' if next == Some('\n') => return false,
-            '\\' => drop(letters.next()),
-            '\'' | '"' | '`' => return false,
-            '$' if next.is_some_and(|c| expands(c) && !"$?!*@#-".contains(c)) && expansion => return false,
-            '$' | '<' | '>' if next == Some('(') => return false,
-            '{' | '}' if expansion => return false,
-            ';' | '&' | '\n' if !expansion => return false,
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        if depth < 0 && !expansion {
-            return false;
-        }
-    }
-    depth == 0 || expansion
-}
-
-/// Whether a node is a word, or part of one.
-fn is_word(node: Node<'_>) -> bool {
-    let kind = node.kind();
-    node.is_named()
-        && matches!(
-            kind,
-            "word"
-                | "number"
-                | "string"
-                | "raw_string"
-                | "ansi_c_string"
-                | "translated_string"
-                | "concatenation"
-                | "simple_expansion"
-                | "expansion"
-                | "command_substitution"
-                | "process_substitution"
-                | "arithmetic_expansion"
-                | "brace_expression"
-                | "variable_name"
-                | "special_variable_name"
-                | "test_operator"
-                | "regex"
-                | "variable_assignment"
-                | "array"
-        )
-}
-
-/// Files that keep nothing.
-pub(super) fn is_harmless(path: &str) -> bool {
-    matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/zero" | "/dev/tty")
-        || path.strip_prefix("/dev/fd/").is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -1,8 +1,10 @@
-//! The command of a syntax tree whose output the tree's output is: the last one; of a pipe the last that does more than show what it gets.
+//! The command of a syntax tree whose output the tree's output is: the last one; of a pipe the last
+//! that does more than show what it gets.
 
 use tree_sitter::Node;
 
-/// Commands that stand behind another one and write nothing of their own that matters: `cargo test || true`, `make; echo "exit: $?"`.
+/// Commands that stand behind another one and write nothing of their own that matters:
+/// `cargo test || true`, `make; echo "exit: $?"`.
 const ASIDE: [&str; 7] = ["echo", "printf", "true", "false", ":", "exit", "wait"];
 
 /// Commands at the end of a pipe that show what they get, or a part of it.
@@ -10,11 +12,13 @@ const SHOWS: [&str; 8] = ["tail", "head", "cat", "tee", "less", "more", "ts", "c
 
 /// Commands beside another one that write nothing, where all goes well.
 const QUIET: [&str; 27] = [
-    ".", ":", "[", "alias", "cd", "chmod", "cp", "exit", "export", "false", "ln", "mkdir", "mv", "popd", "pushd", "rm", "set", "shopt",
-    "sleep", "source", "test", "touch", "trap", "true", "ulimit", "umask", "unset",
+    ".", ":", "[", "alias", "cd", "chmod", "cp", "exit", "export", "false", "ln", "mkdir", "mv",
+    "popd", "pushd", "rm", "set", "shopt", "sleep", "source", "test", "touch", "trap", "true",
+    "ulimit", "umask", "unset",
 ];
 
-/// The node of the command whose output a tree's output is, and whether nothing else in it writes to the same output.
+/// The node of the command whose output a tree's output is, and whether nothing else in it writes
+/// to the same output.
 pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
     let (mut node, mut alone) = (root, true);
     loop {
@@ -22,9 +26,12 @@ pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, b
         let inner = match node.kind() {
             "command" => return Some((node, alone)),
             "redirected_statement" | "negated_command" => all.first(),
-            "pipeline" => all.iter().rev().find(|part| !is_named(**part, source, &SHOWS)).or(all.first()),
+            "pipeline" => {
+                all.iter().rev().find(|part| !is_named(**part, source, &SHOWS)).or(all.first())
+            }
             "program" | "list" | "subshell" | "compound_statement" => {
-                let last = all.iter().rev().find(|part| !is_named(**part, source, &ASIDE)).or(all.last());
+                let last =
+                    all.iter().rev().find(|part| !is_named(**part, source, &ASIDE)).or(all.last());
                 let others = all.iter().filter(|part| Some(*part) != last);
                 alone &= others.into_iter().all(|part| is_quiet(*part, source));
                 last
@@ -39,7 +46,11 @@ pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, b
 fn is_quiet(node: Node<'_>, source: &str) -> bool {
     match node.kind() {
         "list" => parts(node).all(|part| is_quiet(part, source)),
-        "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command" => true,
+        "variable_assignment"
+        | "variable_assignments"
+        | "declaration_command"
+        | "unset_command"
+        | "test_command" => true,
         _ => is_named(node, source, &QUIET),
     }
 }
@@ -47,11 +58,17 @@ fn is_quiet(node: Node<'_>, source: &str) -> bool {
 fn parts<'t>(node: Node<'t>) -> impl Iterator<Item = Node<'t>> {
     let count = u32::try_from(node.named_child_count()).unwrap_or(u32::MAX);
     let child = move |at| node.named_child(at);
-    (0..count).filter_map(child).filter(|child| child.kind() != "comment" && !child.kind().ends_with("_redirect"))
+    (0..count)
+        .filter_map(child)
+        .filter(|child| child.kind() != "comment" && !child.kind().ends_with("_redirect"))
 }
 
 fn is_named(node: Node<'_>, source: &str, names: &[&str]) -> bool {
-    let node = if node.kind() == "redirected_statement" { node.child_by_field_name("body").unwrap_or(node) } else { node };
+    let node = if node.kind() == "redirected_statement" {
+        node.child_by_field_name("body").unwrap_or(node)
+    } else {
+        node
+    };
     let name = node.child_by_field_name("name").and_then(|name| source.get(name.byte_range()));
     node.kind() == "command" && name.is_some_and(|name| names.contains(&name))
 }

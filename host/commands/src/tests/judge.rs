@@ -1,5 +1,5 @@
-//! Bash as the judge: random commands are run by a real one, in which every program only notes that it ran, and whatever ran has to have been
-//! seen, or the command has to be unresolved.
+//! Bash as the judge: random commands are run by a real one, in which every program only notes that
+//! it ran, and whatever ran has to have been seen, or the command has to be unresolved.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +50,8 @@ const CASES: (usize, usize) = (3_000, 1_000_000);
 /// The programs that there are: each notes its name, and prints a number.
 const PROGRAMS: [&str; 5] = ["p1", "p2", "p3", "wc", "nproc"];
 
-/// The shell's own commands, as `compgen -b` lists them, but for those that would wait or end the process group.
+/// The shell's own commands, as `compgen -b` lists them, but for those that would wait or end the
+/// process group.
 const BUILTINS: [&str; 59] = [
     ".",
     ":",
@@ -115,8 +116,9 @@ const BUILTINS: [&str; 59] = [
 
 /// What may stand between `${x` and `}`.
 const OPERATORS: [&str; 36] = [
-    "", ":-W", "-W", ":=W", "=W", ":?W", "?W", ":+W", "+W", ":W", ":1:W", ": W", "#W", "##W", "%W", "%%W", "/W/W", "//W/W", "/#W/W",
-    "/%W/W", "^W", "^^W", ",W", ",,W", "@U", "@u", "@L", "@Q", "@E", "@P", "@A", "@K", "@a", "@k", "[W]", "[W]:W",
+    "", ":-W", "-W", ":=W", "=W", ":?W", "?W", ":+W", "+W", ":W", ":1:W", ": W", "#W", "##W", "%W",
+    "%%W", "/W/W", "//W/W", "/#W/W", "/%W/W", "^W", "^^W", ",W", ",,W", "@U", "@u", "@L", "@Q",
+    "@E", "@P", "@A", "@K", "@a", "@k", "[W]", "[W]:W",
 ];
 
 /// A generator of numbers that anybody can repeat (SplitMix64).
@@ -277,10 +279,16 @@ impl Random {
             6 => format!("x={evil}").replace(['$', '`', '('], "").replace(')', ""),
             7 => format!("<({})", self.pick(&PROGRAMS[..3])),
             8 => format!("$(( x + {} ))", self.below(9)),
-            9 => self.pick(&["-a", "-v", "-p", "-n", "-i", "-x", "-f", "-C", "-W", "-A", "-t", "-u", "--"]).to_owned(),
+            9 => self
+                .pick(&[
+                    "-a", "-v", "-p", "-n", "-i", "-x", "-f", "-C", "-W", "-A", "-t", "-u", "--",
+                ])
+                .to_owned(),
             10 => self.pick(&["1", "0", "x", "y", "a[1]", "+1", "{1,2}", "~", "*"]).to_owned(),
             11 => self.pick(&PROGRAMS[..3]).to_owned(),
-            _ => self.pick(&["=", "!=", "-eq", "!", "-z", "%s", "EXIT", "DEBUG", "word"]).to_owned(),
+            _ => {
+                self.pick(&["=", "!=", "-eq", "!", "-z", "%s", "EXIT", "DEBUG", "word"]).to_owned()
+            }
         }
     }
 
@@ -296,14 +304,20 @@ impl Random {
             4 => self.runs(),
             5 => {
                 let words: Vec<String> = (0..self.below(4)).map(|_| self.word()).collect();
-                let set = if self.one_in(2) { format!("{}; ", self.set(&evil)) } else { String::new() };
+                let set =
+                    if self.one_in(2) { format!("{}; ", self.set(&evil)) } else { String::new() };
                 format!("{set}{} {}", self.pick(&BUILTINS), words.join(" "))
             }
             6 => {
                 let (word, more) = (self.word(), self.word());
-                let operator = self.pick(&OPERATORS).replacen('W', &word, 1).replacen('W', &more, 1);
+                let operator =
+                    self.pick(&OPERATORS).replacen('W', &word, 1).replacen('W', &more, 1);
                 let name = self.pick(&["x", "!x", "#x", "a[@]", "@", "q"]);
-                format!("{}; echo {}", self.set(&evil), self.around(&format!("${{{name}{operator}}}")))
+                format!(
+                    "{}; echo {}",
+                    self.set(&evil),
+                    self.around(&format!("${{{name}{operator}}}"))
+                )
             }
             _ => format!("{} {}", self.pick(&PROGRAMS[..3]), self.word()),
         }
@@ -354,7 +368,9 @@ impl Judge {
         }
         let [bash, timeout] = ["bash", "timeout"].map(|program| {
             let path = std::env::var_os("PATH").unwrap_or_default();
-            let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|found| found.is_file());
+            let found = std::env::split_paths(&path)
+                .map(|folder| folder.join(program))
+                .find(|found| found.is_file());
             found.unwrap_or_else(|| panic!("{program} is needed to judge"))
         });
         // So that what starts a shell by its name finds the same one.
@@ -369,7 +385,10 @@ impl Judge {
         fs::create_dir(&folder).unwrap();
         let mut shell = Process::new(&self.timeout);
         shell.arg("-sKILL").arg("20").arg(&self.bash).args(["-c", line]).env_clear();
-        shell.env("PATH", self.folder.path().join("programs")).env("RAN", &ran).current_dir(&folder);
+        shell
+            .env("PATH", self.folder.path().join("programs"))
+            .env("RAN", &ran)
+            .current_dir(&folder);
         // How it ends says nothing: many a line is wrong on purpose.
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
         let names = read(&ran);
@@ -421,12 +440,30 @@ fn soak_what_bash_runs_was_seen_and_each_rule_is_needed() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let missing: Vec<_> = judged.iter().filter_map(|(line, ran)| missed(&look(line), ran).map(|program| (line, program))).collect();
+    let missing: Vec<_> = judged
+        .iter()
+        .filter_map(|(line, ran)| missed(&look(line), ran).map(|program| (line, program)))
+        .collect();
     let unresolved = judged.iter().filter(|(line, _)| look(line).unresolved.is_some()).count();
-    println!("{} lines, {} that start a program, {unresolved} of these unresolved", lines.len(), judged.len());
-    let shown: Vec<String> = missing.iter().take(20).map(|(line, program)| format!("{program} ran: {line}")).collect();
-    assert!(missing.is_empty(), "seed {seed}: {} of {} were not seen:\n{}", missing.len(), lines.len(), shown.join("\n"));
-    assert!(judged.len() > cases / 3, "seed {seed}: only {} of {cases} started anything", judged.len());
+    println!(
+        "{} lines, {} that start a program, {unresolved} of these unresolved",
+        lines.len(),
+        judged.len()
+    );
+    let shown: Vec<String> =
+        missing.iter().take(20).map(|(line, program)| format!("{program} ran: {line}")).collect();
+    assert!(
+        missing.is_empty(),
+        "seed {seed}: {} of {} were not seen:\n{}",
+        missing.len(),
+        lines.len(),
+        shown.join("\n")
+    );
+    assert!(
+        judged.len() > cases / 3,
+        "seed {seed}: only {} of {cases} started anything",
+        judged.len()
+    );
     let idle: Vec<_> = RULES.iter().filter(|rule| !is_needed(**rule, &judged)).collect();
     assert!(idle.is_empty(), "seed {seed}: nothing is missed without {idle:?}");
 }

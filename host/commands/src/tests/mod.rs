@@ -8,14 +8,17 @@ fn blocklist() -> Blocklist<String> {
     Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "here".to_owned())))
 }
 
-/// What the blocklist makes of commands: the entry that they certainly come under, `entry?` where they may, and nothing else.
+/// What the blocklist makes of commands: the entry that they certainly come under, `entry?` where
+/// they may, and nothing else.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         let command = Command::read(text);
         let list = blocklist();
         let found = list.find(&command);
-        let found = found.map_or(String::new(), |blocked| format!("{}{}", blocked.entry, if blocked.certain { "" } else { "?" }));
+        let found = found.map_or(String::new(), |blocked| {
+            format!("{}{}", blocked.entry, if blocked.certain { "" } else { "?" })
+        });
         assert_eq!(found, *expected, "{text:?}: {command:?}");
     }
 }
@@ -200,18 +203,32 @@ fn what_can_not_be_seen_through_says_so() {
     ] {
         assert!(Command::read(text).unclear.is_some(), "{text}: {:?}", Command::read(text));
     }
-    for text in ["ls -l", "echo $HOME *.rs", "echo $(date)", "A=$X ls", "cat < notes.txt", "bash script.sh", "git log --format='%h'", ""] {
+    for text in [
+        "ls -l",
+        "echo $HOME *.rs",
+        "echo $(date)",
+        "A=$X ls",
+        "cat < notes.txt",
+        "bash script.sh",
+        "git log --format='%h'",
+        "",
+    ] {
         assert_eq!(Command::read(text).unclear, None, "{text}");
     }
     let deep = format!("{}true{}", "$(".repeat(100), ")".repeat(100));
     assert!(Command::read(&deep).unclear.is_some());
     assert!(Command::read(&"true;".repeat(100_000)).unclear.is_some());
-    assert!(Command::read(&(0..1000).map(|index| format!("a{index};")).collect::<String>()).unclear.is_some());
+    assert!(
+        Command::read(&(0..1000).map(|index| format!("a{index};")).collect::<String>())
+            .unclear
+            .is_some()
+    );
 }
 
 #[test]
 fn a_command_consists_of_what_runs_and_of_where_it_writes() {
-    let check = |text: &str, expected: &[&str]| assert_eq!(Command::read(text).texts, expected, "{text}");
+    let check =
+        |text: &str, expected: &[&str]| assert_eq!(Command::read(text).texts, expected, "{text}");
     check("git status", &["git status"]);
     check("cd x && git push", &["cd x", "git push"]);
     check("A=1 git push", &["A=1 git push", "git push"]);
@@ -295,7 +312,11 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
         "echo 'sudo x' | chroot /",
     ] {
         let (command, list) = (Command::read(text), blocklist());
-        assert!(list.find(&command).is_some_and(|blocked| blocked.entry == "sudo") || command.unclear.is_some(), "{text:?}: {command:?}");
+        assert!(
+            list.find(&command).is_some_and(|blocked| blocked.entry == "sudo")
+                || command.unclear.is_some(),
+            "{text:?}: {command:?}"
+        );
     }
     // And these can be told.
     for text in [
@@ -313,7 +334,8 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
     }
 }
 
-/// The same command, written in another way that a shell takes for it, or inside of something that runs it.
+/// The same command, written in another way that a shell takes for it, or inside of something that
+/// runs it.
 fn hidden(command: &str, way: usize) -> String {
     let quoted = shlex::try_quote(command).map(|quoted| quoted.into_owned()).unwrap_or_default();
     let in_backticks = command.replace('\\', "\\\\").replace('`', "\\`").replace('$', "\\$");
@@ -334,7 +356,10 @@ fn hidden(command: &str, way: usize) -> String {
         13 => format!("echo a | xargs -I X sh -c {quoted}"),
         14 => format!("cat <<EOF\n$({command}\n)\nEOF"),
         15 => format!("trap {quoted} EXIT"),
-        16 => format!("git -c alias.x={} x", shlex::try_quote(&format!("!{command}")).unwrap_or_default()),
+        16 => format!(
+            "git -c alias.x={} x",
+            shlex::try_quote(&format!("!{command}")).unwrap_or_default()
+        ),
         17 => format!("ls 2>/dev/null && {command}"),
         18 => format!("diff <({command}) b"),
         19 => format!("A=1 B=$({command}) ls"),
@@ -404,7 +429,8 @@ const SIGNS: [&str; 52] = [
 
 #[test]
 fn what_was_made_to_take_long_is_given_up() {
-    // Each of these is read in less than a second where nothing is optimised; without bounds, some take a minute.
+    // Each of these is read in less than a second where nothing is optimised; without bounds, some
+    // take a minute.
     for (part, times) in [
         ("a|", 30_000),
         ("<<E$[\t\t", 8_000),
@@ -421,12 +447,17 @@ fn what_was_made_to_take_long_is_given_up() {
     ] {
         let command = Command::read(&part.repeat(times));
         assert!(command.unclear.is_some(), "{part}");
-        assert!(command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024 && command.programs.len() <= 256, "{part}");
+        assert!(
+            command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024
+                && command.programs.len() <= 256,
+            "{part}"
+        );
     }
 }
 
 proptest::proptest! {
-    /// However deep it is nested, and however its name is written, a blocked command is found, or the whole is unresolved.
+    /// However deep it is nested, and however its name is written, a blocked command is found, or
+    /// the whole is unresolved.
     #[test]
     fn no_nesting_hides_a_blocked_command(
         spelling in proptest::sample::select(vec!["sudo x", "s'u'do x", "su\\do x", "\"sudo\" x", "$'\\x73udo' x", "/bin/sudo x", "A=1 sudo x", "su\\\ndo x"]),
@@ -438,7 +469,8 @@ proptest::proptest! {
         proptest::prop_assert!(found || command.unclear.is_some(), "{text:?} {command:?}");
     }
 
-    /// What is made of the grammar's own signs is looked into in bounded time, and what is said of it is bounded.
+    /// What is made of the grammar's own signs is looked into in bounded time, and what is said of
+    /// it is bounded.
     #[test]
     fn signs_in_any_order_are_looked_into(signs in proptest::collection::vec(proptest::sample::select(SIGNS.to_vec()), 0..80)) {
         let text = signs.concat();
@@ -469,14 +501,19 @@ proptest::proptest! {
 /// Everyday lines that compare and calculate, one a row.
 const CALCULATING: &str = include_str!("calculating.txt");
 
-/// Those of them of which it can't be told what they evaluate: what they read goes into a sum, an argument does, or letters of a list might.
+/// Those of them of which it can't be told what they evaluate: what they read goes into a sum, an
+/// argument does, or letters of a list might.
 const UNRESOLVED: [&str; 3] = ["total=0; while read", "f() { echo $(( $1", "arr=(a b c); for"];
 
 #[test]
 fn everyday_lines_that_calculate_are_resolved() {
     let lines: Vec<&str> = CALCULATING.lines().collect();
     assert_eq!(lines.len(), 60);
-    let unresolved: Vec<&str> = lines.iter().copied().filter(|line| analyze(line).unresolved.is_some()).collect();
+    let unresolved: Vec<&str> =
+        lines.iter().copied().filter(|line| analyze(line).unresolved.is_some()).collect();
     let known = |line: &&&str| UNRESOLVED.iter().any(|begin| line.starts_with(begin));
-    assert!(unresolved.iter().all(|line| known(&line)) && unresolved.len() == UNRESOLVED.len(), "{unresolved:#?}");
+    assert!(
+        unresolved.iter().all(|line| known(&line)) && unresolved.len() == UNRESOLVED.len(),
+        "{unresolved:#?}"
+    );
 }

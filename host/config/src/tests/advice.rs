@@ -8,9 +8,19 @@ use super::*;
 
 /// Commands in `/home/u/work`, with a sandbox and one preset.
 fn advisor() -> Advisor {
-    let grant = |path: &str, access| Grant { path: path.into(), access, place: "[tools.shell] in berth.toml, line 2".into() };
-    let globs = |glob: &str| PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in berth.toml, line 7")]).expect("it is a glob");
-    let rules = FileRules::new(vec![grant("/home/u/work", Access::Write), grant("/home/u/books", Access::Read)], Vec::new());
+    let grant = |path: &str, access| Grant {
+        path: path.into(),
+        access,
+        place: "[tools.shell] in berth.toml, line 2".into(),
+    };
+    let globs = |glob: &str| {
+        PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in berth.toml, line 7")])
+            .expect("it is a glob")
+    };
+    let rules = FileRules::new(
+        vec![grant("/home/u/work", Access::Write), grant("/home/u/books", Access::Read)],
+        Vec::new(),
+    );
     let home = |place: &str| PathBuf::from("/home/u").join(place);
     Advisor {
         table: "[tools.shell]".to_owned(),
@@ -37,7 +47,13 @@ fn advisor() -> Advisor {
 }
 
 fn about(advisor: &Advisor, stderr: &str) -> Vec<String> {
-    advisor.about(&CommandEnd { code: Some(1), stdout: "", stderr, network: false, path_rules: None })
+    advisor.about(&CommandEnd {
+        code: Some(1),
+        stdout: "",
+        stderr,
+        network: false,
+        path_rules: None,
+    })
 }
 
 #[test]
@@ -49,13 +65,28 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
     let scratch = "scratch_mib = 2048` in [tools.shell.limits]";
     for (stderr, expected) in [
         ("curl: (6) Could not resolve host: example.com", network),
-        ("fatal: unable to access 'https://example.com/x.git/': Could not resolve host: example.com", network),
-        ("ssh: Could not resolve hostname example.com: Temporary failure in name resolution", network),
+        (
+            "fatal: unable to access 'https://example.com/x.git/': Could not resolve host: example.com",
+            network,
+        ),
+        (
+            "ssh: Could not resolve hostname example.com: Temporary failure in name resolution",
+            network,
+        ),
         ("npm error code EAI_AGAIN\nnpm error syscall getaddrinfo", network),
         ("npm error code ENOTFOUND", network),
-        ("error: failed to get `serde`\n  [6] Could not resolve hostname (Could not resolve host: index.crates.io)", network),
-        ("go: x: dial tcp: lookup proxy.golang.org on 10.0.0.2:53: network is unreachable", network),
-        ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", network),
+        (
+            "error: failed to get `serde`\n  [6] Could not resolve hostname (Could not resolve host: index.crates.io)",
+            network,
+        ),
+        (
+            "go: x: dial tcp: lookup proxy.golang.org on 10.0.0.2:53: network is unreachable",
+            network,
+        ),
+        (
+            "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+            network,
+        ),
         ("connect: Network is unreachable", network),
         ("wget: unable to resolve host address 'example.com'", network),
         (
@@ -64,28 +95,58 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
         ),
         ("Error: connect ECONNREFUSED ::1:6379", "`localhost` is the command's own"),
         ("cat: /home/u/books/x.txt: Permission denied", ""),
-        ("bash: /home/u/books/x.txt: Read-only file system", "granted for reading alone, by [tools.shell] in berth.toml, line 2"),
-        ("cat: .env: Permission denied", "is kept from commands, by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)"),
+        (
+            "bash: /home/u/books/x.txt: Read-only file system",
+            "granted for reading alone, by [tools.shell] in berth.toml, line 2",
+        ),
+        (
+            "cat: .env: Permission denied",
+            "is kept from commands, by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
+        ),
         ("cat: /home/u/work/a/.env: Permission denied", "by deny_read = \"**/.env\""),
         ("touch: cannot touch 'vendor/x': Read-only file system", "by deny_write = \"vendor\""),
-        ("error: could not write config file .git/config: Device or resource busy", "`allowed_paths = [\".\", \".git\"]` in [tools.shell]"),
+        (
+            "error: could not write config file .git/config: Device or resource busy",
+            "`allowed_paths = [\".\", \".git\"]` in [tools.shell]",
+        ),
         (
             "cat: /home/u/other/notes.txt: No such file or directory",
             "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell]",
         ),
-        ("ls: cannot access '/home/u/other': No such file or directory", "{ path = \"~/other\", access = \"read\" }"),
+        (
+            "ls: cannot access '/home/u/other': No such file or directory",
+            "{ path = \"~/other\", access = \"read\" }",
+        ),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/data/2024/x.csv'",
             "{ path = \"~/data/2024\", access = \"read\" }",
         ),
-        ("cp: cannot create regular file '/home/u/out/x': Read-only file system", "`allowed_paths = [\".\", \"~/out\"]`"),
+        (
+            "cp: cannot create regular file '/home/u/out/x': Read-only file system",
+            "`allowed_paths = [\".\", \"~/out\"]`",
+        ),
         ("cat: ../other/x: No such file or directory", "\"~/other\""),
-        ("error: failed to open `/home/u/.cargo/registry/cache/x`: Permission denied (os error 13)", cargo),
-        ("/home/u/.pyenv/shims/python: line 8: /home/u/.pyenv/libexec/pyenv: No such file or directory", "\"python\"]"),
-        ("error: rustup could not choose a version of cargo to run", "presets = [\"git\", \"rustup\"]"),
+        (
+            "error: failed to open `/home/u/.cargo/registry/cache/x`: Permission denied (os error 13)",
+            cargo,
+        ),
+        (
+            "/home/u/.pyenv/shims/python: line 8: /home/u/.pyenv/libexec/pyenv: No such file or directory",
+            "\"python\"]",
+        ),
+        (
+            "error: rustup could not choose a version of cargo to run",
+            "presets = [\"git\", \"rustup\"]",
+        ),
         ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "where credentials are kept"),
-        ("error: could not lock config file /home/u/.gitconfig: Read-only file system", "by a preset"),
-        ("bash: line 1: DATABASE_URL: unbound variable", "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell]"),
+        (
+            "error: could not lock config file /home/u/.gitconfig: Read-only file system",
+            "by a preset",
+        ),
+        (
+            "bash: line 1: DATABASE_URL: unbound variable",
+            "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell]",
+        ),
         ("KeyError: 'API_BASE'", "\"API_BASE\"]"),
         ("Error: environment variable `SENTRY_DSN` not set", "\"SENTRY_DSN\"]"),
         ("thread 'main' panicked: environment variable not found: \"RPC_URL\"", "\"RPC_URL\"]"),
@@ -96,17 +157,31 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
         ("memory allocation of 1073741824 bytes failed", memory),
         ("terminate called after throwing an instance of 'std::bad_alloc'", memory),
         ("dd: error writing 'x': File too large", "file_mib = 8192` in [tools.shell.limits]"),
-        ("OSError: [Errno 24] Too many open files: 'x'", "open_files = 8192` in [tools.shell.limits]"),
+        (
+            "OSError: [Errno 24] Too many open files: 'x'",
+            "open_files = 8192` in [tools.shell.limits]",
+        ),
         ("dd: error writing '/tmp/x': No space left on device", scratch),
         ("npm error ENOSPC: no space left on device, write '/home/u/.npm/_logs/x.log'", scratch),
     ] {
         let notices = about(&advisor(), stderr);
         match expected {
             "" => assert_eq!(notices, [""; 0], "{stderr}"),
-            expected => assert!(matches!(&notices[..], [notice] if notice.contains(expected)), "{stderr}: {notices:?}"),
+            expected => assert!(
+                matches!(&notices[..], [notice] if notice.contains(expected)),
+                "{stderr}: {notices:?}"
+            ),
         }
     }
-    let ended = |code| advisor().about(&CommandEnd { code: Some(code), stdout: "", stderr: "", network: false, path_rules: None });
+    let ended = |code| {
+        advisor().about(&CommandEnd {
+            code: Some(code),
+            stdout: "",
+            stderr: "",
+            network: false,
+            path_rules: None,
+        })
+    };
     assert!(ended(153)[0].contains("file_mib = 8192") && ended(152)[0].contains("cpu_secs = 7200"));
     assert!(ended(1).is_empty());
 }
@@ -145,7 +220,10 @@ fn what_has_nothing_to_do_with_it_gets_none() {
         "",
     ] {
         let notices = about(&advisor(), stderr);
-        assert!(notices.is_empty() || stderr.contains("E_FOO") && notices.len() == 1, "{stderr}: {notices:?}");
+        assert!(
+            notices.is_empty() || stderr.contains("E_FOO") && notices.len() == 1,
+            "{stderr}: {notices:?}"
+        );
     }
 }
 
@@ -163,7 +241,10 @@ fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
     assert!(failed(&advisor(), true).is_empty());
     assert_eq!(failed(&advisor(), false).len(), 1);
     let off = Advisor { sandboxed: false, ..advisor() };
-    assert!(failed(&off, false).is_empty() && about(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty());
+    assert!(
+        failed(&off, false).is_empty()
+            && about(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty()
+    );
     assert!(about(&off, "bash: fork: retry: Resource temporarily unavailable").is_empty());
     assert_eq!(about(&off, "X_Y: unbound variable").len(), 1);
 }
@@ -174,20 +255,32 @@ fn each_grant_of_the_network_has_its_own_words() {
         let advisor = Advisor { network, shell, table: table.to_owned(), ..advisor() };
         about(&advisor, "connect: Network is unreachable").remove(0)
     };
-    assert!(said(NetworkGrant::Deny, true, "[tools.shell]").contains("`network = \"ask\"` in [tools.shell], where it is \"deny\" now"));
+    assert!(
+        said(NetworkGrant::Deny, true, "[tools.shell]")
+            .contains("`network = \"ask\"` in [tools.shell], where it is \"deny\" now")
+    );
     assert!(said(NetworkGrant::Allow, true, "[tools.shell]").contains("it is granted"));
-    assert!(said(NetworkGrant::Deny, false, "[plugins.x]").contains("`network = true` in [plugins.x]"));
+    assert!(
+        said(NetworkGrant::Deny, false, "[plugins.x]").contains("`network = true` in [plugins.x]")
+    );
 }
 
 #[test]
 fn a_hostile_output_gets_few_short_lines_that_steer_nothing() {
-    let many: String = (0..10_000).map(|n| format!("cat: /home/u/d{n}/x.txt: No such file or directory\n")).collect();
+    let many: String = (0..10_000)
+        .map(|n| format!("cat: /home/u/d{n}/x.txt: No such file or directory\n"))
+        .collect();
     assert_eq!(about(&advisor(), &many).len(), MOST);
     let long = format!("cat: /home/u/{}/x.txt: No such file or directory", "y".repeat(10_000));
     let odd = "cat: /home/u/\u{1b}[2J\u{202e}x/y.txt: No such file or directory";
-    for stderr in [long.as_str(), odd, "é".repeat(20_000).as_str(), &"/".repeat(20_000), &"'".repeat(20_000)] {
+    for stderr in
+        [long.as_str(), odd, "é".repeat(20_000).as_str(), &"/".repeat(20_000), &"'".repeat(20_000)]
+    {
         for notice in about(&advisor(), stderr) {
-            assert!(notice.len() < 30_000 && !notice.contains(['\u{1b}', '\n', '\u{202e}']), "{notice:?}");
+            assert!(
+                notice.len() < 30_000 && !notice.contains(['\u{1b}', '\n', '\u{202e}']),
+                "{notice:?}"
+            );
         }
     }
 }
@@ -198,10 +291,18 @@ fn whether_something_is_there_is_not_told() {
     let home = root.path().canonicalize().expect("it is there");
     std::fs::create_dir(home.join("real")).expect("a folder is made");
     std::fs::write(home.join("real/secret.txt"), "x").expect("a file is written");
-    let advisor = Advisor { home: Some(home.clone()), directory: Path::new("/elsewhere").into(), ..advisor() };
+    let advisor = Advisor {
+        home: Some(home.clone()),
+        directory: Path::new("/elsewhere").into(),
+        ..advisor()
+    };
     let said = |name: &str| {
-        let stderr = format!("cat: {}/{name}/secret.txt: No such file or directory", home.display());
-        about(&advisor, &stderr).into_iter().map(|notice| notice.replace(name, "NAME")).collect::<Vec<_>>()
+        let stderr =
+            format!("cat: {}/{name}/secret.txt: No such file or directory", home.display());
+        about(&advisor, &stderr)
+            .into_iter()
+            .map(|notice| notice.replace(name, "NAME"))
+            .collect::<Vec<_>>()
     };
     assert_eq!(said("real"), said("fake"));
     assert_eq!(said("real").len(), 1);

@@ -21,7 +21,8 @@ impl Scene {
     fn under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Loaded, Problems> {
         self.write(user);
         let ceiling = self.ceiling(ceiling);
-        let more = inputs(&[("BERTH_CEILING", ceiling.to_str().expect("its name is UTF-8"))], settings);
+        let more =
+            inputs(&[("BERTH_CEILING", ceiling.to_str().expect("its name is UTF-8"))], settings);
         load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..more })
     }
 
@@ -30,7 +31,9 @@ impl Scene {
         let mut config = loaded.config.clone();
         let plugins = config.plugins.values_mut().map(|plugin| &mut plugin.allowed_paths);
         let tools = &mut config.tools;
-        for allowed in plugins.chain([&mut tools.file.allowed_paths, &mut tools.shell.allowed_paths]).flatten() {
+        for allowed in
+            plugins.chain([&mut tools.file.allowed_paths, &mut tools.shell.allowed_paths]).flatten()
+        {
             let path = super::super::policy::expand(&allowed.path, &self.work, &self.folders);
             allowed.path = path.canonicalize().expect("it is there").display().to_string();
         }
@@ -38,8 +41,8 @@ impl Scene {
     }
 }
 
-/// For each key, what an operator says to get much, what a ceiling says to allow less, and what holds then. `None` where nothing can be
-/// compared, so that the key must not stand in a ceiling.
+/// For each key, what an operator says to get much, what a ceiling says to allow less, and what
+/// holds then. `None` where nothing can be compared, so that the key must not stand in a ceiling.
 fn bound(key: &Key) -> Option<(String, String, Value)> {
     let path = key.path.join(".");
     let plain = |wide: &dyn Display, less: &str| {
@@ -51,7 +54,9 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         Rule::OnlyFalse => return plain(&true, "false"),
         Rule::OnlyTrue => return plain(&false, "true"),
         Rule::Approve => return plain(&"\"trust\"", "\"approve\""),
-        Rule::Stricter(words) => return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0])),
+        Rule::Stricter(words) => {
+            return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0]));
+        }
         Rule::SmallerOrAutomatic | Rule::SmallerOrUnbounded => return plain(&0, "1"),
         Rule::Smaller => {
             let least = least(&path);
@@ -66,13 +71,17 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             json!([{ "pattern": "b", "action": "deny" }, { "pattern": "a", "action": "allow" }]),
         ),
         "tools.authorization.rules" => return None,
-        "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" | "tools.filters.security.extra_patterns" => {
-            ("[\"a\"]", "[\"b\"]", json!(["a", "b"]))
+        "tools.shell.blocked_commands"
+        | "tools.shell.confirm_patterns"
+        | "tools.filters.security.extra_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
+        "tools.shell.allowed_commands" => {
+            ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"]))
         }
-        "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
-        "tools.shell.sockets" => ("[\"run/a\", \"run/b\"]", "[\"run/b\", \"run/c\"]", json!(["run/b"])),
+        "tools.shell.sockets" => {
+            ("[\"run/a\", \"run/b\"]", "[\"run/b\", \"run/c\"]", json!(["run/b"]))
+        }
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
             // A wider entry of either leaves the narrower one of the other.
@@ -80,15 +89,23 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\", \"*.corp.example\", \"x.d.example\"]",
             json!([{ "host": "b.example", "methods": ["GET"] }, "wiki.corp.example", "x.d.example"]),
         ),
-        "tools.web.denied_domains" => ("[\"a.example\"]", "[\"b.example\"]", json!(["a.example", "b.example"])),
-        "tools.web.credentials_to" | "plugins.*.credentials_to" => {
-            ("[\"a.example\", \"x.b.example\"]", "[\"*.b.example\", \"c.example\"]", json!(["x.b.example"]))
+        "tools.web.denied_domains" => {
+            ("[\"a.example\"]", "[\"b.example\"]", json!(["a.example", "b.example"]))
         }
-        "tools.web.allowed_private_hosts" | "plugins.*.allowed_private_hosts" => {
-            ("[\"localhost:1\", \"nas.lan\", \"10.0.0.0/8\"]", "[\"10.1.0.0/16\", \"localhost\"]", json!(["localhost:1", "10.1.0.0/16"]))
-        }
+        "tools.web.credentials_to" | "plugins.*.credentials_to" => (
+            "[\"a.example\", \"x.b.example\"]",
+            "[\"*.b.example\", \"c.example\"]",
+            json!(["x.b.example"]),
+        ),
+        "tools.web.allowed_private_hosts" | "plugins.*.allowed_private_hosts" => (
+            "[\"localhost:1\", \"nas.lan\", \"10.0.0.0/8\"]",
+            "[\"10.1.0.0/16\", \"localhost\"]",
+            json!(["localhost:1", "10.1.0.0/16"]),
+        ),
         "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),
-        "tools.file.allowed_paths" | "tools.shell.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),
+        "tools.file.allowed_paths" | "tools.shell.allowed_paths" => {
+            ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"]))
+        }
         "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
@@ -102,7 +119,10 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
 fn takes(path: &str) -> String {
     let (table, name) = path.rsplit_once('.').expect("keys lie in tables");
     let tables = describe();
-    let table = tables.iter().find(|known| known.path == table.replace('*', "NAME")).expect("every table is described");
+    let table = tables
+        .iter()
+        .find(|known| known.path == table.replace('*', "NAME"))
+        .expect("every table is described");
     table.keys.iter().find(|key| key.name == name).expect("every key is described").takes.clone()
 }
 
@@ -118,25 +138,55 @@ fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
     let scene = Scene::new();
     let root = scene.work.parent().expect("a parent").display().to_string();
     // The rules of a ceiling's policy are a gate of their own.
-    for key in known().iter().filter(|key| !key.table && !key.in_list && !key.path.ends_with(&["policy".into(), "rules".into()])) {
+    for key in known().iter().filter(|key| {
+        !key.table && !key.in_list && !key.path.ends_with(&["policy".into(), "rules".into()])
+    }) {
         let name = key.path.join(".").replace('*', "known");
         let Some((wide, text, expected)) = bound(key) else {
-            let problems =
-                scene.under(attempt(&key.path.join(".")).expect("it widens"), USER, &[]).expect_err("it bounds nothing").to_string();
-            assert!(problems.contains("ceiling.toml:1: ") && problems.contains("a ceiling can't bound it"), "{problems}");
+            let problems = scene
+                .under(attempt(&key.path.join(".")).expect("it widens"), USER, &[])
+                .expect_err("it bounds nothing")
+                .to_string();
+            assert!(
+                problems.contains("ceiling.toml:1: ")
+                    && problems.contains("a ceiling can't bound it"),
+                "{problems}"
+            );
             continue;
         };
         // The operator's file and a flag, which comes after it: neither leads out.
-        for (user, settings) in
-            [(format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()), (USER.to_owned(), vec![format!("{name}={wide}")])]
-        {
-            let user = if name.starts_with("plugins.") { user.replace("plugins.known = {}\n", "") } else { user };
+        for (user, settings) in [
+            (format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()),
+            (USER.to_owned(), vec![format!("{name}={wide}")]),
+        ] {
+            let user = if name.starts_with("plugins.") {
+                user.replace("plugins.known = {}\n", "")
+            } else {
+                user
+            };
             let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-            let loaded = scene.under(&format!("{name} = {text}"), &user, &settings).unwrap_or_else(|problems| panic!("{name}: {problems}"));
-            let entry = loaded.entries().into_iter().find(|entry| entry.key == name).unwrap_or_else(|| panic!("{name} is there"));
-            assert_eq!(entry.value.to_string().replace(&root, "@"), expected.to_string(), "{name}: {user}");
-            let taken = loaded.ceilings[0].taken.iter().find(|taken| taken.key == name).unwrap_or_else(|| panic!("{name}: {loaded:?}"));
-            assert_eq!(taken.source, Source::File { path: loaded.ceilings[0].path.clone(), line: 1 });
+            let loaded = scene
+                .under(&format!("{name} = {text}"), &user, &settings)
+                .unwrap_or_else(|problems| panic!("{name}: {problems}"));
+            let entry = loaded
+                .entries()
+                .into_iter()
+                .find(|entry| entry.key == name)
+                .unwrap_or_else(|| panic!("{name} is there"));
+            assert_eq!(
+                entry.value.to_string().replace(&root, "@"),
+                expected.to_string(),
+                "{name}: {user}"
+            );
+            let taken = loaded.ceilings[0]
+                .taken
+                .iter()
+                .find(|taken| taken.key == name)
+                .unwrap_or_else(|| panic!("{name}: {loaded:?}"));
+            assert_eq!(
+                taken.source,
+                Source::File { path: loaded.ceilings[0].path.clone(), line: 1 }
+            );
         }
     }
 }
@@ -150,9 +200,14 @@ fn a_ceiling_never_allows_more() {
         let Some(attempt) = attempt(&key) else { continue };
         match scene.under(attempt, USER, &[]) {
             // The two have no directory in common.
-            Ok(loaded) if key == "plugins.*.allowed_paths" => assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}"),
+            Ok(loaded) if key == "plugins.*.allowed_paths" => {
+                assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}");
+            }
             Ok(loaded) => assert_eq!(scene.normal(&loaded), alone, "{attempt}"),
-            Err(problems) => assert!(problems.to_string().contains("a ceiling can't bound it"), "{attempt}: {problems}"),
+            Err(problems) => assert!(
+                problems.to_string().contains("a ceiling can't bound it"),
+                "{attempt}: {problems}"
+            ),
         }
     }
     let empty = scene.under("", USER, &[]).expect("an empty ceiling bounds nothing");
@@ -164,12 +219,19 @@ fn flags_and_trusted_files_stay_below_it() {
     let scene = Scene::new();
     let home = scene.folders.home.clone().expect("a home");
     scene.write("");
-    fs::write(scene.work.join("berth.toml"), "tools.file.allowed_paths = [\"~\"]\ntools.call = 600\n").expect("the file is written");
+    fs::write(
+        scene.work.join("berth.toml"),
+        "tools.file.allowed_paths = [\"~\"]\ntools.call = 600\n",
+    )
+    .expect("the file is written");
     let path = scene.ceiling("tools.file.allowed_paths = [\".\"]\ntools.call = 60\n");
     let all = Inputs {
         working_directory: Some(scene.work.clone()),
         allow: vec![("/".into(), PathAccess::ReadWrite), (home.clone(), PathAccess::Read)],
-        ..inputs(&[("BERTH_CEILING", path.to_str().expect("UTF-8")), ("BERTH_TOOLS_CALL", "300")], &["tools.max_call=3000"])
+        ..inputs(
+            &[("BERTH_CEILING", path.to_str().expect("UTF-8")), ("BERTH_TOOLS_CALL", "300")],
+            &["tools.max_call=3000"],
+        )
     };
     let loaded = load(&scene.folders, &all).expect("it is right");
     loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is trusted");
@@ -184,24 +246,51 @@ fn flags_and_trusted_files_stay_below_it() {
 fn what_has_nothing_in_common_leaves_nothing() {
     let scene = Scene::new();
     let user = "[tools.file]\nallowed_paths = [\".\"]\n[plugins.x]\nallowed_paths = [\".\"]\n";
-    let loaded = scene.under("tools.file.allowed_paths = [\"~/notes\"]", user, &[]).expect("it is right");
-    assert!(!loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(), "{:?}", loaded.config);
-    assert!(loaded.built_in_files(&scene.folders, &scene.work).expect("nothing is granted").grants.is_empty());
-    let taken: Vec<&str> = loaded.ceilings[0].taken.iter().map(|taken| taken.key.as_str()).collect();
-    assert_eq!(taken, ["tools.file.allowed_paths", "tools.shell.allowed_paths", "plugins.x.allowed_paths"]);
+    let loaded =
+        scene.under("tools.file.allowed_paths = [\"~/notes\"]", user, &[]).expect("it is right");
+    assert!(
+        !loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(),
+        "{:?}",
+        loaded.config
+    );
+    assert!(
+        loaded
+            .built_in_files(&scene.folders, &scene.work)
+            .expect("nothing is granted")
+            .grants
+            .is_empty()
+    );
+    let taken: Vec<&str> =
+        loaded.ceilings[0].taken.iter().map(|taken| taken.key.as_str()).collect();
+    assert_eq!(
+        taken,
+        ["tools.file.allowed_paths", "tools.shell.allowed_paths", "plugins.x.allowed_paths"]
+    );
     assert!(!loaded.config.tools.shell.enabled);
     let shell = loaded.processes_of_shell(&scene.folders, &scene.work).expect("nothing is granted");
     assert!(!shell.shell && shell.files.grants.is_empty());
-    let rule = |ceiling: &str| scene.under(ceiling, user, &[]).expect("it is right").switches().providers["file"].rule.clone();
-    assert_eq!(rule("tools.file.allowed_paths = [\"~/notes\"]"), "allowed_paths, none of which is left");
+    let rule = |ceiling: &str| {
+        scene.under(ceiling, user, &[]).expect("it is right").switches().providers["file"]
+            .rule
+            .clone()
+    };
+    assert_eq!(
+        rule("tools.file.allowed_paths = [\"~/notes\"]"),
+        "allowed_paths, none of which is left"
+    );
     assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
     // A list of its own is what bounds the shell, where the ceiling has one.
     let both = "tools.file.allowed_paths = [\"~/notes\"]\ntools.shell.allowed_paths = [\".\"]\n";
     assert!(scene.under(both, user, &[]).expect("it is right").config.tools.shell.enabled);
-    assert!(loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"), "{}", loaded.place("tools.file.enabled"));
+    assert!(
+        loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"),
+        "{}",
+        loaded.place("tools.file.enabled")
+    );
     // Globs can't be cut with each other, so that is a mistake, and not the operator's list.
-    let problems =
-        scene.under("tools.file.allow_read = [\"*.rs\"]", "tools.file.allow_read = [\"src/**\"]", &[]).expect_err("no glob is left");
+    let problems = scene
+        .under("tools.file.allow_read = [\"*.rs\"]", "tools.file.allow_read = [\"src/**\"]", &[])
+        .expect_err("no glob is left");
     assert!(problems.to_string().contains("nothing is left"), "{problems}");
 }
 
@@ -211,10 +300,16 @@ fn a_bound_for_all_tools_bounds_those_that_say_something_of_their_own() {
     let ceiling = "[tools]\nlimits.memory_mib = 64\nfile.allowed_paths = [\"~/notes\"]\n[plugin_folder]\nreload = \"approve\"\n";
     let user = "[plugins.x]\nreload = \"trust\"\nlimits.memory_mib = 512\nallowed_paths = [\"~\"]\n[plugins.y]\n";
     let loaded = scene.under(ceiling, user, &[]).expect("it is right");
-    assert_eq!((loaded.plugin_limits("x").memory_mib.get(), loaded.plugin_limits("y").memory_mib.get()), (64, 64));
+    assert_eq!(
+        (loaded.plugin_limits("x").memory_mib.get(), loaded.plugin_limits("y").memory_mib.get()),
+        (64, 64)
+    );
     assert_eq!((loaded.reload("x"), loaded.reload("y")), (Reload::Approve, Reload::Approve));
     let notes = scene.folders.home.as_ref().expect("a home").join("notes");
-    assert_eq!(loaded.config.plugins["x"].allowed_paths, [allowed(notes.to_str().expect("UTF-8"), PathAccess::ReadWrite)]);
+    assert_eq!(
+        loaded.config.plugins["x"].allowed_paths,
+        [allowed(notes.to_str().expect("UTF-8"), PathAccess::ReadWrite)]
+    );
     // One that the operator's configuration has no table for may lie in the plugin folder.
     let loaded = scene.under("plugins.z.limits.memory_mib = 32", "", &[]).expect("it is right");
     assert_eq!(loaded.plugin_limits("z").memory_mib.get(), 32);
@@ -233,14 +328,23 @@ fn two_ceilings_bound_both() {
     let system = scene.ceiling("tools.call = 40\ntools.max_call = 50\n");
     let other = scene.work.join("other.toml");
     fs::write(&other, "tools.call = 60\ntools.max_call = 20\n").expect("the file is written");
-    let both = Inputs { ceiling: Some(system), ..inputs(&[("BERTH_CEILING", other.to_str().expect("UTF-8"))], &[]) };
+    let both = Inputs {
+        ceiling: Some(system),
+        ..inputs(&[("BERTH_CEILING", other.to_str().expect("UTF-8"))], &[])
+    };
     match load(&scene.folders, &both) {
         Ok(loaded) => {
-            assert_eq!((loaded.config.tools.call.get(), loaded.config.tools.max_call.get()), (40, 20));
+            assert_eq!(
+                (loaded.config.tools.call.get(), loaded.config.tools.max_call.get()),
+                (40, 20)
+            );
             assert_eq!(loaded.source("tools.max_call"), Source::File { path: other, line: 2 });
         }
         // Only what is root's is believed as the organisation's.
-        Err(problems) => assert!(!rustix::process::geteuid().is_root() && problems.to_string().contains("only root's"), "{problems}"),
+        Err(problems) => assert!(
+            !rustix::process::geteuid().is_root() && problems.to_string().contains("only root's"),
+            "{problems}"
+        ),
     }
 }
 
@@ -250,7 +354,9 @@ fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
     scene.write("");
     let path = scene.ceiling("tools.call = 5");
     let of_organisation = |expected: &str| {
-        let problems = load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() }).expect_err("it is not believed");
+        let problems =
+            load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() })
+                .expect_err("it is not believed");
         let problems = problems.to_string();
         assert!(problems.contains("ceiling.toml") && problems.contains(expected), "{problems}");
     };
@@ -269,7 +375,9 @@ fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
     std::os::unix::fs::symlink("nowhere.toml", &path).expect("a link is made");
     of_organisation("can't be opened");
     fs::remove_file(&path).expect("it goes");
-    let without = load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() }).expect("there is none");
+    let without =
+        load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() })
+            .expect("there is none");
     assert!(without.ceilings.is_empty());
 
     for (text, expected) in [
@@ -277,12 +385,21 @@ fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
         ("tools.call =", "is not TOML"),
         ("tools.call = \"x\"", "invalid type"),
         ("[plugins.\"A B\"]\nlimits.handles = 16", "is no name for a plugin"),
-        ("tools.file.allowed_paths = [\".\", { path = \"src/missing\", access = \"read\" }]", "is no directory that is there"),
+        (
+            "tools.file.allowed_paths = [\".\", { path = \"src/missing\", access = \"read\" }]",
+            "is no directory that is there",
+        ),
     ] {
         let problems = scene.under(text, "", &[]).expect_err("it is wrong").to_string();
-        assert!(problems.contains("ceiling.toml:") && problems.contains(expected), "{text}: {problems}");
+        assert!(
+            problems.contains("ceiling.toml:") && problems.contains(expected),
+            "{text}: {problems}"
+        );
     }
     let missing = inputs(&[("BERTH_CEILING", "/nowhere/ceiling.toml")], &[]);
     let problems = load(&scene.folders, &missing).expect_err("it has to be there").to_string();
-    assert!(problems.contains("BERTH_CEILING: /nowhere/ceiling.toml can't be opened"), "{problems}");
+    assert!(
+        problems.contains("BERTH_CEILING: /nowhere/ceiling.toml can't be opened"),
+        "{problems}"
+    );
 }

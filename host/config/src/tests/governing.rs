@@ -31,7 +31,14 @@ fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decisio
 }
 
 #[track_caller]
-fn check(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str, verdict: Verdict, gate: Gate) -> Decision {
+fn check(
+    loaded: &Loaded,
+    tool: &str,
+    kind: SubjectKind,
+    text: &str,
+    verdict: Verdict,
+    gate: Gate,
+) -> Decision {
     let decision = decide(loaded, tool, kind, text);
     assert_eq!((decision.verdict, decision.gate), (verdict, gate), "{tool} {text}: {decision:?}");
     decision
@@ -68,21 +75,48 @@ fn every_decision_shows_its_rule_and_its_line() {
     assert_eq!(denied.rule, "effect = \"deny\", tools = [\"write\"], paths = [\"b\"]");
     assert_eq!(denied.place, format!("[tools.policy] in {file}, line 12"));
     let denied = path(&loaded, "/w/a", Verdict::Deny, Gate::Autonomy);
-    assert_eq!((&*denied.rule, &*denied.place), ("autonomy = \"read-only\"", &*format!("[tools] in {file}, line 1")));
+    assert_eq!(
+        (&*denied.rule, &*denied.place),
+        ("autonomy = \"read-only\"", &*format!("[tools] in {file}, line 1"))
+    );
     let asked = path(&scene.load(""), "/w/a", Verdict::Ask, Gate::Autonomy);
     assert_eq!(asked.place, "the default of [tools]");
     // What it tells to write does what it says.
-    let lines = asked.remedy.strip_prefix("To allow it without asking, add to berth.toml:\n").expect("it tells lines");
-    path(&scene.load(&format!("[tools]\ncall = 20\n{lines}")), "/w/a", Verdict::Allow, Gate::Permissions);
-    let lines = denied_by_permission.remedy.strip_prefix("To allow it, put before it:\n").expect("it tells lines");
-    path(&scene.load(&format!("[tools]\ncall = 20\n{lines}\n{RULES}")), "/w/keys/x", Verdict::Allow, Gate::Permissions);
+    let lines = asked
+        .remedy
+        .strip_prefix("To allow it without asking, add to berth.toml:\n")
+        .expect("it tells lines");
+    path(
+        &scene.load(&format!("[tools]\ncall = 20\n{lines}")),
+        "/w/a",
+        Verdict::Allow,
+        Gate::Permissions,
+    );
+    let lines = denied_by_permission
+        .remedy
+        .strip_prefix("To allow it, put before it:\n")
+        .expect("it tells lines");
+    path(
+        &scene.load(&format!("[tools]\ncall = 20\n{lines}\n{RULES}")),
+        "/w/keys/x",
+        Verdict::Allow,
+        Gate::Permissions,
+    );
     let narrow = "[tools.authorization]\nenabled = true\n[[tools.authorization.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
     let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
     let lines = refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("it tells lines");
     path(&scene.load(&format!("{narrow}{lines}\n")), "/w/a", Verdict::Ask, Gate::Autonomy);
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
-    let lines = blocked.remedy.strip_prefix("To take it from the list, write in berth.toml:\n").expect("it tells lines");
-    command(&scene.load(&format!("[tools]\ncall = 20\n{lines}\n")), "curl x", Verdict::Ask, Gate::Autonomy);
+    let lines = blocked
+        .remedy
+        .strip_prefix("To take it from the list, write in berth.toml:\n")
+        .expect("it tells lines");
+    command(
+        &scene.load(&format!("[tools]\ncall = 20\n{lines}\n")),
+        "curl x",
+        Verdict::Ask,
+        Gate::Autonomy,
+    );
 }
 
 #[test]
@@ -107,7 +141,14 @@ tools.autonomy = \"full\"
     path(&loaded, "/w/vendor/x", Verdict::Deny, Gate::Policy);
     // Its rules that allow are no list that nothing else passes.
     check(&loaded, "other", SubjectKind::Path, "/w/a", Verdict::Ask, Gate::Autonomy);
-    let ignored: Vec<String> = loaded.project.as_ref().expect("it was read").ignored().iter().map(|one| one.key.clone()).collect();
+    let ignored: Vec<String> = loaded
+        .project
+        .as_ref()
+        .expect("it was read")
+        .ignored()
+        .iter()
+        .map(|one| one.key.clone())
+        .collect();
     assert_eq!(ignored, ["tools.autonomy", "tools.permissions.write", "tools.policy.rules"]);
 }
 
@@ -126,7 +167,11 @@ tools.permissions.write = [
     let [ignored] = project.ignored() else { panic!("{project:?}") };
     let expected = "berth.toml:3: a rule of `tools.permissions.write` is ignored: only your own configuration can allow \"z\"";
     assert!(ignored.to_string().ends_with(expected), "{ignored}");
-    assert_eq!(ignored.proposed, json!([{ "pattern": "z", "action": "allow" }]), "what denies is not asked for: it counts");
+    assert_eq!(
+        ignored.proposed,
+        json!([{ "pattern": "z", "action": "allow" }]),
+        "what denies is not asked for: it counts"
+    );
 }
 
 #[test]
@@ -134,9 +179,17 @@ fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
     let scene = Scene::new();
     let project = "tools.permissions.write = [{ pattern = \"*\", action = \"allow\" }]\n";
     let user = RULES.replace("allow", "ask");
-    scene.load_with(&user, project).project.expect("it was read").trust(&scene.folders).expect("it is trusted");
+    scene
+        .load_with(&user, project)
+        .project
+        .expect("it was read")
+        .trust(&scene.folders)
+        .expect("it is trusted");
     let loaded = scene.load_with(&user, project);
-    assert_eq!(loaded.project.as_ref().map(|project| project.standing), Some(ProjectTrust::Trusted));
+    assert_eq!(
+        loaded.project.as_ref().map(|project| project.standing),
+        Some(ProjectTrust::Trusted)
+    );
     path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
     path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
     path(&scene.load_with("", project), "/w/a", Verdict::Allow, Gate::Permissions);
@@ -148,7 +201,11 @@ fn a_pattern_of_a_path_is_compared_with_where_it_really_leads() {
     let home = scene.folders.home.clone().expect("a home");
     symlink(home.join("notes"), scene.work.join("link")).expect("a link is made");
     let link = scene.work.join("link").display().to_string();
-    let rule = |pattern: &str| scene.load(&format!("tools.permissions.write = [{{ pattern = {pattern:?}, action = \"deny\" }}]"));
+    let rule = |pattern: &str| {
+        scene.load(&format!(
+            "tools.permissions.write = [{{ pattern = {pattern:?}, action = \"deny\" }}]"
+        ))
+    };
     let there = home.join("notes/x").display().to_string();
     for pattern in ["~/notes", "~/NOTES/**", link.as_str(), "notes/x"] {
         path(&rule(pattern), &there, Verdict::Deny, Gate::Permissions);
@@ -161,7 +218,10 @@ fn a_pattern_of_a_path_is_compared_with_where_it_really_leads() {
 fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
     let scene = Scene::new();
     let asked = command(&scene.load(""), "git push --force", Verdict::Ask, Gate::Permissions);
-    assert_eq!((&*asked.rule, &*asked.place), ("confirm_patterns = \"git push --force\"", "the default of [tools.shell]"));
+    assert_eq!(
+        (&*asked.rule, &*asked.place),
+        ("confirm_patterns = \"git push --force\"", "the default of [tools.shell]")
+    );
     command(&scene.load(""), "ls", Verdict::Ask, Gate::Autonomy);
     // With full autonomy, what somebody wrote down still asks, and only that.
     let full = "tools.autonomy = \"full\"\n";
@@ -172,7 +232,8 @@ fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
     command(&scene.load(&written), "make deploy", Verdict::Ask, Gate::Permissions);
     command(&scene.load(&written), "make", Verdict::Allow, Gate::Autonomy);
     // Rules for `bash` take their place; those of a stranger don't.
-    let ruled = format!("{written}tools.permissions.bash = [{{ pattern = \"x\", action = \"deny\" }}]\n");
+    let ruled =
+        format!("{written}tools.permissions.bash = [{{ pattern = \"x\", action = \"deny\" }}]\n");
     command(&scene.load(&ruled), "make deploy", Verdict::Allow, Gate::Autonomy);
     let stranger = "tools.permissions.bash = [{ pattern = \"x\", action = \"deny\" }]\n";
     command(&scene.load_with(&written, stranger), "make deploy", Verdict::Ask, Gate::Permissions);
@@ -188,12 +249,19 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
     // Neither the table nor the list may be written once more.
     let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
-    assert!(remedy.contains("have \"wget\" stand in `allowed_commands`") && remedy.ends_with("berth.toml, line 2."), "{remedy}");
+    assert!(
+        remedy.contains("have \"wget\" stand in `allowed_commands`")
+            && remedy.ends_with("berth.toml, line 2."),
+        "{remedy}"
+    );
     let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(remedy.contains("[tools.shell]\nallowed_commands = [\"wget\"]"), "{remedy}");
     command(&loaded, "curl x", Verdict::Ask, Gate::Network);
     // Of a stranger's exceptions none counts, and what they block is added.
-    let loaded = scene.load_with(text, "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n");
+    let loaded = scene.load_with(
+        text,
+        "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n",
+    );
     command(&loaded, "sudo x", Verdict::Deny, Gate::Blocklist);
     command(&loaded, "make", Verdict::Deny, Gate::Blocklist);
     command(&loaded, "git push", Verdict::Deny, Gate::Blocklist);
@@ -204,11 +272,28 @@ fn trust_is_the_plugin_s_and_a_stranger_may_lower_it() {
     let scene = Scene::new();
     let user = "tools.autonomy = \"full\"\n[plugins.known]\n";
     path(&scene.load(user), "/w/a", Verdict::Allow, Gate::Autonomy);
-    let denied = path(&scene.load(&format!("{user}trust = \"quarantined\"\n")), "/w/a", Verdict::Deny, Gate::Trust);
-    assert!(denied.place.contains("[plugins.known]") && denied.place.ends_with("line 3"), "{}", denied.place);
-    path(&scene.load_with(user, "plugins.known.trust = \"blocked\"\n"), "/w/a", Verdict::Deny, Gate::Trust);
+    let denied = path(
+        &scene.load(&format!("{user}trust = \"quarantined\"\n")),
+        "/w/a",
+        Verdict::Deny,
+        Gate::Trust,
+    );
+    assert!(
+        denied.place.contains("[plugins.known]") && denied.place.ends_with("line 3"),
+        "{}",
+        denied.place
+    );
     path(
-        &scene.load_with(&format!("{user}trust = \"blocked\"\n"), "plugins.known.trust = \"trusted\"\n"),
+        &scene.load_with(user, "plugins.known.trust = \"blocked\"\n"),
+        "/w/a",
+        Verdict::Deny,
+        Gate::Trust,
+    );
+    path(
+        &scene.load_with(
+            &format!("{user}trust = \"blocked\"\n"),
+            "plugins.known.trust = \"trusted\"\n",
+        ),
         "/w/a",
         Verdict::Deny,
         Gate::Trust,
@@ -220,14 +305,28 @@ fn authorization_counts_where_it_is_switched_on() {
     let scene = Scene::new();
     let rules = "[tools.authorization]\nrules = [{ effect = \"deny\", tools = [\"write\"] }]\n";
     path(&scene.load(rules), "/w/a", Verdict::Ask, Gate::Autonomy);
-    path(&scene.load(&format!("{rules}enabled = true\n")), "/w/a", Verdict::Deny, Gate::Authorization);
-    path(&scene.load_with(rules, "tools.authorization.enabled = true\n"), "/w/a", Verdict::Deny, Gate::Authorization);
+    path(
+        &scene.load(&format!("{rules}enabled = true\n")),
+        "/w/a",
+        Verdict::Deny,
+        Gate::Authorization,
+    );
+    path(
+        &scene.load_with(rules, "tools.authorization.enabled = true\n"),
+        "/w/a",
+        Verdict::Deny,
+        Gate::Authorization,
+    );
 }
 
 #[test]
 fn an_exact_rule_allows_one_text_and_is_for_nothing_else() {
     let scene = Scene::new();
-    let rule = |action: &str| format!("tools.permissions.write = [{{ pattern = \"/w/*\", exact = true, action = \"{action}\" }}]\n");
+    let rule = |action: &str| {
+        format!(
+            "tools.permissions.write = [{{ pattern = \"/w/*\", exact = true, action = \"{action}\" }}]\n"
+        )
+    };
     let loaded = scene.load(&rule("allow"));
     let decision = path(&loaded, "/w/*", Verdict::Allow, Gate::Permissions);
     assert_eq!(decision.rule, "pattern = \"/w/*\", exact = true, action = \"allow\"");
@@ -235,8 +334,12 @@ fn an_exact_rule_allows_one_text_and_is_for_nothing_else() {
         path(&loaded, other, Verdict::Ask, Gate::Autonomy);
     }
     for action in ["ask", "deny"] {
-        let problem = scene.load(&rule(action)).policy().expect_err("such a rule protects one spelling");
-        assert!(problem.to_string().contains("`exact` is for rules with `action = \"allow\"`"), "{problem}");
+        let problem =
+            scene.load(&rule(action)).policy().expect_err("such a rule protects one spelling");
+        assert!(
+            problem.to_string().contains("`exact` is for rules with `action = \"allow\"`"),
+            "{problem}"
+        );
     }
     // From a stranger it allows nothing.
     path(&scene.load_with("", &rule("allow")), "/w/*", Verdict::Ask, Gate::Autonomy);
@@ -247,24 +350,58 @@ fn rules_that_would_protect_nothing_are_problems() {
     let scene = Scene::new();
     let problem = |text: &str, expected: &str| {
         scene.write(text);
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        let problems = load(&scene.folders, &Inputs::default())
+            .expect_err("the configuration is wrong")
+            .to_string();
         assert!(problems.contains(expected), "{text}: {problems}");
     };
-    problem("tools.permissions.write = [{ pattern = \"\", action = \"deny\" }]", "a pattern has 1 to 1024 bytes");
-    problem(&format!("tools.permissions.write = [{{ pattern = \"{}\", action = \"deny\" }}]", "x".repeat(1025)), "this one 1025");
-    problem("tools.permissions.write = [{ pattern = \"x\", action = \"refuse\" }]", "unknown variant `refuse`");
-    problem("tools.permissions.write = [{ patern = \"x\", action = \"deny\" }]", "did you mean `pattern`?");
+    problem(
+        "tools.permissions.write = [{ pattern = \"\", action = \"deny\" }]",
+        "a pattern has 1 to 1024 bytes",
+    );
+    problem(
+        &format!(
+            "tools.permissions.write = [{{ pattern = \"{}\", action = \"deny\" }}]",
+            "x".repeat(1025)
+        ),
+        "this one 1025",
+    );
+    problem(
+        "tools.permissions.write = [{ pattern = \"x\", action = \"refuse\" }]",
+        "unknown variant `refuse`",
+    );
+    problem(
+        "tools.permissions.write = [{ patern = \"x\", action = \"deny\" }]",
+        "did you mean `pattern`?",
+    );
     problem("tools.permissions.write = \"deny\"", "invalid type");
     problem("tools.policy.rules = [{ tools = [\"x\"] }]", "missing field `effect`");
-    problem("tools.policy.rules = [{ effect = \"deny\", tool = [\"x\"] }]", "did you mean `tools`?");
+    problem(
+        "tools.policy.rules = [{ effect = \"deny\", tool = [\"x\"] }]",
+        "did you mean `tools`?",
+    );
     problem("tools.policy.rules = [{ effect = \"deny\", paths = [\"../x\"] }]", "never matches");
-    let argument = |test: &str| format!("tools.policy.rules = [{{ effect = \"deny\", arguments = [{{ {test} }}] }}]");
+    let argument = |test: &str| {
+        format!("tools.policy.rules = [{{ effect = \"deny\", arguments = [{{ {test} }}] }}]")
+    };
     problem(&argument("pointer = \"path\", glob = \"x\""), "begins with `/`");
     problem(&argument("pointer = \"/path\""), "either a `glob` or a `regex`");
-    problem(&argument("pointer = \"/path\", glob = \"x\", regex = \"x\""), "either a `glob` or a `regex`");
+    problem(
+        &argument("pointer = \"/path\", glob = \"x\", regex = \"x\""),
+        "either a `glob` or a `regex`",
+    );
     problem(&argument("pointer = \"/path\", regex = \"(\""), "is not a regular expression");
-    problem(&argument("pointer = \"/path\", regex = \"(a{1000}){1000}\""), "is not a regular expression");
+    problem(
+        &argument("pointer = \"/path\", regex = \"(a{1000}){1000}\""),
+        "is not a regular expression",
+    );
     let many = "{ effect = \"deny\" },".repeat(257);
     problem(&format!("tools.policy.rules = [{many}]"), "has 257 rules; at most 256");
-    problem(&format!("tools.permissions.x = [{}]", "{ pattern = \"x\", action = \"ask\" },".repeat(257)), "has 257 rules");
+    problem(
+        &format!(
+            "tools.permissions.x = [{}]",
+            "{ pattern = \"x\", action = \"ask\" },".repeat(257)
+        ),
+        "has 257 rules",
+    );
 }

@@ -11,6 +11,7 @@ mod ceiling;
 mod governing;
 mod narrowing;
 mod processes;
+mod project_file;
 mod renamed;
 mod trusting;
 mod web;
@@ -26,7 +27,8 @@ impl Scene {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().canonicalize().expect("it is there");
-        let folders = Folders { home: Some(path.join("own-home")), ..Folders::inside(&path.join("own")) };
+        let folders =
+            Folders { home: Some(path.join("own-home")), ..Folders::inside(&path.join("own")) };
         for folder in ["own/config", "own-home/notes", "work/src"] {
             fs::create_dir_all(path.join(folder)).expect("folders are made");
         }
@@ -53,13 +55,17 @@ impl Scene {
     }
 
     fn load_there(&self, settings: &[&str]) -> Result<Loaded, Problems> {
-        load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..inputs(&[], settings) })
+        load(
+            &self.folders,
+            &Inputs { working_directory: Some(self.work.clone()), ..inputs(&[], settings) },
+        )
     }
 
     #[track_caller]
     fn wrong(&self, text: &str, expected: &[&str]) {
         self.write(text);
-        let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong");
+        let problems =
+            load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong");
         let shown = problems.to_string().replace(&self.folders.config.display().to_string(), "");
         assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "{text}");
     }
@@ -70,7 +76,9 @@ impl Scene {
     #[track_caller]
     fn assert_refused(&self, text: &str, expected: &[&str]) {
         self.write(text);
-        let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        let problems = load(&self.folders, &Inputs::default())
+            .expect_err("the configuration is wrong")
+            .to_string();
         assert!(expected.iter().all(|part| problems.contains(part)), "{text}: {problems}");
     }
 }
@@ -94,9 +102,13 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(loaded.config, Config::default());
     assert_eq!(loaded.file, None);
     assert_eq!(loaded.config.tools.call_time().as_secs(), 30);
-    let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory is there");
+    let policy =
+        loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory is there");
     assert_eq!(policy.grants.len(), 1);
-    assert_eq!((policy.grants[0].path.as_path(), policy.grants[0].access), (scene.work.as_path(), Access::Write));
+    assert_eq!(
+        (policy.grants[0].path.as_path(), policy.grants[0].access),
+        (scene.work.as_path(), Access::Write)
+    );
 }
 
 #[test]
@@ -112,7 +124,12 @@ fn the_default_globs_are_globs() {
 fn later_sources_win_key_by_key() {
     let scene = Scene::new();
     let file = scene.write("[tools]\ncall = 5\nmax_call = 50\nmax_concurrent = 2\n[tools.file]\ndeny_read = [\"a\", \"b\"]\n");
-    let variables = [("BERTH_TOOLS_MAX_CALL", "60"), ("BERTH_TOOLS_MAX_CONCURRENT", "3"), ("BERTH_LOG", "debug"), ("PATH", "/bin")];
+    let variables = [
+        ("BERTH_TOOLS_MAX_CALL", "60"),
+        ("BERTH_TOOLS_MAX_CONCURRENT", "3"),
+        ("BERTH_LOG", "debug"),
+        ("PATH", "/bin"),
+    ];
     let inputs = inputs(&variables, &["tools.max_concurrent=4", "tools.file.deny_read=c"]);
     let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
     let tools = &loaded.config.tools;
@@ -120,8 +137,14 @@ fn later_sources_win_key_by_key() {
     assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("a glob")]);
     assert_eq!(loaded.source("tools.call"), Source::File { path: file, line: 2 });
     assert_eq!(loaded.source("tools.max_call"), Source::Variable("BERTH_TOOLS_MAX_CALL".into()));
-    assert_eq!(loaded.source("tools.max_concurrent"), Source::Flag("--set tools.max_concurrent=4".into()));
-    assert_eq!(loaded.source("tools.file.deny_read.1"), Source::Flag("--set tools.file.deny_read=c".into()));
+    assert_eq!(
+        loaded.source("tools.max_concurrent"),
+        Source::Flag("--set tools.max_concurrent=4".into())
+    );
+    assert_eq!(
+        loaded.source("tools.file.deny_read.1"),
+        Source::Flag("--set tools.file.deny_read=c".into())
+    );
     assert_eq!(loaded.source("tools.file.deny_write"), Source::Default);
 }
 
@@ -141,8 +164,13 @@ fn every_problem_of_a_file_is_named_with_its_line() {
             "  10 | [tolls]",
         ],
     );
-    scene
-        .wrong("[tools]\ncall =\n", &["/berth.toml:2: is not TOML: string values must be quoted, expected literal string", "  2 | call ="]);
+    scene.wrong(
+        "[tools]\ncall =\n",
+        &[
+            "/berth.toml:2: is not TOML: string values must be quoted, expected literal string",
+            "  2 | call =",
+        ],
+    );
 }
 
 #[test]
@@ -161,7 +189,9 @@ fn values_that_would_protect_nothing_are_problems() {
     let scene = Scene::new();
     let problem = |text: &str, expected: &str| {
         scene.write(text);
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        let problems = load(&scene.folders, &Inputs::default())
+            .expect_err("the configuration is wrong")
+            .to_string();
         assert!(problems.contains(expected), "{text}: {problems}");
     };
     problem("tools.call = 0", "expected a whole number from 1 to 86400");
@@ -176,9 +206,18 @@ fn values_that_would_protect_nothing_are_problems() {
     problem("tools.file.allowed_paths = [\"~root/x\"]", "another user");
     problem("tools.file.allowed_paths = [3]", "expected a path, or { path");
     problem("tools.file.allowed_paths = [{ access = \"read\" }]", "missing field `path`");
-    problem("tools.file.allowed_paths = [{ path = \".\", access = \"all\" }]", "unknown variant `all`, expected `read` or `read-write`");
-    problem("tools.file.allowed_paths = [{ path = \".\", acess = \"read\" }]", "did you mean `access`?");
-    problem("plugin_folder.reload = \"always\"", "unknown variant `always`, expected `approve` or `trust`");
+    problem(
+        "tools.file.allowed_paths = [{ path = \".\", access = \"all\" }]",
+        "unknown variant `all`, expected `read` or `read-write`",
+    );
+    problem(
+        "tools.file.allowed_paths = [{ path = \".\", acess = \"read\" }]",
+        "did you mean `access`?",
+    );
+    problem(
+        "plugin_folder.reload = \"always\"",
+        "unknown variant `always`, expected `approve` or `trust`",
+    );
     problem("[plugins.X]\npath = \"a.wasm\"", "no name for a plugin");
     problem("plugins.a__b.path = \"a.wasm\"", "no name for a plugin");
     problem("plugins.x = \"a.wasm\"", "`plugins.x`: invalid type");
@@ -189,7 +228,8 @@ fn values_that_would_protect_nothing_are_problems() {
 fn a_stranger_s_text_does_not_reach_the_terminal_as_it_is() {
     let scene = Scene::new();
     scene.write("\"\\u001b[31mx\" = 1 # \u{202e}");
-    let problems = load(&scene.folders, &Inputs::default()).expect_err("an unknown key").to_string();
+    let problems =
+        load(&scene.folders, &Inputs::default()).expect_err("an unknown key").to_string();
     assert!(!problems.contains(['\u{1b}', '\u{202e}']), "{problems:?}");
 }
 
@@ -199,7 +239,8 @@ fn a_file_that_others_may_write_is_refused() {
     let path = scene.write("[tools]\n");
     for mode in [0o620, 0o602, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("others may write").to_string();
+        let problems =
+            load(&scene.folders, &Inputs::default()).expect_err("others may write").to_string();
         assert!(problems.contains(&format!("chmod go-w '{}'", path.display())), "{problems}");
     }
 }
@@ -209,9 +250,12 @@ fn what_leads_nowhere_is_no_missing_file() {
     let scene = Scene::new();
     let folder = scene.folders.config.clone();
     let refused = |expected: &str| {
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("something was meant to be there").to_string();
+        let problems = load(&scene.folders, &Inputs::default())
+            .expect_err("something was meant to be there")
+            .to_string();
         assert!(problems.contains(expected), "{problems}");
-        super::insert::permission(&scene.folders, "write", "/w/a").expect_err("something was meant to be there");
+        super::insert::permission(&scene.folders, "write", "/w/a")
+            .expect_err("something was meant to be there");
     };
     let path = scene.folders.config_file();
     symlink(scene.work.join("gone.toml"), &path).expect("a link is made");
@@ -232,7 +276,8 @@ fn what_leads_nowhere_is_no_missing_file() {
 fn what_is_no_file_of_sensible_size_is_refused() {
     let scene = Scene::new();
     let problem = |expected: &str| {
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("no configuration").to_string();
+        let problems =
+            load(&scene.folders, &Inputs::default()).expect_err("no configuration").to_string();
         assert!(problems.contains(expected), "{problems}");
     };
     let path = scene.write(&" ".repeat(1024 * 1024 + 1));
@@ -247,7 +292,8 @@ fn what_is_no_file_of_sensible_size_is_refused() {
     fs::create_dir(&path).expect("a folder comes");
     problem("not a regular file");
     let missing = Inputs { file: Some(scene.work.join("none.toml")), ..Inputs::default() };
-    let problems = load(&scene.folders, &missing).expect_err("a named file has to exist").to_string();
+    let problems =
+        load(&scene.folders, &missing).expect_err("a named file has to exist").to_string();
     assert!(problems.contains("there is no such file"), "{problems}");
 }
 
@@ -256,9 +302,14 @@ fn variables_take_toml_and_bare_texts() {
     let scene = Scene::new();
     scene.write("[plugins.my-tool]\npath = \"a.wasm\"\n");
     let check = |name: &str, value: &str, expected: AllowedPath| {
-        let loaded = load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is right");
+        let loaded =
+            load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is right");
         let tool = &loaded.config.plugins["my-tool"].allowed_paths;
-        assert_eq!(if name.contains("MY") { tool } else { &loaded.config.tools.file.allowed_paths }, &[expected], "{value}");
+        assert_eq!(
+            if name.contains("MY") { tool } else { &loaded.config.tools.file.allowed_paths },
+            &[expected],
+            "{value}"
+        );
     };
     let path = "BERTH_TOOLS_FILE_ALLOWED_PATHS";
     check(path, "/a b", allowed("/a b", PathAccess::ReadWrite));
@@ -267,7 +318,13 @@ fn variables_take_toml_and_bare_texts() {
     check(path, "2024", allowed("2024", PathAccess::ReadWrite));
     check("BERTH_PLUGINS_MY_TOOL_ALLOWED_PATHS", "/a", allowed("/a", PathAccess::ReadWrite));
 
-    let loaded = load(&scene.folders, &inputs(&[("BERTH_PLUGINS_OTHER_PATH", "1"), ("BERTH_PLUGINS_OTHER_LIMITS_MEMORY_MIB", "9")], &[]));
+    let loaded = load(
+        &scene.folders,
+        &inputs(
+            &[("BERTH_PLUGINS_OTHER_PATH", "1"), ("BERTH_PLUGINS_OTHER_LIMITS_MEMORY_MIB", "9")],
+            &[],
+        ),
+    );
     let loaded = loaded.expect("the variables are right");
     assert_eq!(loaded.config.plugins["other"].path, "1");
     assert_eq!(loaded.plugin_limits("other").memory_mib.get(), 9);
@@ -278,7 +335,8 @@ fn variables_take_toml_and_bare_texts() {
 fn variables_and_settings_that_are_wrong_say_what_was_meant() {
     let scene = Scene::new();
     let problem = |variables: &[(&str, &str)], settings: &[&str], expected: &str| {
-        let problems = load(&scene.folders, &inputs(variables, settings)).expect_err("a mistake").to_string();
+        let problems =
+            load(&scene.folders, &inputs(variables, settings)).expect_err("a mistake").to_string();
         assert_eq!(problems, expected);
     };
     problem(
@@ -296,22 +354,38 @@ fn variables_and_settings_that_are_wrong_say_what_was_meant() {
         &[],
         "BERTH_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
     );
-    problem(&[], &["tools.cal=3"], "--set tools.cal=3: unknown key `tools.cal`; did you mean `call`?");
-    let deep = load(&scene.folders, &inputs(&[], &[&format!("{}=1", vec!["a"; 1000].join("."))])).expect_err("no such key");
+    problem(
+        &[],
+        &["tools.cal=3"],
+        "--set tools.cal=3: unknown key `tools.cal`; did you mean `call`?",
+    );
+    let deep = load(&scene.folders, &inputs(&[], &[&format!("{}=1", vec!["a"; 1000].join("."))]))
+        .expect_err("no such key");
     assert!(deep.to_string().ends_with("no key has that many parts"));
-    problem(&[], &["tools.call"], "--set tools.call: takes a key and a value: `--set tools.call=60`");
+    problem(
+        &[],
+        &["tools.call"],
+        "--set tools.call: takes a key and a value: `--set tools.call=60`",
+    );
 }
 
 #[test]
 fn flags_add_grants_and_may_widen_what_the_file_says() {
     let scene = Scene::new();
-    scene.write("[tools.file]\nallowed_paths = [\".\", { path = \"~/notes\", access = \"read\" }]\n");
+    scene.write(
+        "[tools.file]\nallowed_paths = [\".\", { path = \"~/notes\", access = \"read\" }]\n",
+    );
     let notes = scene.work.parent().expect("a parent").join("own-home/notes");
     let access = |allow: Vec<(PathBuf, PathAccess)>| {
-        let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() }).expect("the configuration is right");
-        let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
-        let of_notes: Vec<_> =
-            grants.into_iter().filter(|grant| grant.path == notes).map(|grant| (grant.access, grant.place.text.into_owned())).collect();
+        let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() })
+            .expect("the configuration is right");
+        let grants =
+            loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
+        let of_notes: Vec<_> = grants
+            .into_iter()
+            .filter(|grant| grant.path == notes)
+            .map(|grant| (grant.access, grant.place.text.into_owned()))
+            .collect();
         assert_eq!(of_notes.len(), 1, "{of_notes:?}");
         of_notes[0].clone()
     };
@@ -326,10 +400,22 @@ fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
     let scene = Scene::new();
     let loaded = scene.load("tools.file.allowed_paths = []\n[plugins.x]\npath = \"x.wasm\"\n");
     let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
-    assert_eq!(grants.iter().map(|grant| grant.path.as_path()).collect::<Vec<_>>(), [scene.work.as_path()]);
-    assert_eq!(loaded.plugin_files("x", &scene.folders, &scene.work).expect("nothing to open").grants, []);
-    assert_eq!(loaded.plugin_files("other", &scene.folders, &scene.work).expect("nothing to open").grants, []);
-    assert_eq!(loaded.plugin_path("x", &scene.folders, &scene.work), Some(scene.folders.config.join("x.wasm")));
+    assert_eq!(
+        grants.iter().map(|grant| grant.path.as_path()).collect::<Vec<_>>(),
+        [scene.work.as_path()]
+    );
+    assert_eq!(
+        loaded.plugin_files("x", &scene.folders, &scene.work).expect("nothing to open").grants,
+        []
+    );
+    assert_eq!(
+        loaded.plugin_files("other", &scene.folders, &scene.work).expect("nothing to open").grants,
+        []
+    );
+    assert_eq!(
+        loaded.plugin_path("x", &scene.folders, &scene.work),
+        Some(scene.folders.config.join("x.wasm"))
+    );
 }
 
 #[test]
@@ -350,7 +436,8 @@ fn a_plugin_comes_from_its_path_or_else_from_the_plugin_folder() {
 
     let set = load(folders, &inputs(&[], &["plugin_folder.path=p"])).expect("the setting is right");
     assert_eq!(set.plugin_folder(folders, work), work.join("p"));
-    let home = load(folders, &inputs(&[("BERTH_PLUGIN_FOLDER_PATH", "~/p")], &[])).expect("the variable is right");
+    let home = load(folders, &inputs(&[("BERTH_PLUGIN_FOLDER_PATH", "~/p")], &[]))
+        .expect("the variable is right");
     assert_eq!(home.plugin_folder(folders, work), folders.home.as_ref().expect("a home").join("p"));
 }
 
@@ -358,14 +445,16 @@ fn a_plugin_comes_from_its_path_or_else_from_the_plugin_folder() {
 fn what_configures_berth_is_out_of_reach_wherever_it_lies() {
     let scene = Scene::new();
     let (file, plugin) = (scene.work.join("team.toml"), scene.work.join("x.wasm"));
-    fs::write(&file, "plugin_folder.path = \"plugins\"\n[plugins.x]\npath = \"x.wasm\"\n").expect("the file is written");
+    fs::write(&file, "plugin_folder.path = \"plugins\"\n[plugins.x]\npath = \"x.wasm\"\n")
+        .expect("the file is written");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its mode is set");
     let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
     let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
     let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
     let rules = FileRules::new(grants, loaded.own(&scene.folders, &scene.work));
     let decide = |path: &Path, access| rules.decide(path, Kind::Other, access).is_ok();
-    for path in [&file, &plugin, &scene.work.join("plugins"), &scene.work.join("plugins/new.wasm")] {
+    for path in [&file, &plugin, &scene.work.join("plugins"), &scene.work.join("plugins/new.wasm")]
+    {
         assert!(decide(path, Access::Read) && !decide(path, Access::Write), "{}", path.display());
     }
     assert!(decide(&scene.work.join("other"), Access::Write));
@@ -376,7 +465,10 @@ fn a_grant_of_what_is_not_there_is_a_problem() {
     let scene = Scene::new();
     fs::write(scene.work.join("file"), "").expect("a file is made");
     let loaded = scene.load("tools.file.allowed_paths = [\n\"none\",\n\"file\",\n]\n");
-    let error = loaded.built_in_files(&scene.folders, &scene.work).expect_err("neither can be granted").to_string();
+    let error = loaded
+        .built_in_files(&scene.folders, &scene.work)
+        .expect_err("neither can be granted")
+        .to_string();
     assert!(error.contains("berth.toml:2: ") && error.contains("none can't be granted"), "{error}");
     assert!(error.contains("berth.toml:3: ") && error.contains("is not a directory"), "{error}");
 }
@@ -389,7 +481,11 @@ fn globs_reach_what_they_mean_through_links_and_the_home() {
     let loaded = scene
         .load(&format!("[tools.file]\nallowed_paths = [\".\", \"~\"]\ndeny_read = [\"{}/link/src/*.key\", \"~/notes\"]\n", real.display()));
     let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there");
-    let rules = FileRules::new(policy.grants, scene.folders.own()).with_globs(policy.deny_read, policy.allow_read, policy.deny_write);
+    let rules = FileRules::new(policy.grants, scene.folders.own()).with_globs(
+        policy.deny_read,
+        policy.allow_read,
+        policy.deny_write,
+    );
     let read = |path: &Path| rules.decide(path, Kind::Other, Access::Read).is_ok();
     assert!(!read(&scene.work.join("src/a.key")));
     assert!(read(&scene.work.join("src/a.rs")));
@@ -401,12 +497,20 @@ fn globs_reach_what_they_mean_through_links_and_the_home() {
 #[test]
 fn entries_show_everything_with_its_source() {
     let scene = Scene::new();
-    let loaded = scene.load("[tools.file]\nallowed_paths = [\n  \"a\",\n  { path = \"b\", access = \"read\" },\n]\n");
+    let loaded = scene.load(
+        "[tools.file]\nallowed_paths = [\n  \"a\",\n  { path = \"b\", access = \"read\" },\n]\n",
+    );
     let entries = loaded.entries();
-    let entry = entries.iter().find(|entry| entry.key == "tools.file.allowed_paths").expect("the key is listed");
+    let entry = entries
+        .iter()
+        .find(|entry| entry.key == "tools.file.allowed_paths")
+        .expect("the key is listed");
     assert_eq!(entry.value, serde_json::json!(["a", { "path": "b", "access": "read" }]));
-    let lines: Vec<_> =
-        entry.elements.iter().map(|source| matches!(source, Source::File { line, .. } if *line == 3 || *line == 4)).collect();
+    let lines: Vec<_> = entry
+        .elements
+        .iter()
+        .map(|source| matches!(source, Source::File { line, .. } if *line == 3 || *line == 4))
+        .collect();
     assert_eq!(lines, [true, true]);
     let call = entries.iter().find(|entry| entry.key == "tools.call").expect("the key is listed");
     assert_eq!((&call.value, &call.source), (&serde_json::json!(30), &Source::Default));
@@ -421,7 +525,10 @@ fn the_schema_agrees_with_what_is_read() {
         assert_eq!(jsonschema::is_valid(&schema, &json), expected, "{text}");
     };
     accepts("", true);
-    accepts("tools.call = 5\ntools.file.allowed_paths = [\"a\", { path = \"b\", access = \"read\" }]", true);
+    accepts(
+        "tools.call = 5\ntools.file.allowed_paths = [\"a\", { path = \"b\", access = \"read\" }]",
+        true,
+    );
     accepts("plugins.x = { path = \"x.wasm\", limits = { memory_mib = 5 } }", true);
     accepts("tools.call = 0", false);
     accepts("tools.cal = 1", false);

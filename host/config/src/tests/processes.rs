@@ -12,7 +12,8 @@ impl Scene {
     /// What the shell may do with this file and these variables.
     fn shell(&self, text: &str, variables: &[(&str, &str)]) -> ProcessGrants {
         self.write(text);
-        let loaded = load(&self.folders, &inputs(variables, &[])).unwrap_or_else(|problems| panic!("{problems}"));
+        let loaded = load(&self.folders, &inputs(variables, &[]))
+            .unwrap_or_else(|problems| panic!("{problems}"));
         loaded.processes_of_shell(&self.folders, &self.work).expect("all is there")
     }
 
@@ -30,12 +31,19 @@ fn the_shell_has_the_working_directory_and_git_writes_there() {
     let scene = Scene::new();
     let decide = |grants: &ProcessGrants, name: &str| {
         let files = grants.files.clone();
-        let rules = FileRules::new(files.grants, Vec::new()).with_globs(files.deny_read, files.allow_read, files.deny_write);
+        let rules = FileRules::new(files.grants, Vec::new()).with_globs(
+            files.deny_read,
+            files.allow_read,
+            files.deny_write,
+        );
         rules.decide(&scene.work.join(name), Kind::Other, Access::Write).is_ok()
     };
     let grants = scene.shell("[tools.file]\ndeny_read = [\"**/.env\"]\n", &[]);
     assert!(grants.shell && grants.network == NetworkGrant::Ask);
-    assert_eq!((decide(&grants, "x"), decide(&grants, ".git/index"), decide(&grants, ".env")), (true, true, false));
+    assert_eq!(
+        (decide(&grants, "x"), decide(&grants, ".git/index"), decide(&grants, ".env")),
+        (true, true, false)
+    );
     let written = scene.shell("[tools.file]\ndeny_write = [\".git/**\"]\n", &[]);
     assert!(!decide(&written, ".git/index"), "the operator wrote it");
     // What the file tools have is another matter.
@@ -53,10 +61,20 @@ fn a_plugin_starts_what_is_granted_to_it_and_nothing_else() {
                 [plugins.y]\nallowed_paths = [\".\"]\nnetwork = true\nenv = [\"A\"]\n[plugins.z]\nshell = true\nnetwork = true\nenv = [\"A\"]\n";
     scene.write(text);
     let loaded = load(&scene.folders, &inputs(&[("A", "1")], &[])).expect("it is right");
-    let of = |name: &str| loaded.processes_of_plugin(name, &scene.folders, &scene.work).expect("all is there");
+    let of = |name: &str| {
+        loaded.processes_of_plugin(name, &scene.folders, &scene.work).expect("all is there")
+    };
     let x = of("x").expect("it starts git");
-    assert!(x.programs.allow("git", &["status".to_owned()]) && !x.programs.allow("git", &["push".to_owned()]));
-    assert!(!x.shell && x.network == NetworkGrant::Deny && x.files.grants.is_empty() && value(&x, "A").is_none());
+    assert!(
+        x.programs.allow("git", &["status".to_owned()])
+            && !x.programs.allow("git", &["push".to_owned()])
+    );
+    assert!(
+        !x.shell
+            && x.network == NetworkGrant::Deny
+            && x.files.grants.is_empty()
+            && value(&x, "A").is_none()
+    );
     assert_eq!((x.limits.processes, x.sandbox), (9, berth_system::confine::Sandbox::BestEffort));
     let place = x.programs.place("git").expect("it is placed").text.clone();
     assert_eq!(place, format!("[plugins.x] in {}, line 4", scene.folders.config_file().display()));
@@ -93,23 +111,45 @@ fn the_environment_is_made_from_nothing() {
         let loaded = load(&scene.folders, &inputs).unwrap_or_else(|problems| panic!("{problems}"));
         loaded.processes_of_shell(&scene.folders, &scene.work).expect("all is there")
     };
-    let names = |grants: &ProcessGrants| grants.environment.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |grants: &ProcessGrants| {
+        grants.environment.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
     let plain = grants("[tools.shell]\npresets = [\"pip\"]\n");
-    assert_eq!(names(&plain), ["HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TERM"], "{:?}", plain.environment);
-    assert_eq!((value(&plain, "PATH"), value(&plain, "TERM"), value(&plain, "SHELL")), (Some("/p"), Some("dumb"), Some("/bin/bash")));
+    assert_eq!(
+        names(&plain),
+        ["HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TERM"],
+        "{:?}",
+        plain.environment
+    );
+    assert_eq!(
+        (value(&plain, "PATH"), value(&plain, "TERM"), value(&plain, "SHELL")),
+        (Some("/p"), Some("dumb"), Some("/bin/bash"))
+    );
     assert_eq!(value(&plain, "HOME"), scene.home().to_str());
-    let named = grants("[tools.shell]\nenv = [\"MY_NAME\", \"API_TOKEN\", \"NOT_SET\", \"TERM\"]\n");
-    assert_eq!(names(&named), ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM"]);
+    let named =
+        grants("[tools.shell]\nenv = [\"MY_NAME\", \"API_TOKEN\", \"NOT_SET\", \"TERM\"]\n");
+    assert_eq!(
+        names(&named),
+        ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM"]
+    );
     assert_eq!(value(&named, "TERM"), Some("xterm"));
     // Without an environment, as a program may embed Berth.
-    let loaded = Loaded::default().processes_of_shell(&scene.folders, &scene.work).expect("all is there");
-    assert!(value(&loaded, "PATH").is_some_and(|path| path.contains("/usr/bin")), "{:?}", loaded.environment);
+    let loaded =
+        Loaded::default().processes_of_shell(&scene.folders, &scene.work).expect("all is there");
+    assert!(
+        value(&loaded, "PATH").is_some_and(|path| path.contains("/usr/bin")),
+        "{:?}",
+        loaded.environment
+    );
 }
 
 #[test]
 fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
     let scene = Scene::new();
-    scene.assert_refused("[tools.shell]\nenv = [\"TOKEN=hunter2\"]", &["berth.toml:2: `tools.shell.env`: `TOKEN`: `env` takes the names"]);
+    scene.assert_refused(
+        "[tools.shell]\nenv = [\"TOKEN=hunter2\"]",
+        &["berth.toml:2: `tools.shell.env`: `TOKEN`: `env` takes the names"],
+    );
     scene.assert_refused("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A`"]);
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
@@ -119,8 +159,14 @@ fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
         "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",
         &["berth.toml:2: `plugins.x.programs`: `g* x`: the program itself"],
     );
-    scene.assert_refused("[tools.shell]\nnetwork = \"maybe\"", &["berth.toml:2: `tools.shell.network`: unknown variant `maybe`"]);
-    scene.assert_refused("[tools.shell.limits]\nprocesses = 1", &["berth.toml:2: ", "a whole number from 4 to 65536"]);
+    scene.assert_refused(
+        "[tools.shell]\nnetwork = \"maybe\"",
+        &["berth.toml:2: `tools.shell.network`: unknown variant `maybe`"],
+    );
+    scene.assert_refused(
+        "[tools.shell.limits]\nprocesses = 1",
+        &["berth.toml:2: ", "a whole number from 4 to 65536"],
+    );
 }
 
 #[test]
@@ -131,27 +177,57 @@ fn a_preset_grants_what_is_there_makes_caches_and_keeps_credentials_back() {
     for folder in ["elsewhere/cargo/bin", ".rustup", ".config/git"] {
         fs::create_dir_all(home.join(folder)).expect("folders are made");
     }
-    for file in ["elsewhere/cargo/credentials.toml", ".config/git/credentials", ".config/git/config", ".gitconfig", ".npmrc", ".rustup/x"] {
+    for file in [
+        "elsewhere/cargo/credentials.toml",
+        ".config/git/credentials",
+        ".config/git/config",
+        ".gitconfig",
+        ".npmrc",
+        ".rustup/x",
+    ] {
         fs::write(home.join(file), "x").expect("a file is written");
     }
     let text = "[tools.shell]\npresets = [\"cargo\", \"git\", \"npm\"]\n";
-    let grants = scene.shell(text, &[("CARGO_HOME", cargo.to_str().expect("UTF-8")), ("GOFLAGS", "-x")]);
-    let of = |path: PathBuf| grants.also.iter().find(|tree| Path::new(&tree.path) == path).map(|tree| tree.access);
+    let grants =
+        scene.shell(text, &[("CARGO_HOME", cargo.to_str().expect("UTF-8")), ("GOFLAGS", "-x")]);
+    let of = |path: PathBuf| {
+        grants.also.iter().find(|tree| Path::new(&tree.path) == path).map(|tree| tree.access)
+    };
     // A cache that was missing, and is there now.
     assert_eq!(of(cargo.join("registry")), Some(TreeAccess::Write));
     assert!(cargo.join("registry").is_dir() && home.join(".npm/_cacache").is_dir());
     assert_eq!(of(home.join(".npm/_cacache")), Some(TreeAccess::Write));
-    assert_eq!((of(cargo.join("bin")), of(home.join(".rustup"))), (Some(TreeAccess::Read), Some(TreeAccess::Read)));
-    assert_eq!((of(home.join(".gitconfig")), of(home.join(".config/git"))), (Some(TreeAccess::Read), Some(TreeAccess::Read)));
+    assert_eq!(
+        (of(cargo.join("bin")), of(home.join(".rustup"))),
+        (Some(TreeAccess::Read), Some(TreeAccess::Read))
+    );
+    assert_eq!(
+        (of(home.join(".gitconfig")), of(home.join(".config/git"))),
+        (Some(TreeAccess::Read), Some(TreeAccess::Read))
+    );
     // What isn't a cache isn't made.
-    assert!(of(home.join(".nvm")).is_none() && !home.join(".nvm").exists() && of(home.clone()).is_none());
+    assert!(
+        of(home.join(".nvm")).is_none()
+            && !home.join(".nvm").exists()
+            && of(home.clone()).is_none()
+    );
     assert!(!home.join("go").exists(), "nobody asked for it");
     let hidden = |path: PathBuf| grants.also_hidden.contains(&path);
-    assert!(hidden(cargo.join("credentials.toml")) && hidden(home.join(".config/git/credentials")) && hidden(home.join(".npmrc")));
+    assert!(
+        hidden(cargo.join("credentials.toml"))
+            && hidden(home.join(".config/git/credentials"))
+            && hidden(home.join(".npmrc"))
+    );
     assert_eq!((value(&grants, "CARGO_HOME"), value(&grants, "GOFLAGS")), (cargo.to_str(), None));
     // What the operator grants by itself is granted.
-    let granted = scene.shell("[tools.shell]\npresets = [\"git\"]\nallowed_paths = [\".\", \"~/.config/git\"]\n", &[]);
-    assert!(!granted.also_hidden.contains(&home.join(".config/git/credentials")) && granted.also_hidden.contains(&home.join(".npmrc")));
+    let granted = scene.shell(
+        "[tools.shell]\npresets = [\"git\"]\nallowed_paths = [\".\", \"~/.config/git\"]\n",
+        &[],
+    );
+    assert!(
+        !granted.also_hidden.contains(&home.join(".config/git/credentials"))
+            && granted.also_hidden.contains(&home.join(".npmrc"))
+    );
 }
 
 #[test]
@@ -159,8 +235,13 @@ fn an_odd_variable_doesn_t_grant_the_home() {
     let scene = Scene::new();
     let home = scene.home();
     for odd in [home.to_str().expect("UTF-8"), "/", "relative", ""] {
-        let grants = scene.shell("[tools.shell]\npresets = [\"go\", \"ccache\"]\n", &[("CCACHE_DIR", odd)]);
-        assert!(grants.also.iter().all(|tree| !home.starts_with(&tree.path)), "{odd}: {:?}", grants.also);
+        let grants =
+            scene.shell("[tools.shell]\npresets = [\"go\", \"ccache\"]\n", &[("CCACHE_DIR", odd)]);
+        assert!(
+            grants.also.iter().all(|tree| !home.starts_with(&tree.path)),
+            "{odd}: {:?}",
+            grants.also
+        );
     }
 }
 
@@ -173,18 +254,29 @@ fn every_preset_is_whole() {
     let places = PRESETS.iter().flat_map(|preset| preset.places()).map(|(place, _)| place);
     for place in places.chain(CREDENTIALS).chain(ROOTS.iter().map(|(_, place)| *place)) {
         let found = roots.find(place).unwrap_or_else(|| panic!("{place} is nowhere"));
-        assert!(found.starts_with(&home) && found != home && !place.ends_with('/') && !place.contains(".."), "{place}: {found:?}");
+        assert!(
+            found.starts_with(&home)
+                && found != home
+                && !place.ends_with('/')
+                && !place.contains(".."),
+            "{place}: {found:?}"
+        );
     }
     for preset in &PRESETS {
         assert!(preset.with.iter().all(|name| all.contains(name)), "{}", preset.name);
         assert!(with_all(preset).len() <= all.len());
-        // None is a directory that holds a whole folder of credentials, which would be granted with all that a program puts there.
+        // None is a directory that holds a whole folder of credentials, which would be granted with
+        // all that a program puts there.
         for (place, _) in preset.places() {
             let tree = roots.find(place).expect("it is somewhere");
-            let folder = |credential: &&'static str| roots.find(credential).is_some_and(|credential| tree.starts_with(&credential));
+            let folder = |credential: &&'static str| {
+                roots.find(credential).is_some_and(|credential| tree.starts_with(&credential))
+            };
             assert!(!CREDENTIALS.iter().any(folder), "{place}");
         }
         // A variable that could hold a program to run is none that a preset passes on.
-        assert!(!preset.variables().any(|name| ["LD_PRELOAD", "NODE_OPTIONS", "PYTHONSTARTUP", "BASH_ENV"].contains(&name)));
+        assert!(!preset.variables().any(|name| {
+            ["LD_PRELOAD", "NODE_OPTIONS", "PYTHONSTARTUP", "BASH_ENV"].contains(&name)
+        }));
     }
 }

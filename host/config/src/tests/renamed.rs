@@ -12,8 +12,14 @@ fn an_old_name_counts_as_the_new_one_and_is_told_of() {
     told.sort();
     let path = scene.folders.config_file();
     let expected = [
-        format!("{}:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now, and counts as that", path.display()),
-        format!("{}:3: `agent.max_retry_duration_secs` is called `tools.retry.budget_secs` now, and counts as that", path.display()),
+        format!(
+            "{}:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now, and counts as that",
+            path.display()
+        ),
+        format!(
+            "{}:3: `agent.max_retry_duration_secs` is called `tools.retry.budget_secs` now, and counts as that",
+            path.display()
+        ),
     ];
     assert_eq!(told, expected);
     assert_eq!(loaded.source("tools.retry.max_attempts"), Source::File { path, line: 2 });
@@ -36,8 +42,14 @@ fn an_old_name_is_bounded_like_the_new_one() {
 fn both_names_in_one_file_are_a_mistake() {
     let scene = Scene::new();
     scene.write("[agent]\nmax_tool_retries = 1\n[tools.retry]\nmax_attempts = 2\n");
-    let problems = load(&scene.folders, &Inputs::default()).expect_err("which of them is meant?").to_string();
-    assert!(problems.contains("berth.toml:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now"), "{problems}");
+    let problems =
+        load(&scene.folders, &Inputs::default()).expect_err("which of them is meant?").to_string();
+    assert!(
+        problems.contains(
+            "berth.toml:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now"
+        ),
+        "{problems}"
+    );
     assert!(problems.contains("berth.toml:4)"), "{problems}");
 }
 
@@ -45,31 +57,53 @@ fn both_names_in_one_file_are_a_mistake() {
 fn a_flag_over_the_file_wins_by_either_name() {
     let scene = Scene::new();
     scene.write("[tools.retry]\nmax_attempts = 2\n");
-    let loaded = load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is right");
+    let loaded =
+        load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is right");
     assert_eq!((loaded.config.tools.retry.max_attempts.get(), loaded.renamed.len()), (1, 1));
 }
 
 #[test]
 fn no_bound_narrows_to_any() {
     let scene = Scene::new();
-    let loaded = scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
-    assert_eq!((loaded.config.tools.result_cache.ttl_secs.get(), loaded.project.expect("it was read").ignored().len()), (5, 0));
+    let loaded =
+        scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
+    assert_eq!(
+        (
+            loaded.config.tools.result_cache.ttl_secs.get(),
+            loaded.project.expect("it was read").ignored().len()
+        ),
+        (5, 0)
+    );
 }
 
 #[test]
 fn whether_there_is_a_network_is_said_in_two_ways_and_not_in_both() {
     let scene = Scene::new();
-    for (text, expected) in
-        [("allow_network = true", NetworkGrant::Allow), ("allow_network = false", NetworkGrant::Deny), ("", NetworkGrant::Ask)]
-    {
-        assert_eq!(scene.load(&format!("[tools.shell]\n{text}\n")).config.tools.shell.network, expected, "{text}");
+    for (text, expected) in [
+        ("allow_network = true", NetworkGrant::Allow),
+        ("allow_network = false", NetworkGrant::Deny),
+        ("", NetworkGrant::Ask),
+    ] {
+        assert_eq!(
+            scene.load(&format!("[tools.shell]\n{text}\n")).config.tools.shell.network,
+            expected,
+            "{text}"
+        );
     }
-    scene.assert_refused("[tools.shell]\nallow_network = \"yes\"", &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"]);
-    scene.assert_refused("[tools.shell]\nallow_network = true\nnetwork = \"deny\"", &["berth.toml:3)", "take one of them out"]);
-    let told = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"])).map(|loaded| loaded.config.tools.shell.network);
+    scene.assert_refused(
+        "[tools.shell]\nallow_network = \"yes\"",
+        &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"],
+    );
+    scene.assert_refused(
+        "[tools.shell]\nallow_network = true\nnetwork = \"deny\"",
+        &["berth.toml:3)", "take one of them out"],
+    );
+    let told = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
+        .map(|loaded| loaded.config.tools.shell.network);
     assert!(told.is_err(), "{told:?}");
     scene.write("");
-    let set = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=true"])).expect("it is right");
+    let set = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=true"]))
+        .expect("it is right");
     assert_eq!(set.config.tools.shell.network, NetworkGrant::Allow);
     // By either name a stranger's file only narrows.
     let narrowed = scene.load_with("", "tools.shell.allow_network = true");

@@ -23,8 +23,14 @@ fn a_trusted_file_counts_like_the_user_s_own() {
     assert_eq!(after.project.as_ref().map(Project::ignored), Some(&[][..]));
     assert_eq!(after.config.tools.max_concurrent.get(), 1);
     assert_eq!(after.config.tools.file.allowed_paths, [allowed("~/notes", PathAccess::ReadWrite)]);
-    assert_eq!(after.plugin_path("x", &scene.folders, &scene.work), Some(scene.work.join("x.wasm")));
-    assert_eq!(after.source("tools.call"), Source::File { path: scene.work.join("berth.toml"), line: 1 });
+    assert_eq!(
+        after.plugin_path("x", &scene.folders, &scene.work),
+        Some(scene.work.join("x.wasm"))
+    );
+    assert_eq!(
+        after.source("tools.call"),
+        Source::File { path: scene.work.join("berth.toml"), line: 1 }
+    );
 }
 
 #[test]
@@ -33,7 +39,8 @@ fn even_a_trusted_file_takes_no_denial_away() {
     trust(&scene, &scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE));
     let loaded = scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE);
     assert_eq!(standing(&loaded), ProjectTrust::Trusted);
-    let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
+    let texts =
+        |globs: &[PathGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
     assert_eq!(texts(&loaded.config.tools.file.deny_read), ["mine", "a"]);
     assert_eq!(texts(&loaded.config.tools.file.deny_write), [".git/**"]);
 }
@@ -83,7 +90,9 @@ fn a_link_that_leads_elsewhere_ends_it_too() {
     trust(&scene, &scene.load_with("", text));
     assert_eq!(standing(&scene.load_with("", text)), ProjectTrust::Trusted);
     // Whoever brought the file brought the link as well, and may bring another one.
-    fs::remove_file(&link).and_then(|()| std::os::unix::fs::symlink(&home, &link)).expect("the link is changed");
+    fs::remove_file(&link)
+        .and_then(|()| std::os::unix::fs::symlink(&home, &link))
+        .expect("the link is changed");
     let changed = scene.load_with("", text);
     assert_eq!(standing(&changed), ProjectTrust::Changed);
     assert_eq!(changed.config, Config::default());
@@ -100,7 +109,9 @@ fn the_same_bytes_elsewhere_are_not_trusted() {
     // By whatever way one comes to the directory, it is the same.
     let link = scene.work.join("src/back");
     std::os::unix::fs::symlink("..", &link).expect("a link is made");
-    let loaded = load(&scene.folders, &Inputs { working_directory: Some(link), ..Inputs::default() }).expect("it is right");
+    let loaded =
+        load(&scene.folders, &Inputs { working_directory: Some(link), ..Inputs::default() })
+            .expect("it is right");
     assert_eq!(standing(&loaded), ProjectTrust::Trusted);
 }
 
@@ -112,7 +123,10 @@ fn what_was_trusted_is_listed_and_forgotten() {
     trust(&scene, &loaded);
     let project = loaded.project.expect("it was read");
     let path = project.path.to_str().expect("it is UTF-8").to_owned();
-    assert_eq!(trusted(&scene.folders).expect("it is kept"), [(path, project.digest.clone())].into());
+    assert_eq!(
+        trusted(&scene.folders).expect("it is kept"),
+        [(path, project.digest.clone())].into()
+    );
     assert!(forget(&scene.folders, &project.path).expect("it is kept"));
     assert!(!forget(&scene.folders, &project.path).expect("it is kept"));
     assert_eq!(standing(&scene.load_with("", WIDE)), ProjectTrust::Narrows);

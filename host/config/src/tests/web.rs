@@ -23,8 +23,15 @@ impl Scene {
 fn shown(settings: &Settings) -> Vec<String> {
     let grants = settings.reach.grants.iter().map(|grant| {
         let grant = &grant.value;
-        let scheme = grant.scheme.map(|scheme| if scheme == Scheme::Http { "http" } else { "https" });
-        format!("{} {} {:?} {}", scheme.unwrap_or("-"), grant.hosts.as_str(), grant.port, grant.methods.join(","))
+        let scheme =
+            grant.scheme.map(|scheme| if scheme == Scheme::Http { "http" } else { "https" });
+        format!(
+            "{} {} {:?} {}",
+            scheme.unwrap_or("-"),
+            grant.hosts.as_str(),
+            grant.port,
+            grant.methods.join(",")
+        )
     });
     grants.collect()
 }
@@ -33,22 +40,39 @@ fn shown(settings: &Settings) -> Vec<String> {
 fn nothing_is_reached_without_asking_at_first() {
     let scene = Scene::new();
     let web = scene.web("");
-    assert!(web.reach.grants.is_empty() && web.reach.private.is_empty() && web.reach.denied.is_empty() && web.reach.https_only.value);
-    assert_eq!((web.limits.time.as_secs(), web.limits.body, web.limits.requests, web.limits.concurrent), (15, 1 << 20, 100, 8));
+    assert!(
+        web.reach.grants.is_empty()
+            && web.reach.private.is_empty()
+            && web.reach.denied.is_empty()
+            && web.reach.https_only.value
+    );
+    assert_eq!(
+        (web.limits.time.as_secs(), web.limits.body, web.limits.requests, web.limits.concurrent),
+        (15, 1 << 20, 100, 8)
+    );
     assert_eq!(scene.load("").config.tools.web.other_domains, OtherDomains::Ask);
-    assert!(scene.plugin("").is_none() && scene.plugin("[plugins.x]\nnetwork = true\nsecrets = {}").is_none());
+    assert!(
+        scene.plugin("").is_none()
+            && scene.plugin("[plugins.x]\nnetwork = true\nsecrets = {}").is_none()
+    );
 }
 
 #[test]
 fn hosts_are_written_in_several_ways() {
     let scene = Scene::new();
-    let hosts = |list: &str| shown(&scene.plugin(&format!("[plugins.x]\nhosts = [{list}]")).expect("something is granted"));
+    let hosts = |list: &str| {
+        shown(
+            &scene.plugin(&format!("[plugins.x]\nhosts = [{list}]")).expect("something is granted"),
+        )
+    };
     assert_eq!(hosts("'api.example.com'"), ["- api.example.com None "]);
     assert_eq!(hosts("'https://*.example.com:8443'"), ["https *.example.com Some(8443) "]);
     assert_eq!(hosts("'HTTP://example.com'"), ["http example.com None "]);
     assert_eq!(hosts("'example.com:8443'"), ["- example.com Some(8443) "]);
     assert_eq!(
-        hosts("{ host = '*.example.com', port = 8443, methods = ['get', 'HEAD'], scheme = 'https' }"),
+        hosts(
+            "{ host = '*.example.com', port = 8443, methods = ['get', 'HEAD'], scheme = 'https' }"
+        ),
         ["https *.example.com Some(8443) GET,HEAD"]
     );
     for (written, expected) in [
@@ -58,20 +82,33 @@ fn hosts_are_written_in_several_ways() {
         ("'example.com:0'", "ports are numbers from 1 to 65535"),
         ("'example.com:99999'", "ports are numbers from 1 to 65535"),
         ("{ host = 'example.com', method = ['GET'] }", "unknown field `method`"),
-        ("{ host = 'example.com', methods = ['CONNECT'] }", "CONNECT and TRACE are sent for nobody"),
+        (
+            "{ host = 'example.com', methods = ['CONNECT'] }",
+            "CONNECT and TRACE are sent for nobody",
+        ),
         ("{ host = 'example.com', methods = ['GE T'] }", "a method is one such as"),
         ("{ host = 'example.com', methods = ['FOO'] }", "a method is one such as"),
         ("{ port = 1 }", "missing field `host`"),
         ("5", "a host, as in"),
     ] {
-        scene.assert_refused(&format!("[plugins.x]\nhosts = [{written}]"), &["/berth.toml:2: ", expected]);
-        scene.assert_refused(&format!("[tools.web]\nallowed_domains = [{written}]"), &["/berth.toml:2: ", expected]);
+        scene.assert_refused(
+            &format!("[plugins.x]\nhosts = [{written}]"),
+            &["/berth.toml:2: ", expected],
+        );
+        scene.assert_refused(
+            &format!("[tools.web]\nallowed_domains = [{written}]"),
+            &["/berth.toml:2: ", expected],
+        );
     }
 }
 
 #[test]
 fn what_is_written_again_is_what_was_written() {
-    for written in [json!("example.com"), json!("https://*.example.com:8443"), json!({ "host": "example.com", "methods": ["GET"] })] {
+    for written in [
+        json!("example.com"),
+        json!("https://*.example.com:8443"),
+        json!({ "host": "example.com", "methods": ["GET"] }),
+    ] {
         let grant: HostGrant = serde_json::from_value(written.clone()).expect("it can be read");
         assert_eq!(serde_json::to_value(&grant).expect("it can be written"), written);
     }
@@ -87,16 +124,21 @@ fn every_entry_knows_its_line() {
     let place = |line| format!("[tools.web] in {}, line {line}", file.display());
     let grants: Vec<_> = reach.grants.iter().map(|grant| grant.place.text.to_string()).collect();
     assert_eq!(grants, [place(3), place(4), place(6)]);
-    assert_eq!((reach.denied[0].place.text.to_string(), reach.private[0].place.text.to_string()), (place(5), place(7)));
-    assert_eq!((reach.https_only.place.text.to_string(), reach.place.text.to_string()), (place(8), place(2)));
+    assert_eq!(
+        (reach.denied[0].place.text.to_string(), reach.private[0].place.text.to_string()),
+        (place(5), place(7))
+    );
+    assert_eq!(
+        (reach.https_only.place.text.to_string(), reach.place.text.to_string()),
+        (place(8), place(2))
+    );
     assert_eq!(reach.grants[2].value.hosts.as_str(), "*");
 }
 
 #[test]
 fn what_is_denied_is_so_for_plugins_too() {
     let scene = Scene::new();
-    let text =
-        "[tools.web]\ndenied_domains = ['evil.example']\nallowed_private_hosts = ['localhost']\n[plugins.x]\nhosts = ['a.example']\n";
+    let text = "[tools.web]\ndenied_domains = ['evil.example']\nallowed_private_hosts = ['localhost']\n[plugins.x]\nhosts = ['a.example']\n";
     let settings = scene.plugin(text).expect("something is granted");
     assert_eq!(settings.reach.denied[0].value.as_str(), "evil.example");
     // What is opened to the built-in tools isn't opened to a plugin.
@@ -111,8 +153,14 @@ fn the_lower_bound_counts() {
         (limits.time.as_secs(), limits.body >> 10)
     };
     assert_eq!(bounds("[tools.web]\ntimeout = 60\nmax_body_kib = 65536"), (30, 10 << 10));
-    assert_eq!(bounds("[tools.web]\ntimeout = 60\n[tools.limits]\nrequest_secs = 90\nresponse_mib = 1"), (60, 1 << 10));
-    let plugin = scene.plugin("[plugins.x]\nhosts = ['a.example']\nlimits.request_secs = 5\nlimits.requests = 7").expect("a grant").limits;
+    assert_eq!(
+        bounds("[tools.web]\ntimeout = 60\n[tools.limits]\nrequest_secs = 90\nresponse_mib = 1"),
+        (60, 1 << 10)
+    );
+    let plugin = scene
+        .plugin("[plugins.x]\nhosts = ['a.example']\nlimits.request_secs = 5\nlimits.requests = 7")
+        .expect("a grant")
+        .limits;
     assert_eq!((plugin.time.as_secs(), plugin.requests, plugin.body >> 20), (5, 7, 10));
 }
 
@@ -128,20 +176,40 @@ fn a_secret_says_where_it_comes_from_and_where_it_goes() {
     scene.write(text);
     let inputs = inputs(&[("A_TOKEN", "first"), ("A_TOKEN", "the-last-counts")], &[]);
     let loaded = load(&scene.folders, &inputs).expect("it is right");
-    let secrets = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used").secrets;
-    let header = |name: &str, prefix: &str| Placement::Header { name: name.to_owned(), prefix: prefix.to_owned() };
+    let secrets =
+        loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used").secrets;
+    let header = |name: &str, prefix: &str| Placement::Header {
+        name: name.to_owned(),
+        prefix: prefix.to_owned(),
+    };
     let places: Vec<_> = secrets.iter().map(|secret| secret.rule.placement.clone()).collect();
     let query = Placement::Query { name: "key".to_owned() };
     let bearer = header("authorization", "Bearer ");
-    assert_eq!(places, [bearer.clone(), header("x-api-key", ""), query, header("authorization", "Token "), bearer]);
-    assert_eq!((secrets[1].rule.methods.join(","), secrets[1].rule.paths.join(",")), ("GET".to_owned(), "/v1".to_owned()));
-    let SecretSource::Variable { value: Some(value), .. } = &secrets[0].source else { panic!("{:?}", secrets[0].source) };
+    assert_eq!(
+        places,
+        [bearer.clone(), header("x-api-key", ""), query, header("authorization", "Token "), bearer]
+    );
+    assert_eq!(
+        (secrets[1].rule.methods.join(","), secrets[1].rule.paths.join(",")),
+        ("GET".to_owned(), "/v1".to_owned())
+    );
+    let SecretSource::Variable { value: Some(value), .. } = &secrets[0].source else {
+        panic!("{:?}", secrets[0].source)
+    };
     assert_eq!(value.expose(), "the-last-counts");
-    assert!(matches!(&secrets[1].source, SecretSource::File(path) if *path == scene.folders.config.join("token")));
-    assert!(matches!(&secrets[2].source, SecretSource::Command(words) if *words == ["pass", "show", "c"]));
+    assert!(
+        matches!(&secrets[1].source, SecretSource::File(path) if *path == scene.folders.config.join("token"))
+    );
+    assert!(
+        matches!(&secrets[2].source, SecretSource::Command(words) if *words == ["pass", "show", "c"])
+    );
     let ask = scene.folders.home.as_ref().expect("a home").join("bin/ask");
-    assert!(matches!(&secrets[3].source, SecretSource::Command(words) if *words == [ask.to_str().expect("UTF-8")]));
-    assert!(matches!(&secrets[4].source, SecretSource::Keyring { service, account } if service == "s" && account == "a"));
+    assert!(
+        matches!(&secrets[3].source, SecretSource::Command(words) if *words == [ask.to_str().expect("UTF-8")])
+    );
+    assert!(
+        matches!(&secrets[4].source, SecretSource::Keyring { service, account } if service == "s" && account == "a")
+    );
     // No tool reads the file, and none rewrites the program.
     let own = loaded.own(&scene.folders, &scene.work);
     let of = |path: &Path| own.iter().find(|own| own.path == path).map(|own| own.secret);
@@ -153,11 +221,20 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     let scene = Scene::new();
     let check = |table: &str, expected: &str| {
         for at in ["tools.web.secrets.x", "plugins.p.secrets.x"] {
-            scene.assert_refused(&format!("\n[{at}]\n{table}"), &["/berth.toml:", &expected.replace('@', at)]);
+            scene.assert_refused(
+                &format!("\n[{at}]\n{table}"),
+                &["/berth.toml:", &expected.replace('@', at)],
+            );
         }
     };
-    check("hosts = ['a.example']", "[@] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`");
-    check("env = 'A'\nfile = 'b'\nhosts = ['a.example']", "[@] has more than one source: env, file; leave one");
+    check(
+        "hosts = ['a.example']",
+        "[@] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`",
+    );
+    check(
+        "env = 'A'\nfile = 'b'\nhosts = ['a.example']",
+        "[@] has more than one source: env, file; leave one",
+    );
     check("env = 'A'", "[@] doesn't say where the secret goes");
     for (host, expected) in [
         ("*", "would send the secret to every host"),
@@ -167,25 +244,46 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     ] {
         check(&format!("env = 'A'\nhosts = ['a.example', '{host}']"), expected);
     }
-    check("env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'", "into a header and into the query; leave one");
+    check(
+        "env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'",
+        "into a header and into the query; leave one",
+    );
     check("keyring.service = 's'\nhosts = ['a.example']", "needs both `service` and `account`");
-    check("env = 'A'\nhosts = ['a.example']\nheader = 'Host'", "none that says how a request is carried");
+    check(
+        "env = 'A'\nhosts = ['a.example']\nheader = 'Host'",
+        "none that says how a request is carried",
+    );
     check("env = 'A'\nhosts = ['a.example']\nheader = 'X Y'", "takes the name of a header");
-    check("env = 'A'\nhosts = ['a.example']\nprefix = \"a\\r\\nX: \"", "takes what stands before the secret");
+    check(
+        "env = 'A'\nhosts = ['a.example']\nprefix = \"a\\r\\nX: \"",
+        "takes what stands before the secret",
+    );
     check("env = 'A'\nhosts = ['a.example']\nquery = 'a&b'", "takes the name of a parameter");
     check("env = 'A'\nhosts = ['a.example']\npaths = ['v1']", "takes the beginning of a path");
-    check("env = 'A'\nhosts = ['a.example']\npaths = ['/v1/../x']", "takes the beginning of a path");
-    scene.assert_refused("[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']", &["has a name that is none"]);
+    check(
+        "env = 'A'\nhosts = ['a.example']\npaths = ['/v1/../x']",
+        "takes the beginning of a path",
+    );
+    scene.assert_refused(
+        "[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']",
+        &["has a name that is none"],
+    );
 }
 
 #[test]
 fn two_secrets_for_the_same_place_are_a_mistake() {
     let scene = Scene::new();
-    let pair =
-        |one: &str, other: &str| format!("[tools.web.secrets.one]\nenv = 'A'\n{one}\n[tools.web.secrets.other]\nenv = 'B'\n{other}\n");
+    let pair = |one: &str, other: &str| {
+        format!(
+            "[tools.web.secrets.one]\nenv = 'A'\n{one}\n[tools.web.secrets.other]\nenv = 'B'\n{other}\n"
+        )
+    };
     for (one, other) in [
         ("hosts = ['a.example']", "hosts = ['a.example']"),
-        ("hosts = ['a.example']", "hosts = ['A.Example']\nheader = 'AUTHORIZATION'\nprefix = 'Token '"),
+        (
+            "hosts = ['a.example']",
+            "hosts = ['A.Example']\nheader = 'AUTHORIZATION'\nprefix = 'Token '",
+        ),
         ("hosts = ['*.a.example']", "hosts = ['b.example', 'x.a.example']"),
         ("hosts = ['*.a.example']", "hosts = ['*.b.a.example']"),
         ("hosts = ['bücher.example']", "hosts = ['xn--bcher-kva.example']"),
@@ -197,7 +295,10 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
         ("hosts = ['a.example']", "hosts = ['a.example:443']"),
         ("hosts = ['localhost:3000']", "hosts = ['LOCALHOST:3000']"),
     ] {
-        scene.assert_refused(&pair(one, other), &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"]);
+        scene.assert_refused(
+            &pair(one, other),
+            &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"],
+        );
     }
     for (one, other) in [
         ("hosts = ['a.example']", "hosts = ['b.example']"),
@@ -213,7 +314,9 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
     }
     // Of two plugins, each has its own requests.
     let own = "env = 'A'\nhosts = ['a.example']\n";
-    scene.load(&format!("[plugins.x.secrets.s]\n{own}[plugins.y.secrets.s]\n{own}[tools.web.secrets.s]\n{own}"));
+    scene.load(&format!(
+        "[plugins.x.secrets.s]\n{own}[plugins.y.secrets.s]\n{own}[tools.web.secrets.s]\n{own}"
+    ));
 }
 
 #[test]
@@ -239,8 +342,12 @@ fn a_secret_in_place_of_its_source_is_never_shown() {
         format!("[network]\nproxy = 'http://me:{PASTED}@proxy.example:3128'\n"),
     ] {
         scene.write(&text);
-        let problems = load(&scene.folders, &Inputs::default()).expect_err("it is wrong").to_string();
-        assert!(!problems.contains(&PASTED[4..]) && problems.contains("/berth.toml:"), "{text}: {problems}");
+        let problems =
+            load(&scene.folders, &Inputs::default()).expect_err("it is wrong").to_string();
+        assert!(
+            !problems.contains(&PASTED[4..]) && problems.contains("/berth.toml:"),
+            "{text}: {problems}"
+        );
     }
 }
 
@@ -250,13 +357,25 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
     let check = |text: &str, variables: &[(&str, &str)], expected: Option<(&str, &str)>| {
         scene.write(text);
         let loaded = load(&scene.folders, &inputs(variables, &[])).expect("it is right");
-        let proxy = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used").network.proxy;
-        assert_eq!(proxy.as_ref().map(|proxy| (proxy.url.as_str(), proxy.except.as_str())), expected, "{text} {variables:?}");
+        let proxy = loaded
+            .egress_of_web(&scene.folders, &scene.work)
+            .expect("it can be used")
+            .network
+            .proxy;
+        assert_eq!(
+            proxy.as_ref().map(|proxy| (proxy.url.as_str(), proxy.except.as_str())),
+            expected,
+            "{text} {variables:?}"
+        );
     };
     check("", &[], None);
     check("", &[("HTTPS_PROXY", "")], None);
     check("", &[("https_proxy", "proxy.example:3128")], Some(("http://proxy.example:3128", "")));
-    let both = [("ALL_PROXY", "http://all.example"), ("HTTPS_PROXY", "http://me:pw@secure.example"), ("no_proxy", "a.example,10.0.0.0/8")];
+    let both = [
+        ("ALL_PROXY", "http://all.example"),
+        ("HTTPS_PROXY", "http://me:pw@secure.example"),
+        ("no_proxy", "a.example,10.0.0.0/8"),
+    ];
     check("", &both, Some(("http://me:pw@secure.example", "a.example,10.0.0.0/8")));
     check("", &both[..1], Some(("http://all.example", "")));
     check("network.proxy = ''", &both, None);
@@ -267,11 +386,33 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
         &[],
         Some(("http://own.example", ".c.example,10.0.0.0/8,fd00::/8,10.1.2.3,*,localhost")),
     );
-    for wrong in ["a b", "", "a.example,b.example", "http://a.example", "a.example:80", "10.0.0.0/33", "*.a.example", "a.example/x"] {
-        scene.assert_refused(&format!("network.no_proxy = ['{wrong}']"), &["takes hosts, each by itself"]);
+    for wrong in [
+        "a b",
+        "",
+        "a.example,b.example",
+        "http://a.example",
+        "a.example:80",
+        "10.0.0.0/33",
+        "*.a.example",
+        "a.example/x",
+    ] {
+        scene.assert_refused(
+            &format!("network.no_proxy = ['{wrong}']"),
+            &["takes hosts, each by itself"],
+        );
     }
-    for wrong in ["socks5://proxy.example", "https://proxy.example", "proxy.example:3128", "http://", "http://*", "http://a/b"] {
-        scene.assert_refused(&format!("network.proxy = '{wrong}'"), &["takes the address of an HTTP proxy"]);
+    for wrong in [
+        "socks5://proxy.example",
+        "https://proxy.example",
+        "proxy.example:3128",
+        "http://",
+        "http://*",
+        "http://a/b",
+    ] {
+        scene.assert_refused(
+            &format!("network.proxy = '{wrong}'"),
+            &["takes the address of an HTTP proxy"],
+        );
     }
 }
 
@@ -283,7 +424,10 @@ fn authorities_lie_beside_the_file_that_names_them_and_no_tool_writes_them() {
     let expected = [home.join("ca.pem"), scene.folders.config.join("ca.pem"), "/etc/ca.pem".into()];
     assert_eq!(scene.web(text).network.authorities, expected);
     let own = scene.load(text).own(&scene.folders, &scene.work);
-    assert!(expected.iter().all(|path| own.iter().any(|own| own.path == *path && !own.secret)), "{own:?}");
+    assert!(
+        expected.iter().all(|path| own.iter().any(|own| own.path == *path && !own.secret)),
+        "{own:?}"
+    );
 }
 
 #[test]
@@ -302,13 +446,22 @@ fn a_project_may_only_take_away() {
     assert_eq!(denied, ["evil.example", "more.example"]);
     let reasons = &loaded.project.expect("it was read").widening[0].reasons;
     assert_eq!(reasons[0], "\"c.example\" is not in your list");
-    assert!(reasons[1].contains("PUT") && reasons[1].contains("is not in your list"), "{reasons:?}");
+    assert!(
+        reasons[1].contains("PUT") && reasons[1].contains("is not in your list"),
+        "{reasons:?}"
+    );
     // A secret of the project's own is one notice.
-    let loaded = scene.load_with(user, "[tools.web.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['evil.example']\n");
+    let loaded = scene.load_with(
+        user,
+        "[tools.web.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['evil.example']\n",
+    );
     assert!(loaded.config.tools.web.secrets.is_empty());
     assert_eq!(loaded.project.expect("it was read").ignored().len(), 1);
     let plugin = "[plugins.x]\nhosts = ['a.example']\n";
-    let loaded = scene.load_with(plugin, "[plugins.x.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['a.example']\n");
+    let loaded = scene.load_with(
+        plugin,
+        "[plugins.x.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['a.example']\n",
+    );
     assert!(loaded.config.plugins["x"].secrets.is_empty());
 }
 
@@ -324,16 +477,23 @@ fn a_ceiling_bounds_plugins_too() {
                 [plugins.x]\nhosts = ['a.example', 'b.example']\nhttps_only = false\nallowed_private_hosts = ['10.0.0.0/8', 'localhost:3000']\n";
     scene.write(text);
     let path = ceiling.display().to_string();
-    let loaded = load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect("it is right");
+    let loaded =
+        load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect("it is right");
     let web = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used");
     assert_eq!(shown(&web), ["- a.example None "]);
-    let plugin = loaded.egress_of_plugin("x", &scene.folders, &scene.work).expect("it can be used").expect("something is granted");
+    let plugin = loaded
+        .egress_of_plugin("x", &scene.folders, &scene.work)
+        .expect("it can be used")
+        .expect("something is granted");
     for settings in [&web, &plugin] {
         assert!(settings.reach.https_only.value && settings.limits.requests == 5);
         assert_eq!(settings.reach.denied[0].value.as_str(), "evil.example");
-        let private: Vec<_> = settings.reach.private.iter().map(|hosts| hosts.value.as_str()).collect();
+        let private: Vec<_> =
+            settings.reach.private.iter().map(|hosts| hosts.value.as_str()).collect();
         assert_eq!(private, ["localhost:3000"]);
     }
-    fs::write(&ceiling, "tools.web.secrets.x = { env = 'A', hosts = ['a.example'] }").expect("it is written");
-    load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect_err("a ceiling gives nothing");
+    fs::write(&ceiling, "tools.web.secrets.x = { env = 'A', hosts = ['a.example'] }")
+        .expect("it is written");
+    load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[]))
+        .expect_err("a ceiling gives nothing");
 }

@@ -26,8 +26,8 @@ impl Proposal {
         insert::rule(&self.tool, &self.pattern)
     }
 
-    /// Writes the rule into the user's `berth.toml`, before the other rules of its tool; nothing where it stands there already. Returns the
-    /// file. It blocks.
+    /// Writes the rule into the user's `berth.toml`, before the other rules of its tool; nothing
+    /// where it stands there already. Returns the file. It blocks.
     ///
     /// # Errors
     ///
@@ -37,8 +37,8 @@ impl Proposal {
     }
 }
 
-/// The rule that would allow this call, and as little else as a rule can say. It is tried out: what is offered counts once it is written,
-/// whatever else is configured.
+/// The rule that would allow this call, and as little else as a rule can say. It is tried out: what
+/// is offered counts once it is written, whatever else is configured.
 pub(crate) async fn proposal(context: &CallContext, config: Arc<Loaded>) -> Always {
     match tried(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
@@ -47,7 +47,11 @@ pub(crate) async fn proposal(context: &CallContext, config: Arc<Loaded>) -> Alwa
 }
 
 async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, String> {
-    let tool = context.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
+    let tool = context
+        .tool
+        .as_ref()
+        .map(|tool| tool.definition.name.clone())
+        .ok_or("there is no such tool")?;
     let pattern = match &context.subjects[..] {
         [] => format!("{tool} {}", canonical(&context.arguments)),
         // A directory goes with all that is in it by then, and a rule can't say what that is.
@@ -64,14 +68,19 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
     let proposal = Proposal { tool, pattern };
     let Proposal { tool, pattern } = proposal.clone();
     // Files are read.
-    let changed = tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
+    let changed =
+        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
     let changed = changed.map_err(|error| error.to_string())??;
     let policy = changed.policy().map_err(|error| error.to_string())?;
-    let decision = context.action().map(|action| policy.decide(&action, false)).ok_or("there is no such tool")?;
+    let decision = context
+        .action()
+        .map(|action| policy.decide(&action, false))
+        .ok_or("there is no such tool")?;
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
-        Verdict::Ask | Verdict::Deny => {
-            Err(format!("a rule in your berth.toml would not change it: {}, {}", decision.rule, decision.place))
-        }
+        Verdict::Ask | Verdict::Deny => Err(format!(
+            "a rule in your berth.toml would not change it: {}, {}",
+            decision.rule, decision.place
+        )),
     }
 }

@@ -9,8 +9,9 @@ use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
 
 impl Fingerprint {
-    /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
-    /// leads elsewhere by now is another. `file`: the SHA-256 of what the preview found, where there is one.
+    /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another
+    /// spelling is the same call, and a link that leads elsewhere by now is another. `file`: the
+    /// SHA-256 of what the preview found, where there is one.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // Each part with its length, so that what ends one can't begin the next.
@@ -21,7 +22,11 @@ impl Fingerprint {
         let tool = context.tool.as_deref();
         part(tool.map_or(&*context.requested_tool, |tool| &tool.definition.name).as_bytes());
         part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
-        part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
+        part(
+            tool.and_then(|tool| tool.plugin.as_ref())
+                .map_or("", |plugin| &plugin.info().digest)
+                .as_bytes(),
+        );
         part(canonical(&context.arguments).as_bytes());
         part(file.map_or(&[][..], |file| &file[..]));
         for subject in &context.subjects {
@@ -37,15 +42,19 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or act: what a yes for the session holds for,
-    /// where the hosts are all that was asked about.
+    /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or
+    /// act: what a yes for the session holds for, where the hosts are all that was asked about.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
         let origins = berth_policy::origins(&action);
-        let digest = context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
+        let digest =
+            context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
         let acts = if action.acts() { "acts" } else { "reads" };
         let mut hash = Sha256::new();
-        for part in ["hosts", acts, action.tool, action.provider, digest].into_iter().chain(origins.iter().map(String::as_str)) {
+        for part in ["hosts", acts, action.tool, action.provider, digest]
+            .into_iter()
+            .chain(origins.iter().map(String::as_str))
+        {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -60,7 +69,12 @@ pub(crate) fn attached(content: &Content) -> AttachmentSummary {
         Body::Text(text) | Body::Link(text) => Some(text.clone()),
         Body::Bytes(_) => None,
     };
-    AttachmentSummary { media_type: content.media_type.clone(), bytes: bytes.len(), sha256: format!("{:x}", Sha256::digest(bytes)), text }
+    AttachmentSummary {
+        media_type: content.media_type.clone(),
+        bytes: bytes.len(),
+        sha256: format!("{:x}", Sha256::digest(bytes)),
+        text,
+    }
 }
 
 fn raw(content: &Content) -> (&'static str, &[u8]) {

@@ -18,7 +18,8 @@ pub use words::Mark;
 
 use berth_config::{Folders, Loaded};
 
-/// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
+/// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers
+/// more.
 const MAX_OPEN: usize = 64;
 
 /// How many of them one session may have, so that none takes the places of all others.
@@ -69,7 +70,9 @@ impl QuestionPlaces {
         }
         let of_session = open.entry(session.to_owned()).or_default();
         if *of_session >= MAX_OF_SESSION {
-            return Err(format!("{MAX_OF_SESSION} questions of this session wait for an answer already"));
+            return Err(format!(
+                "{MAX_OF_SESSION} questions of this session wait for an answer already"
+            ));
         }
         *of_session += 1;
         Ok(Place { places: self, session: session.to_owned() })
@@ -99,14 +102,19 @@ mod tests {
     #[test]
     fn no_session_takes_the_places_of_the_others() {
         let places = QuestionPlaces::default();
-        let of = |session: &str, count: usize| (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>();
+        let of = |session: &str, count: usize| {
+            (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>()
+        };
         let mut taken = of("a", MAX_OF_SESSION);
         let why = places.take("a").expect_err("it has as many as it may");
         assert_eq!(why, "16 questions of this session wait for an answer already");
         taken.pop();
         taken.extend(of("a", 1));
         taken.extend(["b", "c", "d"].into_iter().flat_map(|session| of(session, MAX_OF_SESSION)));
-        assert_eq!(places.take("e").expect_err("all are taken"), "64 questions wait for an answer already");
+        assert_eq!(
+            places.take("e").expect_err("all are taken"),
+            "64 questions wait for an answer already"
+        );
         drop(taken);
         assert!(places.open().is_empty());
     }

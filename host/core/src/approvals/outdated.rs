@@ -12,8 +12,8 @@ use super::preview::MAX_COMPARED;
 
 /// Whether the file of a preview holds something else by now. What can't be told is not said to.
 ///
-/// It looks for the person who looks at questions, with that person's rights, and not for a guest: no grant decides, and nothing comes of it
-/// but whether the question is asked.
+/// It looks for the person who looks at questions, with that person's rights, and not for a guest:
+/// no grant decides, and nothing comes of it but whether the question is asked.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
     // Nothing is followed or waited for: another kind of file may stand there by now.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

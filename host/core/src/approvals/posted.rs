@@ -1,4 +1,5 @@
-//! Questions that are left for a person who is elsewhere: files in the data folder, which no tool reaches, for `berth approvals`.
+//! Questions that are left for a person who is elsewhere: files in the data folder, which no tool
+//! reaches, for `berth approvals`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,20 +16,22 @@ use super::{Approver, Preview, Question, Reply, outdated};
 use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
 
-/// Questions that wait at a time, over all of a user's programs: nobody answers more. So many answers wait for their calls beside them.
+/// Questions that wait at a time, over all of a user's programs: nobody answers more. So many
+/// answers wait for their calls beside them.
 const MAX_POSTED: usize = 64;
 
 /// How many of them one session may have, so that none takes the places of all others.
 const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 
-/// Names in the folder that are looked at: the questions, as many that were answered by now and as many answers, the lock, and what a
-/// process left that was killed while it wrote.
+/// Names in the folder that are looked at: the questions, as many that were answered by now and as
+/// many answers, the lock, and what a process left that was killed while it wrote.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
 /// How often somebody who waits looks for the answer: a person doesn't notice the difference.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The questions of a user that wait for an answer, or whose answer waits for its call. Its functions block.
+/// The questions of a user that wait for an answer, or whose answer waits for its call. Its
+/// functions block.
 #[derive(Clone, Debug)]
 pub struct Questions {
     folder: PathBuf,
@@ -58,8 +61,9 @@ impl Questions {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files that can't be believed. One that shows
-    /// the change of a file that holds something else by now isn't among them.
+    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files
+    /// that can't be believed. One that shows the change of a file that holds something else by now
+    /// isn't among them.
     ///
     /// # Errors
     ///
@@ -69,8 +73,13 @@ impl Questions {
         let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
         for name in self.names()? {
             match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
-                Ok(Some(posted)) if posted.until > now && posted.reply.is_none() && file_name(&posted.id) == name => {
-                    // A yes to what was shown would be none to what the call does now, which asks anew.
+                Ok(Some(posted))
+                    if posted.until > now
+                        && posted.reply.is_none()
+                        && file_name(&posted.id) == name =>
+                {
+                    // A yes to what was shown would be none to what the call does now, which asks
+                    // anew.
                     if !posted.question.is_outdated() {
                         waiting.push(posted);
                     }
@@ -83,28 +92,46 @@ impl Questions {
         Ok((waiting, wrong))
     }
 
-    /// Answers a question: what its call waits for, or the next one of that session that is the same. A yes counts for `lasting`. A yes for
-    /// good is kept only for a call that waits: for any other one the rule counts, and the answer would outlive it.
+    /// Answers a question: what its call waits for, or the next one of that session that is the
+    /// same. A yes counts for `lasting`. A yes for good is kept only for a call that waits: for any
+    /// other one the rule counts, and the answer would outlive it.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] where it has been answered, taken back or has ended meanwhile; [`HostError::Io`] where the answer can't be
-    /// kept.
-    pub fn answer(&self, posted: &PostedQuestion, reply: Reply, lasting: Duration) -> Result<(), HostError> {
+    /// [`HostError::Config`] where it has been answered, taken back or has ended meanwhile;
+    /// [`HostError::Io`] where the answer can't be kept.
+    pub fn answer(
+        &self,
+        posted: &PostedQuestion,
+        reply: Reply,
+        lasting: Duration,
+    ) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
         let for_good = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
-        let is_waited_for = state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<PostedQuestion>| match file {
-            Some(there) if there.reply.is_none() && there.until > now && there.question.shows_the_same(&posted.question) => {
-                there.reply = Some(reply);
-                there.until = now.saturating_add(lasting.as_secs());
-                Ok(there.waited_until > now)
-            }
-            _ => Err(HostError::Config(format!("the question {} no longer waits: it was answered, taken back, or has ended", posted.id))),
-        })?;
+        let is_waited_for = state::update_lightly(
+            &self.folder,
+            &file_name(&posted.id),
+            |file: &mut Option<PostedQuestion>| match file {
+                Some(there)
+                    if there.reply.is_none()
+                        && there.until > now
+                        && there.question.shows_the_same(&posted.question) =>
+                {
+                    there.reply = Some(reply);
+                    there.until = now.saturating_add(lasting.as_secs());
+                    Ok(there.waited_until > now)
+                }
+                _ => Err(HostError::Config(format!(
+                    "the question {} no longer waits: it was answered, taken back, or has ended",
+                    posted.id
+                ))),
+            },
+        )?;
         if for_good && !is_waited_for { self.withdraw(&posted.question) } else { Ok(()) }
     }
 
-    /// Takes the answer to a call of a session, where there is one. It is gone then: a yes is good for one call.
+    /// Takes the answer to a call of a session, where there is one. It is gone then: a yes is good
+    /// for one call.
     ///
     /// # Errors
     ///
@@ -120,17 +147,24 @@ impl Questions {
     fn standing(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let id = id(&question.session, &question.fingerprint);
         let Some(folder) = self.opened()? else { return Ok(QuestionStatus::Gone) };
-        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
+        let _held =
+            folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
         let posted: Option<PostedQuestion> = state::read(&self.folder, &file_name(&id))?;
         let now = seconds(SystemTime::now());
-        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now) else { return Ok(QuestionStatus::Gone) };
+        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now)
+        else {
+            return Ok(QuestionStatus::Gone);
+        };
         let Some(reply) = posted.reply else { return Ok(QuestionStatus::Waits) };
-        folder.remove(&file_name(&id)).map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
+        folder
+            .remove(&file_name(&id))
+            .map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
         Ok(QuestionStatus::Answered(reply))
     }
 
-    /// Removes the question that was left for this call in its session, with an answer that it may have by now: for a front end that has
-    /// its answer from elsewhere, so that nobody is asked again what was answered, and no other answer lies there for the next call.
+    /// Removes the question that was left for this call in its session, with an answer that it may
+    /// have by now: for a front end that has its answer from elsewhere, so that nobody is asked
+    /// again what was answered, and no other answer lies there for the next call.
     ///
     /// # Errors
     ///
@@ -138,22 +172,29 @@ impl Questions {
     pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
         let name = file_name(&id(&question.session, &question.fingerprint));
         let Some(folder) = self.opened()? else { return Ok(()) };
-        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
+        let _held =
+            folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
         match state::read::<Option<PostedQuestion>>(&self.folder, &name)? {
-            Some(posted) if posted.is_for(question) => {
-                folder.remove(&name).map_err(HostError::io(self.folder.join(&name).display().to_string()))
-            }
+            Some(posted) if posted.is_for(question) => folder
+                .remove(&name)
+                .map_err(HostError::io(self.folder.join(&name).display().to_string())),
             _ => Ok(()),
         }
     }
 
-    /// Leaves a question, for `lasting`, of which somebody waits for `wait`; or says why there is no place for it. One that is there already
-    /// waits longer; one that was answered meanwhile keeps its answer.
+    /// Leaves a question, for `lasting`, of which somebody waits for `wait`; or says why there is
+    /// no place for it. One that is there already waits longer; one that was answered meanwhile
+    /// keeps its answer.
     ///
     /// # Errors
     ///
     /// [`HostError::Io`] where it can't be kept.
-    fn post(&self, question: Question, wait: Duration, lasting: Duration) -> Result<Result<String, String>, HostError> {
+    fn post(
+        &self,
+        question: Question,
+        wait: Duration,
+        lasting: Duration,
+    ) -> Result<Result<String, String>, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<PostedQuestion>| {
@@ -167,11 +208,23 @@ impl Questions {
             if there.is_some_and(|there| there.reply.is_some()) {
                 return Ok(Ok(id));
             }
-            let (asked, until) = (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
+            let (asked, until) =
+                (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
             // The second that has begun counts as well.
-            let waited_until = if wait.is_zero() { 0 } else { now.saturating_add(wait.as_secs()).saturating_add(1) };
+            let waited_until = if wait.is_zero() {
+                0
+            } else {
+                now.saturating_add(wait.as_secs()).saturating_add(1)
+            };
             let waited_until = there.map_or(0, |there| there.waited_until).max(waited_until);
-            *file = Some(PostedQuestion { id: id.clone(), question, asked, until, reply: None, waited_until });
+            *file = Some(PostedQuestion {
+                id: id.clone(),
+                question,
+                asked,
+                until,
+                reply: None,
+                waited_until,
+            });
             Ok(Ok(id))
         })
     }
@@ -180,24 +233,39 @@ impl Questions {
     fn take_back(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         let Ok(_held) = folder.lock(state::LOCK) else { return };
-        if let Ok(Some(PostedQuestion { reply: None, .. })) = state::read::<Option<PostedQuestion>>(&self.folder, &file_name(id)) {
+        if let Ok(Some(PostedQuestion { reply: None, .. })) =
+            state::read::<Option<PostedQuestion>>(&self.folder, &file_name(id))
+        {
             let _ = folder.remove(&file_name(id));
         }
     }
 
-    /// Removes what has ended, what the same call asked before, of a file that held something else, and the oldest of too many answers; says
-    /// why not where as many others wait as may. For whoever holds the lock: until the question is written, no other may take its place.
-    fn make_room(&self, now: u64, id: &str, question: &Question) -> Result<Option<String>, HostError> {
+    /// Removes what has ended, what the same call asked before, of a file that held something else,
+    /// and the oldest of too many answers; says why not where as many others wait as may. For
+    /// whoever holds the lock: until the question is written, no other may take its place.
+    fn make_room(
+        &self,
+        now: u64,
+        id: &str,
+        question: &Question,
+    ) -> Result<Option<String>, HostError> {
         let Some(folder) = self.opened()? else { return Ok(None) };
         let (mut waiting, mut answered, mut strange) = (Vec::new(), Vec::new(), 0);
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
             match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
-                Ok(Some(posted)) if posted.until <= now || (posted.reply.is_none() && question.follows(&posted.question)) => {
+                Ok(Some(posted))
+                    if posted.until <= now
+                        || (posted.reply.is_none() && question.follows(&posted.question)) =>
+                {
                     let _ = folder.remove(&name);
                 }
                 Ok(Some(posted)) if posted.reply.is_some() => answered.push((posted.until, name)),
                 Ok(Some(PostedQuestion { question: other, .. })) => {
-                    waiting.push(Waiting { name, of_session: other.session == question.session, preview: other.preview });
+                    waiting.push(Waiting {
+                        name,
+                        of_session: other.session == question.session,
+                        preview: other.preview,
+                    });
                 }
                 // It takes a place, since it may be one.
                 Ok(None) | Err(_) => strange += 1,
@@ -210,10 +278,12 @@ impl Questions {
         let no_place = |waiting: &[Waiting]| {
             let of_session = waiting.iter().filter(|other| other.of_session).count();
             match () {
-                () if waiting.len() + strange >= MAX_POSTED => Some(format!("{MAX_POSTED} questions wait already; {ANSWER_THEM}")),
-                () if of_session >= MAX_OF_SESSION => {
-                    Some(format!("{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}"))
+                () if waiting.len() + strange >= MAX_POSTED => {
+                    Some(format!("{MAX_POSTED} questions wait already; {ANSWER_THEM}"))
                 }
+                () if of_session >= MAX_OF_SESSION => Some(format!(
+                    "{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}"
+                )),
                 () => None,
             }
         };
@@ -229,7 +299,8 @@ impl Questions {
 
     fn names(&self) -> Result<Vec<String>, HostError> {
         let Some(folder) = self.opened()? else { return Ok(Vec::new()) };
-        let names = folder.names(MAX_NAMES).map_err(HostError::io(self.folder.display().to_string()))?;
+        let names =
+            folder.names(MAX_NAMES).map_err(HostError::io(self.folder.display().to_string()))?;
         Ok(names.into_iter().filter(|name| name.ends_with(".json")).collect())
     }
 
@@ -261,12 +332,12 @@ struct Waiting {
 }
 
 /// What may have become of one that somebody waits for.
-const GONE: &str =
-    "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
+const GONE: &str = "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
 
 impl PostedQuestion {
     fn is_for(&self, question: &Question) -> bool {
-        self.question.session == question.session && self.question.fingerprint == question.fingerprint
+        self.question.session == question.session
+            && self.question.fingerprint == question.fingerprint
     }
 }
 
@@ -284,9 +355,9 @@ fn file_name(id: &str) -> String {
 pub struct PostingApprover {
     /// Where they are left.
     pub questions: Questions,
-    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the next one that is the same. A yes for good is
-    /// no such answer, but a rule of the user's file, which a host that runs is told of with
-    /// [`reload_rules`](crate::Host::reload_rules).
+    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the
+    /// next one that is the same. A yes for good is no such answer, but a rule of the user's file,
+    /// which a host that runs is told of with [`reload_rules`](crate::Host::reload_rules).
     pub wait: Duration,
     /// How long a question waits, and then its answer.
     pub lasting: Duration,
@@ -300,7 +371,9 @@ impl Approver for PostingApprover {
             }
             match self.asked(question).await {
                 Ok(reply) => reply,
-                Err(error) => Reply::Unasked(format!("the question can't be left for `berth approvals`: {error}")),
+                Err(error) => Reply::Unasked(format!(
+                    "the question can't be left for `berth approvals`: {error}"
+                )),
             }
         })
     }
@@ -313,7 +386,10 @@ impl Approver for PostingApprover {
 impl PostingApprover {
     /// One that leaves questions in the data folder, and waits as `[approvals]` says.
     pub fn new(folders: &Folders, settings: &Approvals) -> Self {
-        let (wait, lasting) = (Duration::from_secs(settings.wait_secs.get()), Duration::from_secs(settings.expire_secs.get()));
+        let (wait, lasting) = (
+            Duration::from_secs(settings.wait_secs.get()),
+            Duration::from_secs(settings.expire_secs.get()),
+        );
         Self { questions: Questions::open(folders), wait, lasting }
     }
 
@@ -325,7 +401,8 @@ impl PostingApprover {
         if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
-        let (questions, wait, lasting, posted) = (self.questions.clone(), self.wait, self.lasting, question.clone());
+        let (questions, wait, lasting, posted) =
+            (self.questions.clone(), self.wait, self.lasting, question.clone());
         let id = match blocking(move || questions.post(posted, wait, lasting)).await? {
             Ok(id) => id,
             Err(why) => return Ok(Reply::Unasked(why)),
@@ -350,7 +427,13 @@ impl PostingApprover {
             return Ok(reply);
         }
         back.id = None;
-        Ok(left(&id, &format!("nobody answered for {} s; an approval counts for the next call that is the same", self.wait.as_secs())))
+        Ok(left(
+            &id,
+            &format!(
+                "nobody answered for {} s; an approval counts for the next call that is the same",
+                self.wait.as_secs()
+            ),
+        ))
     }
 }
 
@@ -358,9 +441,13 @@ fn left(id: &str, what: &str) -> Reply {
     Reply::Unasked(format!("it waits as question {id} for `berth approvals allow {id}`; {what}"))
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, HostError> + Send + 'static) -> Result<T, HostError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
+) -> Result<T, HostError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(HostError::Engine(format!("a task of the host's own ended early: {error}"))))
+    done.unwrap_or_else(|error| {
+        Err(HostError::Engine(format!("a task of the host's own ended early: {error}")))
+    })
 }
 
 struct WithdrawGuard<'a> {
@@ -399,7 +486,12 @@ mod tests {
         const TOO_MANY: usize = 16;
         let root = tempfile::tempdir().expect("a temporary folder");
         let questions = Questions::open(&Folders::inside(root.path()));
-        let post = |number| questions.post(question(number), Duration::ZERO, Duration::from_secs(600)).expect("it can be kept").is_ok();
+        let post = |number| {
+            questions
+                .post(question(number), Duration::ZERO, Duration::from_secs(600))
+                .expect("it can be kept")
+                .is_ok()
+        };
         assert!((1..MAX_POSTED).all(post));
         let together = Barrier::new(TOO_MANY);
         let posted = std::thread::scope(|scope| {
@@ -407,8 +499,14 @@ mod tests {
                 together.wait();
                 post(number)
             };
-            let threads: Vec<_> = (0..TOO_MANY).map(|number| scope.spawn(move || post(MAX_POSTED + number))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).filter(|posted| *posted).count()
+            let threads: Vec<_> = (0..TOO_MANY)
+                .map(|number| scope.spawn(move || post(MAX_POSTED + number)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("it does not panic"))
+                .filter(|posted| *posted)
+                .count()
         });
         let (waiting, wrong) = questions.waiting().expect("they can be read");
         assert_eq!((posted, waiting.len(), wrong.len()), (1, MAX_POSTED, 0));
@@ -421,7 +519,9 @@ mod tests {
         let questions = Questions::open(&Folders::inside(root.path()));
         let post = |number, session: &str| {
             let question = Question { session: session.to_owned(), ..question(number) };
-            questions.post(question, Duration::ZERO, Duration::from_secs(600)).expect("it can be kept")
+            questions
+                .post(question, Duration::ZERO, Duration::from_secs(600))
+                .expect("it can be kept")
         };
         assert!((0..MAX_OF_SESSION).all(|number| post(number, "greedy").is_ok()));
         let refused = post(MAX_OF_SESSION, "greedy").expect_err("it has as many as it may");
@@ -436,15 +536,26 @@ mod tests {
         let questions = Questions::open(&Folders::inside(root.path()));
         let lasting = Duration::from_secs(600);
         let answered = |number| {
-            questions.post(question(number), Duration::ZERO, lasting).expect("it can be kept").expect("there is a place");
+            questions
+                .post(question(number), Duration::ZERO, lasting)
+                .expect("it can be kept")
+                .expect("there is a place");
             let (waiting, _) = questions.waiting().expect("they can be read");
             let [posted] = &waiting[..] else { panic!("{waiting:?}") };
             questions
-                .answer(posted, Reply::No { by: "a test".to_owned() }, lasting + Duration::from_secs(number as u64))
+                .answer(
+                    posted,
+                    Reply::No { by: "a test".to_owned() },
+                    lasting + Duration::from_secs(number as u64),
+                )
                 .expect("it waits");
         };
         (0..MAX_POSTED + 3).for_each(answered);
-        assert_eq!(questions.names().expect("they can be read").len(), MAX_POSTED + 1, "those that were there, and the last");
+        assert_eq!(
+            questions.names().expect("they can be read").len(),
+            MAX_POSTED + 1,
+            "those that were there, and the last"
+        );
         let taken = |number| questions.take(&question(number)).expect("it can be read").is_some();
         assert_eq!([0, 1, 2, MAX_POSTED + 2].map(taken), [false, false, true, true]);
     }

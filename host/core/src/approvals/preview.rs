@@ -21,14 +21,18 @@ use super::Preview;
 /// Bytes of a file, and of what would be in it, that are compared.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
 
-/// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they are any shorter.
+/// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they
+/// are any shorter.
 const MAX_DIFF: usize = 48 * 1024;
 
-/// After this, the comparison takes the differences that it has found so far: still right, only not the shortest.
+/// After this, the comparison takes the differences that it has found so far: still right, only not
+/// the shortest.
 const TIME: Duration = Duration::from_millis(200);
 
-/// Where the definition of a built-in tool says what a call changes: `{"file": "path", "content": "content"}`, or
-/// `{"file": "path", "old": "old_string", "new": "new_string", "all": "replace_all"}`, each the name of an argument.
+/// Where the definition of a built-in tool says what a call changes:
+/// `{"file": "path", "content": "content"}`, or
+/// `{"file": "path", "old": "old_string", "new": "new_string", "all": "replace_all"}`, each the
+/// name of an argument.
 const META: &str = "berth:preview";
 
 /// Which arguments make the change.
@@ -41,7 +45,8 @@ enum Change {
     Part { file: String, old: String, new: String, all: String },
 }
 
-/// A preview, and the file that it was made of: in another one, the same arguments may change something else.
+/// A preview, and the file that it was made of: in another one, the same arguments may change
+/// something else.
 pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
     /// The SHA-256 of the file before the change.
@@ -50,7 +55,8 @@ pub(crate) struct PreviewedChange {
     pub(crate) settled: Option<[u8; 32]>,
 }
 
-/// The preview of a call, where its tool is built in and says what it changes, and the file may be read.
+/// The preview of a call, where its tool is built in and says what it changes, and the file may be
+/// read.
 ///
 /// # Errors
 ///
@@ -66,7 +72,9 @@ pub(crate) fn at_once(context: &CallContext) -> Result<Option<PreviewedChange>, 
     look(context).map_or(Ok(None), |look| look())
 }
 
-fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
+fn look(
+    context: &CallContext,
+) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
     let tool = context.tool.as_deref()?;
     let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
     let change = Change::deserialize(meta).ok()?;
@@ -78,7 +86,12 @@ fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<Previewe
 }
 
 impl Change {
-    fn seen(&self, grants: Arc<Grants>, arguments: &Value, real: Option<String>) -> Option<Result<PreviewedChange, Failure>> {
+    fn seen(
+        &self,
+        grants: Arc<Grants>,
+        arguments: &Value,
+        real: Option<String>,
+    ) -> Option<Result<PreviewedChange, Failure>> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let file = text(match self {
             Self::Whole { file, .. } | Self::Part { file, .. } => file,
@@ -89,7 +102,10 @@ impl Change {
             Self::Part { old, new, all, .. } => {
                 let (from, to) = (text(old)?, text(new)?);
                 // What names no carriage return stands for lines that end in one, too.
-                if !from.is_empty() && !before.contains(from) && !before.replace("\r\n", "\n").contains(from) {
+                if !from.is_empty()
+                    && !before.contains(from)
+                    && !before.replace("\r\n", "\n").contains(from)
+                {
                     return Some(Err(no_match(old, file, &before)));
                 }
                 if from.is_empty() || !before.contains(from) {
@@ -102,8 +118,12 @@ impl Change {
         };
         let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
         let held = Sha256::digest(&before);
-        let preview =
-            Preview { file: real.unwrap_or_else(|| file.to_owned()), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
+        let preview = Preview {
+            file: real.unwrap_or_else(|| file.to_owned()),
+            sha256: format!("{held:x}"),
+            diff: diff(&before, &after)?,
+            shows,
+        };
         Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
     }
 }
@@ -111,13 +131,21 @@ impl Change {
 /// What a tool fails with that finds nothing to replace.
 fn no_match(old: &str, file: &str, before: &str) -> Failure {
     let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
-    let failure = Failure::new(Category::PermanentFailure, format!("{old} is not in {file}{why}; nobody was asked"));
-    failure.with_code("no-match").with_suggestion("Copy the text exactly as read shows it, without the numbers.")
+    let failure = Failure::new(
+        Category::PermanentFailure,
+        format!("{old} is not in {file}{why}; nobody was asked"),
+    );
+    failure
+        .with_code("no-match")
+        .with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
-/// The text of a file: empty where there is none yet. `None` where it can't be shown: it may not be read, is too long, or is no text.
+/// The text of a file: empty where there is none yet. `None` where it can't be shown: it may not be
+/// read, is too long, or is no text.
 fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
-    let opened = match FileView::new(grants, true).open(path, OpenOptions { read: true, ..OpenOptions::default() }) {
+    let opened = match FileView::new(grants, true)
+        .open(path, OpenOptions { read: true, ..OpenOptions::default() })
+    {
         Ok(opened) if opened.kind == FileType::RegularFile => opened,
         Err(FileError::Errno(Errno::NOENT)) => return Some(String::new()),
         _ => return None,
@@ -145,7 +173,10 @@ mod tests {
         let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
         let after = before.replace("line 10\n", "line ten\n");
         let text = diff(&before, &after).expect("it is short");
-        assert_eq!(text, "@@ -7,7 +7,7 @@\n line 7\n line 8\n line 9\n-line 10\n+line ten\n line 11\n line 12\n line 13\n");
+        assert_eq!(
+            text,
+            "@@ -7,7 +7,7 @@\n line 7\n line 8\n line 9\n-line 10\n+line ten\n line 11\n line 12\n line 13\n"
+        );
         assert_eq!(diff("a", "a").as_deref(), Some(""));
         assert_eq!(diff("", "new\n").as_deref(), Some("@@ -0,0 +1 @@\n+new\n"));
     }

@@ -7,20 +7,21 @@ use serde_json::Value;
 use super::{Proposal, outdated};
 use crate::fingerprint::Fingerprint;
 
-/// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
-/// asked about.
+/// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes,
+/// so a call that would take more is not asked about.
 const MAX_SHOWN: usize = 64 * 1024;
 
 /// Asks a person, for a front end that can.
 ///
-/// Nothing that a model wrote answers for a person: the reply comes from what the person does, and the arguments are only shown.
+/// Nothing that a model wrote answers for a person: the reply comes from what the person does, and
+/// the arguments are only shown.
 pub trait Approver: Send + Sync + 'static {
-    /// Asks, and waits for the answer as long as it takes; waiting is no part of the call's time. Dropping the future takes the question
-    /// back.
+    /// Asks, and waits for the answer as long as it takes; waiting is no part of the call's time.
+    /// Dropping the future takes the question back.
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
 
-    /// Whether it waits for a person. Where it doesn't, since the answer was given beforehand or counts for another call, the record tells
-    /// of no time that a person took.
+    /// Whether it waits for a person. Where it doesn't, since the answer was given beforehand or
+    /// counts for another call, the record tells of no time that a person took.
     fn waits(&self) -> bool {
         true
     }
@@ -47,7 +48,8 @@ pub struct Question {
     /// Names of the secrets that are put into the requests to the URLs it acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// The arguments, whole. They may hold anything: mark what steers a terminal before it is shown.
+    /// The arguments, whole. They may hold anything: mark what steers a terminal before it is
+    /// shown.
     pub arguments: Value,
     /// What is handed over beside the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +95,8 @@ pub struct Preview {
     pub sha256: String,
     /// A unified diff. It may hold anything that a file can.
     pub diff: String,
-    /// The arguments that the diff shows whole, by their names, so that they need not be shown again.
+    /// The arguments that the diff shows whole, by their names, so that they need not be shown
+    /// again.
     pub shows: Vec<String>,
 }
 
@@ -102,15 +105,19 @@ impl Question {
     pub fn shown_arguments(&self) -> impl Iterator<Item = (&str, &Value)> {
         let hidden = self.preview.as_ref().map_or(&[][..], |preview| &preview.shows);
         let arguments = self.arguments.as_object().into_iter().flatten();
-        arguments.map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
+        arguments
+            .map(|(name, value)| (name.as_str(), value))
+            .filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
     }
 
-    /// Whether a person who has seen one question has seen the other: they differ in nothing but the call that asks.
+    /// Whether a person who has seen one question has seen the other: they differ in nothing but
+    /// the call that asks.
     pub(super) fn shows_the_same(&self, other: &Self) -> bool {
         *self == Self { id: self.id.clone(), ..other.clone() }
     }
 
-    /// Whether it is of the same call as another, which asked when the file that it changes held something else.
+    /// Whether it is of the same call as another, which asked when the file that it changes held
+    /// something else.
     pub(super) fn follows(&self, other: &Self) -> bool {
         let call = |question: &Self| Self {
             id: self.id.clone(),
@@ -129,11 +136,18 @@ impl Question {
 
     /// Why a person can't be asked this: it takes more than anybody reads before saying yes.
     pub fn too_large(&self) -> Option<String> {
-        let arguments: usize = self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
-        let attached: usize = self.attachments.iter().filter_map(|part| part.text.as_ref()).map(String::len).sum();
-        let shown = arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
+        let arguments: usize =
+            self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
+        let attached: usize =
+            self.attachments.iter().filter_map(|part| part.text.as_ref()).map(String::len).sum();
+        let shown =
+            arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
         (shown > MAX_SHOWN).then(|| {
-            format!("what it would do takes {} KiB to show, and nobody is asked about more than {}", shown / 1024 + 1, MAX_SHOWN / 1024)
+            format!(
+                "what it would do takes {} KiB to show, and nobody is asked about more than {}",
+                shown / 1024 + 1,
+                MAX_SHOWN / 1024
+            )
         })
     }
 }

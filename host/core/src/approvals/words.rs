@@ -1,4 +1,5 @@
-//! A question as a person reads it: all of the action, and nothing in it that steers what shows it, or hides a part.
+//! A question as a person reads it: all of the action, and nothing in it that steers what shows it,
+//! or hides a part.
 
 use std::fmt::Write;
 
@@ -38,9 +39,16 @@ impl Question {
 
     /// The same, with parts of it as `mark` has them.
     pub fn marked(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
-        let mut words = Words { text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))), mark };
+        let mut words = Words {
+            text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))),
+            mark,
+        };
         if self.provider != self.tool {
-            let _ = write!(words.text, " {}", mark(Mark::Faint, &format!("({})", neutral_line(&self.provider))));
+            let _ = write!(
+                words.text,
+                " {}",
+                mark(Mark::Faint, &format!("({})", neutral_line(&self.provider)))
+            );
         }
         words.text.push('\n');
         if let Some(caller) = &self.caller {
@@ -55,14 +63,21 @@ impl Question {
             words.field("with your secret", &names.join(", "));
         }
         for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
-            words.field("acts on", &format!("{} {}", deed(subject), inline(&Value::String(subject.text.clone()))));
+            words.field(
+                "acts on",
+                &format!("{} {}", deed(subject), inline(&Value::String(subject.text.clone()))),
+            );
         }
         let mut arguments: Vec<_> = self.shown_arguments().collect();
-        let is_acted_on = |value: &Value| self.subjects.iter().any(|subject| value.as_str() == Some(&subject.text));
+        let is_acted_on = |value: &Value| {
+            self.subjects.iter().any(|subject| value.as_str() == Some(&subject.text))
+        };
         arguments.sort_by_key(|(_, value)| (!is_acted_on(value), is_long(value)));
         for (name, value) in arguments {
             match value {
-                Value::String(lines) if lines.contains('\n') => words.block(&neutral_line(name), lines, |_| None),
+                Value::String(lines) if lines.contains('\n') => {
+                    words.block(&neutral_line(name), lines, |_| None);
+                }
                 value => words.field(&neutral_line(name), &inline(value)),
             }
         }
@@ -75,17 +90,32 @@ impl Question {
         if let Some(preview) = &self.preview {
             match preview.diff.is_empty() {
                 true => words.field("change", "none: the file holds exactly this already"),
-                false => words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
-                    b'+' => Some(Mark::Added),
-                    b'-' => Some(Mark::Removed),
-                    b'@' => Some(Mark::Faint),
-                    _ => None,
-                }),
+                false => {
+                    words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
+                        b'+' => Some(Mark::Added),
+                        b'-' => Some(Mark::Removed),
+                        b'@' => Some(Mark::Faint),
+                        _ => None,
+                    });
+                }
             }
         }
-        words.field("why", &format!("{}, {}", neutral_line(&self.decision.rule), neutral_line(&self.decision.place)));
+        words.field(
+            "why",
+            &format!(
+                "{}, {}",
+                neutral_line(&self.decision.rule),
+                neutral_line(&self.decision.place)
+            ),
+        );
         if self.decision.gate == Gate::Hosts {
-            words.field("for the session", &format!("an approval holds for whatever else {} asks of there", neutral_line(&self.tool)));
+            words.field(
+                "for the session",
+                &format!(
+                    "an approval holds for whatever else {} asks of there",
+                    neutral_line(&self.tool)
+                ),
+            );
         }
         words.text
     }
@@ -94,8 +124,12 @@ impl Question {
     pub fn marked_always(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
-            Always::Writes(proposal) => words.block("always writes into your berth.toml", &proposal.text(), |_| None),
-            Always::Unavailable(reason) => words.field("always", &format!("can't be said: {}", neutral_line(reason))),
+            Always::Writes(proposal) => {
+                words.block("always writes into your berth.toml", &proposal.text(), |_| None);
+            }
+            Always::Unavailable(reason) => {
+                words.field("always", &format!("can't be said: {}", neutral_line(reason)));
+            }
         }
         words.text
     }
@@ -166,7 +200,8 @@ impl Words<'_> {
         }
     }
 
-    /// A line whose characters that could steer a terminal, or hide something, are written as what they are.
+    /// A line whose characters that could steer a terminal, or hide something, are written as what
+    /// they are.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
         let mut rest = line;
         while let Some((at, strange)) = rest.char_indices().find(|(_, c)| steers(*c)) {
@@ -188,14 +223,26 @@ impl Words<'_> {
     fn target(&mut self, url: &str) {
         let Ok(target) = Target::parse(url) else { return };
         let odd = target.oddities();
-        let odd = if odd.is_empty() { String::new() } else { format!(" ({})", (self.mark)(Mark::Warning, &odd.join("; "))) };
+        let odd = if odd.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", (self.mark)(Mark::Warning, &odd.join("; ")))
+        };
         self.field("goes to", &format!("{target}{odd}"));
     }
 
     fn attachment(&mut self, index: usize, part: &AttachmentSummary) {
         let media_type = part.media_type.as_deref().unwrap_or("no type");
         let name = format!("attachment {index}");
-        self.field(&name, &format!("{}, {} bytes, SHA-256 {}", neutral_line(media_type), part.bytes, neutral_line(&part.sha256)));
+        self.field(
+            &name,
+            &format!(
+                "{}, {} bytes, SHA-256 {}",
+                neutral_line(media_type),
+                part.bytes,
+                neutral_line(&part.sha256)
+            ),
+        );
         if let Some(content) = &part.text {
             self.block(&name, content, |_| None);
         }
@@ -240,7 +287,11 @@ mod tests {
     fn each_command_is_told_with_its_class() {
         let mut question = question();
         let text = "cd x && git push --force; rm -rf \"$D\" > log\u{1b}; $X".to_owned();
-        question.subjects = vec![ResolvedSubject { kind: SubjectKind::Command, access: Access::Write, text: text.clone() }];
+        question.subjects = vec![ResolvedSubject {
+            kind: SubjectKind::Command,
+            access: Access::Write,
+            text: text.clone(),
+        }];
         question.arguments = json!({ "command": text });
         question.preview = None;
         question.attachments.clear();
@@ -257,7 +308,11 @@ mod tests {
     fn where_a_url_leads_is_told_with_what_is_odd_about_it() {
         let asked = |url: &str, gate: &str| {
             let mut question = question();
-            question.subjects = vec![ResolvedSubject { kind: SubjectKind::Url, access: Access::Read, text: url.to_owned() }];
+            question.subjects = vec![ResolvedSubject {
+                kind: SubjectKind::Url,
+                access: Access::Read,
+                text: url.to_owned(),
+            }];
             question.arguments = json!({ "url": url });
             question.decision.gate = serde_json::from_value(json!(gate)).expect("a gate");
             question.words()
@@ -269,17 +324,31 @@ mod tests {
             ),
             "{words}"
         );
-        assert!(words.ends_with("  for the session: an approval holds for whatever else write asks of there\n"), "{words}");
+        assert!(
+            words.ends_with(
+                "  for the session: an approval holds for whatever else write asks of there\n"
+            ),
+            "{words}"
+        );
         let words = asked("https://example.com/x", "autonomy");
-        assert!(words.contains("  goes to: https://example.com\n") && words.ends_with("  why: a rule, a place\n"), "{words}");
+        assert!(
+            words.contains("  goes to: https://example.com\n")
+                && words.ends_with("  why: a rule, a place\n"),
+            "{words}"
+        );
     }
 
     #[test]
     fn where_a_request_goes_and_what_goes_along_stands_before_its_headers_and_body() {
         let mut question = question();
         let url = "https://example.com/x";
-        question.subjects = vec![ResolvedSubject { kind: SubjectKind::Url, access: Access::Write, text: url.to_owned() }];
-        question.arguments = json!({ "body": "a\nb", "headers": { "x": "y" }, "method": "POST", "url": url });
+        question.subjects = vec![ResolvedSubject {
+            kind: SubjectKind::Url,
+            access: Access::Write,
+            text: url.to_owned(),
+        }];
+        question.arguments =
+            json!({ "body": "a\nb", "headers": { "x": "y" }, "method": "POST", "url": url });
         question.preview = None;
         question.attachments.clear();
         question.secrets = vec!["github".to_owned(), "other".to_owned()];
@@ -293,11 +362,17 @@ mod tests {
     #[test]
     fn what_is_added_goes_or_is_strange_is_marked_and_nothing_else_of_a_stranger_s() {
         let marked = question().marked(&|mark, text| format!("<{mark:?} {text}>"));
-        for part in
-            ["  │ <Removed -a><Warning \\u{1b}><Removed b>\n", "  │ <Added +c>\n", "  │ two<Warning \\u{9b}>31m\n", "<Strong write>"]
-        {
+        for part in [
+            "  │ <Removed -a><Warning \\u{1b}><Removed b>\n",
+            "  │ <Added +c>\n",
+            "  │ two<Warning \\u{9b}>31m\n",
+            "<Strong write>",
+        ] {
             assert!(marked.contains(part), "{part} is not in {marked}");
         }
-        assert_eq!(question().marked_always(&|_, text| text.to_owned()), "  always: can't be said: no\n");
+        assert_eq!(
+            question().marked_always(&|_, text| text.to_owned()),
+            "  always: can't be said: no\n"
+        );
     }
 }

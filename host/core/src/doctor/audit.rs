@@ -4,10 +4,14 @@ use super::Finding;
 use super::finding::size;
 use crate::audit::Trail;
 
-/// The record of calls: whether there is one, whether it can be written, and whether its newest part is what was written.
+/// The record of calls: whether there is one, whether it can be written, and whether its newest
+/// part is what was written.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let recording = if loaded.config.audit.enabled {
-        Finding::ok("calls are recorded", if loaded.config.audit.durable { "yes, and on the disk at once" } else { "yes" })
+        Finding::ok(
+            "calls are recorded",
+            if loaded.config.audit.durable { "yes, and on the disk at once" } else { "yes" },
+        )
     } else {
         let found = format!("no: `enabled` is false ({})", loaded.place("audit.enabled"));
         Finding::warning("calls are recorded", found, "[audit] enabled = true")
@@ -20,25 +24,42 @@ fn log(folders: &Folders) -> Finding {
     let trail = match Trail::open(folders) {
         Ok(trail) => trail,
         Err(error) => {
-            return Finding::failure(name, error.to_string(), "mend that, or move the folder elsewhere to begin a new log");
+            return Finding::failure(
+                name,
+                error.to_string(),
+                "mend that, or move the folder elsewhere to begin a new log",
+            );
         }
     };
     let path = trail.path().display().to_string();
     if let Err(error) = trail.check_writable() {
-        let fix = format!("make {path} and what is in it yours alone (`chmod -R go-rwx`), on a file system that can be written to");
+        let fix = format!(
+            "make {path} and what is in it yours alone (`chmod -R go-rwx`), on a file system that can be written to"
+        );
         return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
     }
     // What is wrong with it is among the problems.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "look at the disk it lies on"),
-        Ok(found) if found.holds() && head.is_none() => Finding::ok(name, format!("{path}: nothing is recorded yet")),
+        Ok(found) if found.holds() && head.is_none() => {
+            Finding::ok(name, format!("{path}: nothing is recorded yet"))
+        }
         Ok(found) if found.holds() => {
             let records = head.map_or(0, |head| head.seq);
-            Finding::ok(name, format!("{path}: {records} records, {}; the newest file holds", size(trail.bytes())))
+            Finding::ok(
+                name,
+                format!(
+                    "{path}: {records} records, {}; the newest file holds",
+                    size(trail.bytes())
+                ),
+            )
         }
         Ok(found) => {
-            let first = found.problems.first().map_or_else(String::new, |problem| format!("{}: {}", problem.file, problem.found));
+            let first = found
+                .problems
+                .first()
+                .map_or_else(String::new, |problem| format!("{}: {}", problem.file, problem.found));
             Finding::failure(
                 name,
                 format!("{path} is not what was written. {first}"),

@@ -41,16 +41,21 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
         Ok(loaded) => {
             let file = match &loaded.file {
                 Some(file) => format!("{} was read", file.display()),
-                None => format!("there is no {}: the defaults hold", folders.config_file().display()),
+                None => {
+                    format!("there is no {}: the defaults hold", folders.config_file().display())
+                }
             };
-            let ceilings = loaded.ceilings.iter().map(|ceiling| Finding::ok("ceiling", bounds(ceiling)));
-            let found: Vec<Finding> = std::iter::once(Finding::ok("file", file)).chain(ceilings).collect();
+            let ceilings =
+                loaded.ceilings.iter().map(|ceiling| Finding::ok("ceiling", bounds(ceiling)));
+            let found: Vec<Finding> =
+                std::iter::once(Finding::ok("file", file)).chain(ceilings).collect();
             (Some(loaded), found)
         }
         Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
     };
     let variables = counting(inputs);
-    let told = if variables.is_empty() { "none sets a key".to_owned() } else { variables.join(", ") };
+    let told =
+        if variables.is_empty() { "none sets a key".to_owned() } else { variables.join(", ") };
     found.push(Finding::ok("variables", told));
     let is_right = loaded.is_some();
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
@@ -64,8 +69,14 @@ fn bounds(ceiling: &config::Ceiling) -> String {
 
 fn problem(problem: &config::Problem) -> Finding {
     let fix = match &problem.source {
-        Source::File { path, line } => format!("change line {line} of {}; `berth config schema` tells what a key takes", path.display()),
-        Source::Path(path) => format!("see to {}: what is wrong is said of the file itself, not of a line", path.display()),
+        Source::File { path, line } => format!(
+            "change line {line} of {}; `berth config schema` tells what a key takes",
+            path.display()
+        ),
+        Source::Path(path) => format!(
+            "see to {}: what is wrong is said of the file itself, not of a line",
+            path.display()
+        ),
         Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
         Source::Flag(flag) => format!("leave out {flag}, or mend it"),
         Source::Default => "see docs/configuration.md".to_owned(),
@@ -76,7 +87,8 @@ fn problem(problem: &config::Problem) -> Finding {
 /// The names of the variables that set keys or folders.
 fn counting(inputs: &Inputs) -> Vec<String> {
     let names = inputs.variables.iter().filter_map(|(name, _)| name.to_str());
-    let mut names: Vec<String> = names.filter(|name| name.starts_with("BERTH_")).map(str::to_owned).collect();
+    let mut names: Vec<String> =
+        names.filter(|name| name.starts_with("BERTH_")).map(str::to_owned).collect();
     names.sort();
     names
 }

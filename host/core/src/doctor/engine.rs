@@ -8,7 +8,9 @@ use super::finding::size;
 pub(super) fn findings(config: RuntimeConfig, builtins: &[Builtin]) -> Vec<Finding> {
     let examined = match examine(config, builtins) {
         Ok(examined) => examined,
-        Err(error) => return vec![Finding::failure("engine", error.to_string(), address_space_fix())],
+        Err(error) => {
+            return vec![Finding::failure("engine", error.to_string(), address_space_fix())];
+        }
     };
     let mut findings = vec![pool(&examined), teardown(&examined), processor(&examined)];
     findings.extend(ahead(&examined));
@@ -21,9 +23,16 @@ fn pool(examined: &EngineExamination) -> Finding {
     let name = "memory pool";
     let calls = examined.places;
     match &examined.no_pool {
-        Some(reason) => Finding::warning(name, format!("none, so calls start slower: {reason}"), address_space_fix()),
+        Some(reason) => Finding::warning(
+            name,
+            format!("none, so calls start slower: {reason}"),
+            address_space_fix(),
+        ),
         None => {
-            let reserved = examined.reserved.map(|bytes| format!(", {} of address space reserved", size(bytes))).unwrap_or_default();
+            let reserved = examined
+                .reserved
+                .map(|bytes| format!(", {} of address space reserved", size(bytes)))
+                .unwrap_or_default();
             Finding::ok(name, format!("for {calls} calls at a time{reserved}"))
         }
     }
@@ -50,10 +59,20 @@ fn teardown(examined: &EngineExamination) -> Finding {
 fn processor(examined: &EngineExamination) -> Finding {
     let name = "processor";
     if examined.missing_features.is_empty() {
-        return Finding::ok(name, format!("{}; code that was compiled ahead fits", std::env::consts::ARCH));
+        return Finding::ok(
+            name,
+            format!("{}; code that was compiled ahead fits", std::env::consts::ARCH),
+        );
     }
-    let found = format!("it lacks {}, so built-in plugins have to be compiled", examined.missing_features.join(", "));
-    Finding::warning(name, found, "a processor, or a virtual machine's model of one, of x86-64-v2 (`-cpu host`)")
+    let found = format!(
+        "it lacks {}, so built-in plugins have to be compiled",
+        examined.missing_features.join(", ")
+    );
+    Finding::warning(
+        name,
+        found,
+        "a processor, or a virtual machine's model of one, of x86-64-v2 (`-cpu host`)",
+    )
 }
 
 fn ahead(examined: &EngineExamination) -> impl Iterator<Item = Finding> {
@@ -61,7 +80,11 @@ fn ahead(examined: &EngineExamination) -> impl Iterator<Item = Finding> {
         let name = format!("built-in `{plugin}`");
         match ahead {
             Ok(()) => Finding::ok(name, "compiled ahead"),
-            Err(reason) => Finding::warning(name, format!("compiled at its first use: {reason}"), "cargo xtask plugins, and build again"),
+            Err(reason) => Finding::warning(
+                name,
+                format!("compiled at its first use: {reason}"),
+                "cargo xtask plugins, and build again",
+            ),
         }
     })
 }
@@ -69,10 +92,17 @@ fn ahead(examined: &EngineExamination) -> impl Iterator<Item = Finding> {
 fn helper(examined: &EngineExamination) -> Finding {
     let name = "compiling";
     match &examined.compiled {
-        Ok(time) => Finding::ok(name, format!("a component in a confined process, in {} ms", time.as_millis())),
+        Ok(time) => Finding::ok(
+            name,
+            format!("a component in a confined process, in {} ms", time.as_millis()),
+        ),
         Err(reason) => {
             let fix = "see the checks of the kernel and the limits above; the helper is this program, started again";
-            Finding::failure(name, format!("plugins that are not built in can't be compiled: {reason}"), fix)
+            Finding::failure(
+                name,
+                format!("plugins that are not built in can't be compiled: {reason}"),
+                fix,
+            )
         }
     }
 }

@@ -36,17 +36,31 @@ impl Finding {
         Self::new(name.into(), State::Ok, found.as_ref(), None)
     }
 
-    pub(super) fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
+    pub(super) fn warning(
+        name: impl Into<String>,
+        found: impl AsRef<str>,
+        fix: impl AsRef<str>,
+    ) -> Self {
         Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
     }
 
-    pub(super) fn failure(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
+    pub(super) fn failure(
+        name: impl Into<String>,
+        found: impl AsRef<str>,
+        fix: impl AsRef<str>,
+    ) -> Self {
         Self::new(name.into(), State::Failure, found.as_ref(), Some(fix.as_ref()))
     }
 
     fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
         // Paths, and what a configuration or a plugin says, come from elsewhere.
-        Self { group: "", name: neutral_line(&name), state, found: neutral_line(found), fix: fix.map(neutral_line) }
+        Self {
+            group: "",
+            name: neutral_line(&name),
+            state,
+            found: neutral_line(found),
+            fix: fix.map(neutral_line),
+        }
     }
 }
 
@@ -69,15 +83,25 @@ impl Report {
 }
 
 /// Makes checks that block, on a thread that may, and waits for them no longer than `patience`.
-pub(super) async fn within(patience: Duration, checks: impl FnOnce() -> Vec<Finding> + Send + 'static) -> Vec<Finding> {
+pub(super) async fn within(
+    patience: Duration,
+    checks: impl FnOnce() -> Vec<Finding> + Send + 'static,
+) -> Vec<Finding> {
     within_or(patience, checks).await.unwrap_or_else(|finding| vec![finding])
 }
 
 /// The same for anything.
-pub(super) async fn within_or<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Finding> {
+pub(super) async fn within_or<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Finding> {
     match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Finding::failure("this check", format!("it broke: {error}"), "report it: this is a fault of Berth's")),
+        Ok(Err(error)) => Err(Finding::failure(
+            "this check",
+            format!("it broke: {error}"),
+            "report it: this is a fault of Berth's",
+        )),
         Err(_) => Err(late(patience)),
     }
 }
@@ -98,7 +122,8 @@ pub(super) fn size(bytes: u64) -> String {
     while unit + 1 < units.len() && bytes >> (10 * (unit + 1)) > 0 {
         unit += 1;
     }
-    let tenths = (bytes >> (10 * unit.saturating_sub(1))).saturating_mul(10) >> if unit == 0 { 0 } else { 10 };
+    let tenths = (bytes >> (10 * unit.saturating_sub(1))).saturating_mul(10)
+        >> if unit == 0 { 0 } else { 10 };
     match (unit, tenths % 10) {
         (0, _) | (_, 0) => format!("{} {}", bytes >> (10 * unit), units[unit]),
         (_, tenth) => format!("{}.{tenth} {}", bytes >> (10 * unit), units[unit]),
@@ -123,12 +148,19 @@ mod tests {
     #[test]
     fn a_finding_is_one_line_and_steers_no_terminal() {
         let finding = Finding::warning("a\nb", "\u{1b}[2J", "x\ty");
-        assert!(!format!("{}{}", finding.name, finding.found).contains(['\n', '\u{1b}']), "{finding:?}");
+        assert!(
+            !format!("{}{}", finding.name, finding.found).contains(['\n', '\u{1b}']),
+            "{finding:?}"
+        );
     }
 
     #[test]
     fn a_check_that_hangs_or_breaks_is_a_finding() {
-        let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a reactor starts");
+        let reactor = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .expect("a reactor starts");
         let (release, wait) = std::sync::mpsc::channel::<()>();
         let hung = reactor.block_on(within(Duration::from_millis(10), move || {
             let _ = wait.recv();

@@ -39,7 +39,10 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         findings.push(folder("cache of compiled code", &compiled, Purpose::Cache));
     }
     if let Ok(usage) = machine::usage(&compiled) {
-        findings.push(Finding::ok("in the cache", format!("{} compiled, {}", usage.files, size(usage.bytes))));
+        findings.push(Finding::ok(
+            "in the cache",
+            format!("{} compiled, {}", usage.files, size(usage.bytes)),
+        ));
     }
     findings
 }
@@ -47,27 +50,45 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
 fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     let shown = path.display();
     let worse = |found: String, fix: String| match purpose {
-        Purpose::Cache => Finding::warning(name, format!("{found}; what is compiled is not kept"), fix),
+        Purpose::Cache => {
+            Finding::warning(name, format!("{found}; what is compiled is not kept"), fix)
+        }
         _ => Finding::failure(name, found, fix),
     };
     match machine::look_at(path) {
-        Err(error) => worse(format!("{shown} can't be examined: {error}"), format!("ls -ld {}", quoted(path))),
-        Ok(Folder::NoFolder) => worse(format!("{shown} is not a folder"), format!("rm {0} && mkdir -m 700 {0}", quoted(path))),
-        // A link to a folder that is well kept serves, but for code, which is mapped from no folder behind a link.
+        Err(error) => {
+            worse(format!("{shown} can't be examined: {error}"), format!("ls -ld {}", quoted(path)))
+        }
+        Ok(Folder::NoFolder) => worse(
+            format!("{shown} is not a folder"),
+            format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
+        ),
+        // A link to a folder that is well kept serves, but for code, which is mapped from no folder
+        // behind a link.
         Ok(Folder::Link) if path.ends_with("compiled") => {
             worse(format!("{shown} is a link"), format!("rm {0} && mkdir -m 700 {0}", quoted(path)))
         }
         Ok(Folder::Link) => match path.canonicalize() {
             Ok(target) => folder(name, &target, purpose),
-            Err(error) => worse(format!("{shown} is a link to nowhere: {error}"), format!("rm {0} && mkdir -m 700 {0}", quoted(path))),
+            Err(error) => worse(
+                format!("{shown} is a link to nowhere: {error}"),
+                format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
+            ),
         },
-        Ok(Folder::Missing { writable: true, .. }) => Finding::ok(name, format!("{shown}: not there yet")),
-        Ok(Folder::Missing { above, .. }) if purpose == Purpose::Config => {
-            Finding::ok(name, format!("{shown}: not there, and {} takes nothing new", above.display()))
+        Ok(Folder::Missing { writable: true, .. }) => {
+            Finding::ok(name, format!("{shown}: not there yet"))
         }
+        Ok(Folder::Missing { above, .. }) if purpose == Purpose::Config => Finding::ok(
+            name,
+            format!("{shown}: not there, and {} takes nothing new", above.display()),
+        ),
         Ok(Folder::Missing { above, .. }) => {
             let found = format!("{shown} is not there, and can't be made in {}", above.display());
-            Finding::warning(name, found, format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)))
+            Finding::warning(
+                name,
+                found,
+                format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)),
+            )
         }
         Ok(Folder::There(there)) => check_kept_folder(name, path, purpose, &there, worse),
     }
@@ -84,18 +105,28 @@ fn check_kept_folder(
     let user = rustix::process::geteuid().as_raw();
     let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);
     if foreign {
-        return worse(format!("{shown} belongs to user {}, not to you", there.owner), format!("chown {user} {quoted}"));
+        return worse(
+            format!("{shown} belongs to user {}, not to you", there.owner),
+            format!("chown {user} {quoted}"),
+        );
     }
     // Who may write a folder may exchange what is in it, unless it is sticky and theirs is not.
     if mode & 0o022 != 0 {
-        return worse(format!("{shown}: others may write to it (mode {mode:o})"), format!("chmod 700 {quoted}"));
+        return worse(
+            format!("{shown}: others may write to it (mode {mode:o})"),
+            format!("chmod 700 {quoted}"),
+        );
     }
     let private = purpose == Purpose::Config || mode & 0o077 == 0;
     if !private {
         // The folder above the code need not be private.
         let found = format!("{shown}: others may look into it (mode {mode:o})");
         let outer = purpose == Purpose::Cache && !path.ends_with("compiled");
-        return if outer { on(name, path, purpose, there) } else { Finding::warning(name, found, format!("chmod 700 {quoted}")) };
+        return if outer {
+            on(name, path, purpose, there)
+        } else {
+            Finding::warning(name, found, format!("chmod 700 {quoted}"))
+        };
     }
     on(name, path, purpose, there)
 }
@@ -104,24 +135,45 @@ fn check_kept_folder(
 fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
     let local = match purpose {
-        Purpose::Cache => "BERTH_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)",
+        Purpose::Cache => {
+            "BERTH_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)"
+        }
         _ => "BERTH_DATA_DIR=… (a folder of your own on a local disk)",
     };
     let found = |what: String| format!("{shown}: {what}");
     match purpose {
         Purpose::Config => {}
-        _ if below.read_only => return Finding::warning(name, found("its file system is read-only".into()), local),
-        Purpose::Cache if below.no_exec => return Finding::warning(name, found("its file system is mounted noexec".into()), local),
+        _ if below.read_only => {
+            return Finding::warning(name, found("its file system is read-only".into()), local);
+        }
+        Purpose::Cache if below.no_exec => {
+            return Finding::warning(
+                name,
+                found("its file system is mounted noexec".into()),
+                local,
+            );
+        }
         Purpose::Data if below.free < NO_SPACE => {
-            let what = format!("only {} free; calls that act can't be recorded, and are refused", size(below.free));
+            let what = format!(
+                "only {} free; calls that act can't be recorded, and are refused",
+                size(below.free)
+            );
             return Finding::failure(name, found(what), "make room on that disk");
         }
         _ if below.free < LITTLE_SPACE => {
-            return Finding::warning(name, found(format!("only {} free", size(below.free))), "make room on that disk");
+            return Finding::warning(
+                name,
+                found(format!("only {} free", size(below.free))),
+                "make room on that disk",
+            );
         }
         _ => {
             if let Some(network) = below.network {
-                return Finding::warning(name, found(format!("lies on {network}, which other machines write to")), local);
+                return Finding::warning(
+                    name,
+                    found(format!("lies on {network}, which other machines write to")),
+                    local,
+                );
             }
         }
     }
@@ -144,7 +196,12 @@ mod tests {
     fn a_full_disk_is_a_failure_where_calls_are_recorded() {
         let check = |purpose, free, expected| {
             let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
-            let found = on("it", Path::new("/d"), purpose, &FolderStatus { owner: 0, mode: 0o700, file_system });
+            let found = on(
+                "it",
+                Path::new("/d"),
+                purpose,
+                &FolderStatus { owner: 0, mode: 0o700, file_system },
+            );
             assert_eq!(found.state, expected, "{found:?}");
         };
         check(Purpose::Data, 0, State::Failure);

@@ -9,7 +9,8 @@ use crate::session;
 /// What is kept from one run to the next: whether it can be read and believed.
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
     let approved = Approvals::open(folders).all().map(|all| (all.len(), Vec::new()));
-    let questions = Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
+    let questions =
+        Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
     [
         found("sessions", "kept", session::kept_in(folders)),
@@ -20,9 +21,15 @@ pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
     .concat()
 }
 
-fn found(name: &str, what: &str, looked: Result<(usize, Vec<HostError>), HostError>) -> Vec<Finding> {
+fn found(
+    name: &str,
+    what: &str,
+    looked: Result<(usize, Vec<HostError>), HostError>,
+) -> Vec<Finding> {
     let wrong = match looked {
-        Ok((count, wrong)) if wrong.is_empty() => return vec![Finding::ok(name, format!("{count} {what}"))],
+        Ok((count, wrong)) if wrong.is_empty() => {
+            return vec![Finding::ok(name, format!("{count} {what}"))];
+        }
         Ok((_, wrong)) => wrong,
         Err(error) => vec![error],
     };

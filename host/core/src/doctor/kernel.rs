@@ -5,7 +5,8 @@ use super::Finding;
 /// The oldest kernel that has all that is needed: `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// Watchers and watches that other programs should leave to Berth: an editor alone may take thousands.
+/// Watchers and watches that other programs should leave to Berth: an editor alone may take
+/// thousands.
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 
@@ -17,7 +18,11 @@ pub(super) fn findings() -> Vec<Finding> {
 fn version() -> Finding {
     let name = "version";
     let Some(release) = machine::release() else {
-        return Finding::warning(name, "not known: /proc is not mounted", "mount -t proc proc /proc");
+        return Finding::warning(
+            name,
+            "not known: /proc is not mounted",
+            "mount -t proc proc /proc",
+        );
     };
     match machine::version(&release) {
         Some(version) if version < OLDEST => {
@@ -40,7 +45,9 @@ fn proc() -> Finding {
 fn resolving() -> Finding {
     let name = "openat2";
     match machine::resolving_works() {
-        Ok(()) => Finding::ok(name, "names are resolved below their directory, and never out of it"),
+        Ok(()) => {
+            Finding::ok(name, "names are resolved below their directory, and never out of it")
+        }
         Err(error) => {
             let fix = "Linux 5.6 or later; in a container, a runtime whose seccomp profile allows openat2";
             Finding::failure(name, format!("names can't be resolved safely: {error}"), fix)
@@ -71,10 +78,13 @@ fn watching() -> Finding {
             Finding::warning(name, found, "sysctl fs.inotify.max_user_instances=1024")
         }
         Some(limits) if limits.watches < FEW_WATCHES => {
-            let found = format!("at most {} watched folders for all programs of a user", limits.watches);
+            let found =
+                format!("at most {} watched folders for all programs of a user", limits.watches);
             Finding::warning(name, found, "sysctl fs.inotify.max_user_watches=524288")
         }
-        Some(limits) => Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches)),
+        Some(limits) => {
+            Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches))
+        }
         None => Finding::ok(name, "works; its limits are not told"),
     }
 }

@@ -5,7 +5,8 @@ use berth_system::machine;
 use super::Finding;
 use super::finding::size;
 
-/// Descriptors with which a search leaves out what it can't open, and those with which calls that run at a time may.
+/// Descriptors with which a search leaves out what it can't open, and those with which calls that
+/// run at a time may.
 const FEWEST_FILES: u64 = 64;
 const FEW_FILES: u64 = 1024;
 
@@ -26,8 +27,14 @@ fn files(bound: Option<u64>) -> Finding {
     let name = "open files";
     let fix = "ulimit -n 4096 (for a service: LimitNOFILE=4096)";
     match bound {
-        Some(few) if few < FEWEST_FILES => Finding::failure(name, format!("{few}: so few that searches leave files out"), fix),
-        Some(few) if few < FEW_FILES => Finding::warning(name, format!("{few}: few for calls that run at a time, or search"), fix),
+        Some(few) if few < FEWEST_FILES => {
+            Finding::failure(name, format!("{few}: so few that searches leave files out"), fix)
+        }
+        Some(few) if few < FEW_FILES => Finding::warning(
+            name,
+            format!("{few}: few for calls that run at a time, or search"),
+            fix,
+        ),
         bound => Finding::ok(name, describe(bound)),
     }
 }
@@ -37,7 +44,11 @@ fn processes(bound: Option<u64>) -> Finding {
     match bound {
         Some(few) if few < FEW_PROCESSES => {
             let fix = "ulimit -u 4096 (for a service: LimitNPROC=4096)";
-            Finding::warning(name, format!("{few}, threads counted: few for calls that run at a time"), fix)
+            Finding::warning(
+                name,
+                format!("{few}, threads counted: few for calls that run at a time"),
+                fix,
+            )
         }
         bound => Finding::ok(name, describe(bound)),
     }
@@ -57,13 +68,16 @@ fn memory(loaded: &Loaded) -> Finding {
     let Some((there, says)) = machine::memory() else {
         return Finding::ok(name, "not known: /proc is not mounted");
     };
-    let (calls, each) = (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);
+    let (calls, each) =
+        (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);
     let most = calls.saturating_mul(each);
-    let shown = format!("{} ({says}); {calls} calls at a time may take {} each", size(there), size(each));
+    let shown =
+        format!("{} ({says}); {calls} calls at a time may take {} each", size(there), size(each));
     if most <= there {
         return Finding::ok(name, shown);
     }
     let fit = (there / each.max(1)).max(1);
-    let fix = format!("[tools] max_concurrent = {fit}, or a smaller `memory_mib` in [tools.limits]");
+    let fix =
+        format!("[tools] max_concurrent = {fit}, or a smaller `memory_mib` in [tools.limits]");
     Finding::warning(name, format!("{shown}, {} together", size(most)), fix)
 }

@@ -1,4 +1,5 @@
-//! Examines this machine and the configuration: everything that Berth needs, what was found of it, and what mends a shortfall.
+//! Examines this machine and the configuration: everything that Berth needs, what was found of it,
+//! and what mends a shortfall.
 //!
 //! ```no_run
 //! use berth_core::doctor::{Examination, State};
@@ -32,7 +33,8 @@ use berth_config::Inputs;
 
 pub use finding::{Finding, Report, State};
 
-/// Until when a group of checks has to be through. A folder on a server that is gone may never answer.
+/// Until when a group of checks has to be through. A folder on a server that is gone may never
+/// answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Loading every plugin may take its compiling, which has bounds of its own.
@@ -52,13 +54,17 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Examines everything, in the order in which one thing needs another. Comes to an end whatever is
-    /// wrong, and changes nothing, but that loading the plugins may compile them into the cache. Needs a reactor with time.
+    /// Examines everything, in the order in which one thing needs another. Comes to an end whatever
+    /// is wrong, and changes nothing, but that loading the plugins may compile them into the cache.
+    /// Needs a reactor with time.
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);
         let helper = self.helper.clone();
-        report.add("Process sandbox", finding::within(PATIENCE, move || processes::findings(helper)).await);
+        report.add(
+            "Process sandbox",
+            finding::within(PATIENCE, move || processes::findings(helper)).await,
+        );
 
         let inputs = self.inputs.clone();
         let (read, mut found) = configuration::read(inputs, PATIENCE).await;
@@ -69,16 +75,28 @@ impl Examination {
         report.add("Limits", finding::within(PATIENCE, move || limits::findings(&loaded)).await);
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
             let (own, all) = (folders.clone(), loaded.clone());
-            report.add("Folders", finding::within(PATIENCE, move || folders::findings(&own, &all)).await);
+            report.add(
+                "Folders",
+                finding::within(PATIENCE, move || folders::findings(&own, &all)).await,
+            );
             let (own, all) = (folders.clone(), loaded.clone());
-            report.add("Requests", finding::within(PATIENCE, move || network::findings(&own, &all)).await);
+            report.add(
+                "Requests",
+                finding::within(PATIENCE, move || network::findings(&own, &all)).await,
+            );
             let own = folders.clone();
             report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own)).await);
-            report.add("Audit", finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
+            report.add(
+                "Audit",
+                finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await,
+            );
         }
 
         let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());
-        report.add("Engine", finding::within(PATIENCE, move || engine::findings(runtime, &builtins)).await);
+        report.add(
+            "Engine",
+            finding::within(PATIENCE, move || engine::findings(runtime, &builtins)).await,
+        );
         report.add("Plugins", plugins::findings(self, read, LOADING).await);
         report
     }

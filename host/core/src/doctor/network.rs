@@ -1,5 +1,5 @@
-//! How requests leave this machine, and whether what the configuration names for them is there. Nothing is connected to, and no secret is
-//! read.
+//! How requests leave this machine, and whether what the configuration names for them is there.
+//! Nothing is connected to, and no secret is read.
 
 use std::path::Path;
 
@@ -18,21 +18,35 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         match examine(&loaded.source_of(&key, secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source is there"),
             Ok(Some(exposed)) => Finding::warning(called, exposed, "let nobody else at it"),
-            Err(why) => Finding::warning(called, why, format!("bring it there, or change [{key}]; requests that need it fail")),
+            Err(why) => Finding::warning(
+                called,
+                why,
+                format!("bring it there, or change [{key}]; requests that need it fail"),
+            ),
         }
     }));
     found
 }
 
 fn proxy(loaded: &Loaded) -> Finding {
-    let written = loaded.config.network.proxy.as_ref().map(|written| ("[network]", written.as_str().to_owned()));
-    let of_environment = || loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+    let written = loaded
+        .config
+        .network
+        .proxy
+        .as_ref()
+        .map(|written| ("[network]", written.as_str().to_owned()));
+    let of_environment =
+        || loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
     match written.or_else(of_environment).filter(|(_, url)| !url.is_empty()) {
         None => Finding::ok("proxy", "none"),
         // The address may have a password in it.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
             let fix = "set `proxy` in [network] to an address that begins with http://, or to \"\" for none";
-            Finding::warning("proxy", format!("that of {from} is no HTTP proxy, so requests fail"), fix)
+            Finding::warning(
+                "proxy",
+                format!("that of {from} is no HTTP proxy, so requests fail"),
+                fix,
+            )
         }
         Some((from, _)) => Finding::ok("proxy", format!("that of {from}")),
     }

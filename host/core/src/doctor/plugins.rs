@@ -6,12 +6,21 @@ use super::{Examination, Finding};
 use crate::{Host, HostError, PluginState};
 
 /// Whether a host starts with every plugin.
-pub(super) async fn findings(examination: Examination, read: Read, patience: Duration) -> Vec<Finding> {
+pub(super) async fn findings(
+    examination: Examination,
+    read: Read,
+    patience: Duration,
+) -> Vec<Finding> {
     let Some(folders) = read.folders else { return Vec::new() };
     if !read.is_right {
-        return vec![Finding::warning("loading", "not tried with a configuration that is wrong", "mend the configuration first")];
+        return vec![Finding::warning(
+            "loading",
+            "not tried with a configuration that is wrong",
+            "mend the configuration first",
+        )];
     }
-    let mut builder = Host::builder().config(read.loaded).folders(folders).builtins(&examination.builtins);
+    let mut builder =
+        Host::builder().config(read.loaded).folders(folders).builtins(&examination.builtins);
     for file in examination.plugin_files {
         builder = builder.plugin_file(file);
     }
@@ -22,21 +31,36 @@ pub(super) async fn findings(examination: Examination, read: Read, patience: Dur
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
         Ok(Ok(Ok(host))) => loaded(&host),
         Ok(Ok(Err(error))) => vec![Finding::failure("loading", error.to_string(), fix(&error))],
-        Ok(Err(error)) => vec![Finding::failure("loading", format!("it broke: {error}"), "report it: this is a fault of Berth's")],
+        Ok(Err(error)) => vec![Finding::failure(
+            "loading",
+            format!("it broke: {error}"),
+            "report it: this is a fault of Berth's",
+        )],
         Err(_) => vec![late(patience)],
     }
 }
 
 fn loaded(host: &Host) -> Vec<Finding> {
     let tools = host.tools();
-    let count =
-        |name: &str| tools.iter().filter(|tool| host.plugin_of(&tool.name).is_some_and(|plugin| plugin.manifest.name == name)).count();
+    let count = |name: &str| {
+        tools
+            .iter()
+            .filter(|tool| {
+                host.plugin_of(&tool.name).is_some_and(|plugin| plugin.manifest.name == name)
+            })
+            .count()
+    };
     let finding = |plugin: PluginState| match &plugin.waiting {
-        Some(waiting) if waiting.held => Finding::warning(&plugin.name, &waiting.reason, format!("berth plugin approve {}", plugin.name)),
+        Some(waiting) if waiting.held => Finding::warning(
+            &plugin.name,
+            &waiting.reason,
+            format!("berth plugin approve {}", plugin.name),
+        ),
         Some(waiting) => Finding::failure(&plugin.name, &waiting.reason, LOOK),
         None => Finding::ok(&plugin.name, format!("{} tools", count(&plugin.name))),
     };
-    let unknown = host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
+    let unknown =
+        host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
     host.plugins().into_iter().map(finding).chain(unknown).collect()
 }
 
@@ -46,7 +70,9 @@ const LOOK: &str = "`berth plugin inspect FILE` tells what a plugin is; to do wi
 
 fn fix(error: &HostError) -> &'static str {
     match error {
-        HostError::Config(_) => "change what the message names; `berth config show` tells where each value comes from",
+        HostError::Config(_) => {
+            "change what the message names; `berth config show` tells where each value comes from"
+        }
         HostError::Load { .. } => LOOK,
         HostError::Engine(_) | HostError::Io { .. } => "see the checks above",
     }

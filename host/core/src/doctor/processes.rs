@@ -29,18 +29,24 @@ const LESS: &str = "or, to go without: `sandbox = \"best-effort\"` in [tools.she
 pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program can't confine itself, so it starts no processes";
-        return vec![Finding::warning("sandbox", found, "call `berth_core::helper_hook()` first thing in `main`")];
+        return vec![Finding::warning(
+            "sandbox",
+            found,
+            "call `berth_core::helper_hook()` first thing in `main`",
+        )];
     };
     let begun = Instant::now();
     let (state, missing) = match tried(&helper, Sandbox::Strict) {
         Ok(_) => (Ok(begun.elapsed()), Vec::new()),
         Err(reason) => {
-            let missing = tried(&helper, Sandbox::BestEffort).unwrap_or_else(|nothing| vec![nothing]);
+            let missing =
+                tried(&helper, Sandbox::BestEffort).unwrap_or_else(|nothing| vec![nothing]);
             (Err(reason), missing)
         }
     };
     // What is missing for want of something else isn't told a second time.
-    let lacks = |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
+    let lacks =
+        |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
     let namespaces = match (&state, lacks("namespaces")) {
         (Err(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
         (_, found) => found,
@@ -60,7 +66,11 @@ pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
     let remedy = "set `sandbox = \"strict\"` in [tools.shell], the default";
     match shell.sandbox {
         SandboxMode::Strict => Vec::new(),
-        SandboxMode::BestEffort => vec![Finding::warning("commands", "they start with what this machine gives of the sandbox", remedy)],
+        SandboxMode::BestEffort => vec![Finding::warning(
+            "commands",
+            "they start with what this machine gives of the sandbox",
+            remedy,
+        )],
         SandboxMode::Off => {
             let found = "they have your rights, your files and the network, whatever else [tools.shell] says: `sandbox = \"off\"`";
             vec![Finding::warning("commands", found, remedy)]
@@ -69,15 +79,27 @@ pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
 }
 
 fn is_view(reason: &str) -> bool {
-    ["mounting", "cloning", "protecting", "making", "taking the mounts", "hiding", "entering", "leaving"]
-        .iter()
-        .any(|step| reason.starts_with(step))
+    [
+        "mounting",
+        "cloning",
+        "protecting",
+        "making",
+        "taking the mounts",
+        "hiding",
+        "entering",
+        "leaving",
+    ]
+    .iter()
+    .any(|step| reason.starts_with(step))
 }
 
 /// The parts that are missing where a harmless program runs in the sandbox.
 fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, String> {
     let places = Places {
-        grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules).map_err(|error| error.to_string())?),
+        grants: Arc::new(
+            Grants::open(Vec::new(), Vec::new(), |rules| rules)
+                .map_err(|error| error.to_string())?,
+        ),
         also: Vec::new(),
         also_hidden: Vec::new(),
         sockets: Vec::new(),
@@ -94,7 +116,8 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         network: false,
         path_rules: None,
     };
-    let child = Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());
+    let child =
+        Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());
     let mut child = child.map_err(|error| match error {
         StartError::Sandbox(reason) => reason,
         other => other.to_string(),
@@ -109,7 +132,11 @@ fn together(state: &Result<Duration, String>) -> Finding {
         Ok(time) => Finding::ok(name, format!("strict: all of it, in {} ms", time.as_millis())),
         Err(reason) => {
             let fix = format!("what the findings below say, {LESS}");
-            Finding::warning(name, format!("not all of it can be had, so no command starts: {reason}"), fix)
+            Finding::warning(
+                name,
+                format!("not all of it can be had, so no command starts: {reason}"),
+                fix,
+            )
         }
     }
 }
@@ -119,9 +146,15 @@ fn namespaces(missing: Option<&str>) -> Finding {
     let name = "namespaces";
     let known = machine::namespaces();
     let Some(reason) = missing else {
-        return Finding::ok(name, "users, mounts, processes and network of their own, and a view of the granted directories alone");
+        return Finding::ok(
+            name,
+            "users, mounts, processes and network of their own, and a view of the granted directories alone",
+        );
     };
-    let absent: Vec<&str> = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| !known.kinds.contains(kind)).collect();
+    let absent: Vec<&str> = ["user", "mnt", "pid", "net"]
+        .into_iter()
+        .filter(|kind| !known.kinds.contains(kind))
+        .collect();
     let fix = match (absent.is_empty(), known.forbidden_by.first()) {
         (false, _) => "a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned(),
         (true, Some(setting)) => format!("sysctl {setting}"),
@@ -138,13 +171,19 @@ fn namespaces(missing: Option<&str>) -> Finding {
 fn landlock(missing: Option<&str>) -> Finding {
     let name = "Landlock";
     match (missing, machine::landlock_version()) {
-        (None, Some(version)) if version >= SCOPES => Finding::ok(name, format!("version {version}")),
+        (None, Some(version)) if version >= SCOPES => {
+            Finding::ok(name, format!("version {version}"))
+        }
         (None, Some(version)) => Finding::ok(
             name,
-            format!("version {version}; from {SCOPES} on (Linux 6.12) it also covers sockets without a path, and signals"),
+            format!(
+                "version {version}; from {SCOPES} on (Linux 6.12) it also covers sockets without a path, and signals"
+            ),
         ),
         (reason, _) => {
-            let reason = reason.map(|reason| format!(": {}", reason.trim_start_matches("Landlock: "))).unwrap_or_default();
+            let reason = reason
+                .map(|reason| format!(": {}", reason.trim_start_matches("Landlock: ")))
+                .unwrap_or_default();
             let fix = "Linux 6.2 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
                        seccomp profile that allows landlock_create_ruleset";
             Finding::warning(name, format!("missing{reason}: the view alone keeps files"), fix)
@@ -166,7 +205,12 @@ fn filter(missing: Option<&str>) -> Finding {
 fn processes() -> Finding {
     let name = "number of processes";
     match machine::release().as_deref().and_then(machine::version) {
-        Some(version) if version >= BOUNDS_PROCESSES => Finding::ok(name, "bounded by the kernel, root's too"),
-        _ => Finding::ok(name, "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too"),
+        Some(version) if version >= BOUNDS_PROCESSES => {
+            Finding::ok(name, "bounded by the kernel, root's too")
+        }
+        _ => Finding::ok(
+            name,
+            "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too",
+        ),
     }
 }

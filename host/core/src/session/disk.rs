@@ -20,7 +20,8 @@ const FOLDER: &str = "sessions";
 /// Seconds after the last change until a session is over.
 const IDLE: u64 = 8 * 3600;
 
-/// Files that are looked at when those of sessions that are over are removed: each look takes a while, and there will be another.
+/// Files that are looked at when those of sessions that are over are removed: each look takes a
+/// while, and there will be another.
 const SWEPT: usize = 256;
 
 /// Bytes of such a file that are read. Of a larger one nobody knows how old it is, and it stays.
@@ -33,7 +34,8 @@ pub(super) struct DiskSession {
     name: String,
 }
 
-/// How many sessions are kept on disk, and what is wrong with files that can't be read or believed. It looks at the first few hundred.
+/// How many sessions are kept on disk, and what is wrong with files that can't be read or believed.
+/// It looks at the first few hundred.
 ///
 /// # Errors
 ///
@@ -46,7 +48,8 @@ pub(crate) fn kept_in(folders: &Folders) -> Result<(usize, Vec<HostError>), Host
         Err(error) => return Err(HostError::io(path.display().to_string())(error)),
     };
     let files: Vec<_> = names.iter().filter(|name| name.ends_with(".json")).collect();
-    let wrong: Vec<_> = files.iter().filter_map(|name| state::read::<File>(&path, name).err()).collect();
+    let wrong: Vec<_> =
+        files.iter().filter_map(|name| state::read::<File>(&path, name).err()).collect();
     Ok((files.len(), wrong))
 }
 
@@ -64,7 +67,11 @@ struct File {
 impl DiskSession {
     pub(super) fn new(folders: &Folders, name: &str) -> Self {
         let digest = format!("{:x}", Sha256::digest(name));
-        Self { folder: folders.data.join(FOLDER), file: format!("{}.json", &digest[..32]), name: name.to_owned() }
+        Self {
+            folder: folders.data.join(FOLDER),
+            file: format!("{}.json", &digest[..32]),
+            name: name.to_owned(),
+        }
     }
 
     pub(super) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
@@ -73,18 +80,22 @@ impl DiskSession {
         Ok(look(&file.living(seconds(SystemTime::now()))))
     }
 
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut SessionState) -> R) -> Result<R, HostError> {
+    pub(super) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut SessionState) -> R,
+    ) -> Result<R, HostError> {
         let now = seconds(SystemTime::now());
-        let (result, is_new) = state::update_lightly(&self.folder, &self.file, |file: &mut File| {
-            self.check(file)?;
-            let is_new = file.changed == 0;
-            let mut state = std::mem::take(file).living(now);
-            let result = change(&mut state);
-            if !(is_new && state == SessionState::default()) {
-                *file = File { name: self.name.clone(), changed: now, state };
-            }
-            Ok((result, is_new && file.changed != 0))
-        })?;
+        let (result, is_new) =
+            state::update_lightly(&self.folder, &self.file, |file: &mut File| {
+                self.check(file)?;
+                let is_new = file.changed == 0;
+                let mut state = std::mem::take(file).living(now);
+                let result = change(&mut state);
+                if !(is_new && state == SessionState::default()) {
+                    *file = File { name: self.name.clone(), changed: now, state };
+                }
+                Ok((result, is_new && file.changed != 0))
+            })?;
         if is_new {
             self.sweep(now);
         }
@@ -97,16 +108,25 @@ impl DiskSession {
             return Ok(());
         }
         let path = self.folder.join(&self.file);
-        Err(HostError::Config(format!("{} is the file of another session; remove it to begin anew", path.display())))
+        Err(HostError::Config(format!(
+            "{} is the file of another session; remove it to begin anew",
+            path.display()
+        )))
     }
 
     /// Removes the files of sessions that are over. What can't be removed only takes room.
     fn sweep(&self, now: u64) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
-        // Those who change a session wait for the same lock, so that none is removed under their hands.
+        // Those who change a session wait for the same lock, so that none is removed under their
+        // hands.
         let Ok(_held) = folder.lock(state::LOCK) else { return };
-        for name in folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json")) {
-            let file = folder.file(name).ok().and_then(|file| serde_json::from_reader::<_, File>(file.take(MAX_SWEPT)).ok());
+        for name in
+            folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json"))
+        {
+            let file = folder
+                .file(name)
+                .ok()
+                .and_then(|file| serde_json::from_reader::<_, File>(file.take(MAX_SWEPT)).ok());
             if file.is_some_and(|file| file.is_over(now)) {
                 let _ = folder.remove(name);
             }
@@ -115,7 +135,8 @@ impl DiskSession {
 }
 
 impl File {
-    /// Whether the session was idle for too long. One from the future was written under a wrong clock: nobody knows how old it is.
+    /// Whether the session was idle for too long. One from the future was written under a wrong
+    /// clock: nobody knows how old it is.
     fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.changed) >= IDLE || self.changed > now.saturating_add(IDLE)
     }
@@ -146,11 +167,14 @@ mod tests {
 
     fn files(root: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(root.join("data/sessions")).into_iter().flatten();
-        entries.map(|entry| entry.expect("it is there").file_name().into_string().expect("it is text")).collect()
+        entries
+            .map(|entry| entry.expect("it is there").file_name().into_string().expect("it is text"))
+            .collect()
     }
 
     fn only_file(root: &Path) -> PathBuf {
-        let name = files(root).into_iter().find(|name| name.ends_with(".json")).expect("there is one");
+        let name =
+            files(root).into_iter().find(|name| name.ends_with(".json")).expect("there is one");
         root.join("data/sessions").join(name)
     }
 
@@ -169,7 +193,10 @@ mod tests {
         });
         assert_eq!(calls(&session(root.path(), "a")), 40);
         assert_eq!(calls(&session(root.path(), "b")), 0);
-        assert_eq!(fs::metadata(only_file(root.path())).expect("it is there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(only_file(root.path())).expect("it is there").permissions().mode() & 0o777,
+            0o600
+        );
     }
 
     #[test]
@@ -177,9 +204,17 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let session = session(root.path(), "a");
         assert_eq!(calls(&session), 0);
-        assert_eq!(fs::read_dir(root.path()).expect("it is there").count(), 0, "looking makes nothing");
+        assert_eq!(
+            fs::read_dir(root.path()).expect("it is there").count(),
+            0,
+            "looking makes nothing"
+        );
         session.change(|state| assert_eq!(state.calls, 0)).expect("it can be changed");
-        assert!(files(root.path()).iter().all(|name| !name.ends_with(".json")), "{:?}", files(root.path()));
+        assert!(
+            files(root.path()).iter().all(|name| !name.ends_with(".json")),
+            "{:?}",
+            files(root.path())
+        );
     }
 
     #[test]
@@ -189,7 +224,9 @@ mod tests {
         old.change(|state| state.calls = 7).expect("it is kept");
         let file = only_file(root.path());
         let written = |changed: u64| {
-            let text = serde_json::json!({ "name": "old", "changed": changed, "state": { "calls": 7 } }).to_string();
+            let text =
+                serde_json::json!({ "name": "old", "changed": changed, "state": { "calls": 7 } })
+                    .to_string();
             fs::write(&file, text).expect("it is written");
         };
         let now = seconds(SystemTime::now());
@@ -216,7 +253,8 @@ mod tests {
         fs::set_permissions(&file, Permissions::from_mode(0o622)).expect("its mode is set");
         refused("others may write");
         fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its mode is set");
-        fs::write(&file, String::from_utf8_lossy(&good).replace("\"a\"", "\"b\"")).expect("it is written");
+        fs::write(&file, String::from_utf8_lossy(&good).replace("\"a\"", "\"b\""))
+            .expect("it is written");
         refused("it is another's");
         fs::write(&file, &good[..good.len() / 2]).expect("it is written");
         refused("it is damaged");

@@ -13,9 +13,11 @@ use berth_config::Folders;
 pub(crate) use disk::kept_in;
 pub(crate) use state::{SessionState, seconds};
 
-/// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.
+/// What belongs together of one caller's calls: approvals, counters, answers that may serve again,
+/// and kept output.
 ///
-/// A session belongs to a principal: a connection, a user in a directory, an authenticated caller. Clones are the same session.
+/// A session belongs to a principal: a connection, a user in a directory, an authenticated caller.
+/// Clones are the same session.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -32,16 +34,23 @@ enum Place {
 }
 
 impl Session {
-    /// A session that lives in memory, as long as the last clone of it. `name` says whose it is; what calls keep on disk (the audit, kept
-    /// output) goes by it, so no two callers have the same one.
+    /// A session that lives in memory, as long as the last clone of it. `name` says whose it is;
+    /// what calls keep on disk (the audit, kept output) goes by it, so no two callers have the same
+    /// one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()), answers: AnswerCache::default() }))
+        Self(Arc::new(Inner {
+            name: name.into(),
+            state: Place::Memory(Mutex::default()),
+            answers: AnswerCache::default(),
+        }))
     }
 
-    /// A session that every process of the user who gives the same `name` shares: for programs that make a call and end. What it has to
-    /// remember lies in the data folder, and is forgotten when nothing was added to it for eight hours.
+    /// A session that every process of the user who gives the same `name` shares: for programs that
+    /// make a call and end. What it has to remember lies in the data folder, and is forgotten when
+    /// nothing was added to it for eight hours.
     ///
-    /// Nothing is read before a call asks it for something, and nothing is written before there is something to remember.
+    /// Nothing is read before a call asks it for something, and nothing is written before there is
+    /// something to remember.
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
@@ -53,7 +62,8 @@ impl Session {
         &self.0.name
     }
 
-    /// What the session keeps of answers that may serve again, and how often one did. `[tools.result_cache]` says how many are kept.
+    /// What the session keeps of answers that may serve again, and how often one did.
+    /// `[tools.result_cache]` says how many are kept.
     pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
@@ -63,7 +73,8 @@ impl Session {
         self.0.answers.clear();
     }
 
-    /// The answers that may serve again. None where the process makes a call and ends: nobody would ask for them.
+    /// The answers that may serve again. None where the process makes a call and ends: nobody would
+    /// ask for them.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
     }
@@ -80,15 +91,20 @@ impl Session {
         }
     }
 
-    /// Changes what is remembered: at a stroke, for all processes that share the session. Where `change` changes nothing, nothing is
-    /// written.
+    /// Changes what is remembered: at a stroke, for all processes that share the session. Where
+    /// `change` changes nothing, nothing is written.
     ///
     /// # Errors
     ///
     /// As [`look`](Self::look), and where it can't be written.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut SessionState) -> R) -> Result<R, HostError> {
+    pub(crate) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut SessionState) -> R,
+    ) -> Result<R, HostError> {
         match &self.0.state {
-            Place::Memory(state) => Ok(change(&mut state.lock().unwrap_or_else(PoisonError::into_inner))),
+            Place::Memory(state) => {
+                Ok(change(&mut state.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
             Place::Disk(kept) => kept.change(change),
         }
     }

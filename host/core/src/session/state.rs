@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// Approvals that one session holds at a time; the one that ends first makes room. Each took a person, so there are never many.
+/// Approvals that one session holds at a time; the one that ends first makes room. Each took a
+/// person, so there are never many.
 const MAX_APPROVALS: usize = 1024;
 
 /// What a session remembers of its calls, as its file has it.
@@ -20,7 +21,8 @@ pub(crate) struct SessionState {
     /// Calls that were counted so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) calls: u64,
-    /// When calls ran that act, in milliseconds of Unix time, the earliest first. Whoever adds to it drops what no longer counts.
+    /// When calls ran that act, in milliseconds of Unix time, the earliest first. Whoever adds to
+    /// it drops what no longer counts.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) acted: VecDeque<u64>,
     /// Tools that have come to an output, by their full names.
@@ -37,14 +39,30 @@ struct SessionApproval {
 
 impl SessionState {
     /// Remembers that somebody agreed to all calls of this fingerprint.
-    pub(crate) fn approve(&mut self, fingerprint: Fingerprint, by: &str, now: SystemTime, lasting: Duration) {
+    pub(crate) fn approve(
+        &mut self,
+        fingerprint: Fingerprint,
+        by: &str,
+        now: SystemTime,
+        lasting: Duration,
+    ) {
         let now = seconds(now);
         self.approvals.retain(|_, approval| approval.until > now);
         while self.approvals.len() >= MAX_APPROVALS {
-            let Some(first) = self.approvals.iter().min_by_key(|(_, approval)| approval.until).map(|(key, _)| *key) else { break };
+            let Some(first) = self
+                .approvals
+                .iter()
+                .min_by_key(|(_, approval)| approval.until)
+                .map(|(key, _)| *key)
+            else {
+                break;
+            };
             self.approvals.remove(&first);
         }
-        self.approvals.insert(fingerprint, SessionApproval { by: by.to_owned(), until: now.saturating_add(lasting.as_secs()) });
+        self.approvals.insert(
+            fingerprint,
+            SessionApproval { by: by.to_owned(), until: now.saturating_add(lasting.as_secs()) },
+        );
     }
 
     /// Who agreed to calls of this fingerprint, where that still counts.
@@ -93,7 +111,12 @@ mod tests {
     fn approvals_are_bounded_and_the_one_that_ends_first_goes() {
         let mut state = SessionState::default();
         for number in 0..=u16::try_from(MAX_APPROVALS).expect("it fits") {
-            state.approve(fingerprint(number), "terminal", at(u64::from(number)), Duration::from_secs(10_000));
+            state.approve(
+                fingerprint(number),
+                "terminal",
+                at(u64::from(number)),
+                Duration::from_secs(10_000),
+            );
         }
         assert_eq!(state.approvals.len(), MAX_APPROVALS);
         assert_eq!(state.approved_by(&fingerprint(0), at(0)), None);
@@ -102,10 +125,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut state = SessionState { calls: 3, acted: [1, 2].into(), completed: ["read".to_owned()].into(), ..SessionState::default() };
+        let mut state = SessionState {
+            calls: 3,
+            acted: [1, 2].into(),
+            completed: ["read".to_owned()].into(),
+            ..SessionState::default()
+        };
         state.approve(fingerprint(1), "terminal", at(100), Duration::from_secs(10));
         let text = serde_json::to_string(&state).expect("it has a JSON form");
         assert_eq!(serde_json::from_str::<SessionState>(&text).expect("it is one"), state);
-        assert_eq!(serde_json::to_string(&SessionState::default()).expect("it has a JSON form"), "{}");
+        assert_eq!(
+            serde_json::to_string(&SessionState::default()).expect("it has a JSON form"),
+            "{}"
+        );
     }
 }

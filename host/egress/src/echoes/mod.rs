@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use berth_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds the secrets of one plugin: each as it is, in base64 wherever it stands in what was encoded, and in hexadecimal; and all of these with
-/// any of their characters [escaped](berth_policy::spelling).
+/// Finds the secrets of one plugin: each as it is, in base64 wherever it stands in what was
+/// encoded, and in hexadecimal; and all of these with any of their characters
+/// [escaped](berth_policy::spelling).
 #[derive(Debug)]
 pub(super) struct Echoes {
     /// The forms of all secrets, byte by byte; the first one is before any byte.
@@ -32,7 +33,8 @@ struct Node {
 /// Bytes of a secret's form that are enough to tell it from other text.
 const LEAST: usize = 6;
 
-/// Forms that may go on at one place at a time. Only of a secret that repeats itself there are more than a few.
+/// Forms that may go on at one place at a time. Only of a secret that repeats itself there are more
+/// than a few.
 const MOST: usize = 256;
 
 /// Bytes that are looked at at a time.
@@ -40,8 +42,16 @@ const PIECE: usize = 64 * 1024;
 
 impl Echoes {
     /// Of secrets, each by its name.
-    pub(super) fn from_secrets<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
-        let mut echoes = Self { nodes: vec![Node::default()], first: [0; 256], pairs: vec![0; 1024], marks: Vec::new(), secrets: 0 };
+    pub(super) fn from_secrets<'s>(
+        secrets: impl IntoIterator<Item = (&'s str, &'s str)>,
+    ) -> Option<Self> {
+        let mut echoes = Self {
+            nodes: vec![Node::default()],
+            first: [0; 256],
+            pairs: vec![0; 1024],
+            marks: Vec::new(),
+            secrets: 0,
+        };
         for (name, secret) in secrets {
             echoes.secrets += 1;
             echoes.marks.push(format!("[REDACTED:{name}]"));
@@ -84,7 +94,9 @@ impl Echoes {
     /// Whether nothing can begin with the first of two bytes that stand as they are.
     fn begins_nothing(&self, byte: u8, next: u8) -> bool {
         let pair = usize::from(byte) << 8 | usize::from(next);
-        !is_escape(byte) && (self.first[usize::from(byte)] == 0 || !is_escape(next) && self.pairs[pair >> 6] >> (pair & 63) & 1 == 0)
+        !is_escape(byte)
+            && (self.first[usize::from(byte)] == 0
+                || !is_escape(next) && self.pairs[pair >> 6] >> (pair & 63) & 1 == 0)
     }
 
     /// Whether one of them is in there.
@@ -148,10 +160,12 @@ struct Match {
 }
 
 impl Pieces {
-    /// What of all that has come can go out: everything but what may be the beginning of a secret, unless there is no more (`end`).
+    /// What of all that has come can go out: everything but what may be the beginning of a secret,
+    /// unless there is no more (`end`).
     pub(super) fn next(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
         self.look(echoes, piece, end);
-        let first = self.begun.iter().chain(self.later.values().flatten()).map(|begun| begun.start).min();
+        let first =
+            self.begun.iter().chain(self.later.values().flatten()).map(|begun| begun.start).min();
         let sure = if end { self.kept.len() } else { first.unwrap_or(self.looked) };
         // Of those that begin at one place, the longest.
         self.found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
@@ -181,11 +195,17 @@ impl Pieces {
         self.kept.extend_from_slice(piece);
         let from = self.looked;
         let ahead = &self.kept[from..];
-        let readings = if ahead.iter().any(|byte| is_escape(*byte)) { Readings::new(ahead) } else { Readings::default() };
+        let readings = if ahead.iter().any(|byte| is_escape(*byte)) {
+            Readings::new(ahead)
+        } else {
+            Readings::default()
+        };
         let mut begun = Vec::new();
         loop {
             if self.begun.is_empty() && self.later.is_empty() {
-                let plain = self.kept[self.looked..].windows(2).take_while(|two| echoes.begins_nothing(two[0], two[1]));
+                let plain = self.kept[self.looked..]
+                    .windows(2)
+                    .take_while(|two| echoes.begins_nothing(two[0], two[1]));
                 self.looked += plain.count();
             }
             let Some(byte) = self.kept.get(self.looked).copied() else { break };
@@ -217,11 +237,15 @@ impl Pieces {
     /// Goes on with what was begun by `bytes`, up to a place.
     fn go_on(&mut self, echoes: &Echoes, begun: &[PartialMatch], bytes: &[u8], to: usize) {
         for PartialMatch { node, start } in begun {
-            let Some(node) = bytes.iter().try_fold(*node, |node, byte| echoes.step(node, *byte)) else { continue };
+            let Some(node) = bytes.iter().try_fold(*node, |node, byte| echoes.step(node, *byte))
+            else {
+                continue;
+            };
             if let Some(secret) = echoes.nodes[node].secret {
                 self.found.push(Match { start: *start, end: to, secret });
             }
-            let there = if to == self.looked { &mut self.begun } else { self.later.entry(to).or_default() };
+            let there =
+                if to == self.looked { &mut self.begun } else { self.later.entry(to).or_default() };
             match there.iter().position(|other| other.node == node) {
                 Some(known) => there[known].start = there[known].start.min(*start),
                 None if there.len() < MOST => there.push(PartialMatch { node, start: *start }),
@@ -241,13 +265,17 @@ impl Pieces {
         self.looked -= place;
         self.marked = self.marked.saturating_sub(place);
         if place > 0 {
-            self.later = std::mem::take(&mut self.later).into_iter().map(|(to, begun)| (to - place, begun)).collect();
+            self.later = std::mem::take(&mut self.later)
+                .into_iter()
+                .map(|(to, begun)| (to - place, begun))
+                .collect();
         }
         for begun in self.begun.iter_mut().chain(self.later.values_mut().flatten()) {
             begun.start = begun.start.saturating_sub(place);
         }
         for found in &mut self.found {
-            (found.start, found.end) = (found.start.saturating_sub(place), found.end.saturating_sub(place));
+            (found.start, found.end) =
+                (found.start.saturating_sub(place), found.end.saturating_sub(place));
         }
     }
 }
@@ -266,12 +294,19 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     ];
     // What is base64 itself says something by what it stands for: a name and a password.
     let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some(decoded) = decoded.filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')) {
-        forms.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()).filter(|password| password.len() >= LEAST));
+    if let Some(decoded) = decoded
+        .filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' '))
+    {
+        forms.extend(
+            decoded
+                .split_once(':')
+                .map(|(_, password)| password.to_owned())
+                .filter(|password| password.len() >= LEAST),
+        );
         forms.push(decoded);
     }
-    // In base64, three bytes are four characters: where a secret stands behind one or two others, other characters come out, of which the
-    // first and the last depend on its neighbours.
+    // In base64, three bytes are four characters: where a secret stands behind one or two others,
+    // other characters come out, of which the first and the last depend on its neighbours.
     for before in 0..3 {
         let mut padded = vec![0; before];
         padded.extend_from_slice(bytes);
@@ -281,7 +316,8 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
             forms.extend(encoded.get(skipped..whole).map(str::to_owned));
         }
     }
-    let wide = |order: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(order).collect::<Vec<u8>>();
+    let wide =
+        |order: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(order).collect::<Vec<u8>>();
     let wide = [wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
     forms.into_iter().map(String::into_bytes).chain(wide).collect()
 }

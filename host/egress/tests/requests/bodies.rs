@@ -35,13 +35,23 @@ fn what_is_packed_comes_unpacked_and_says_so() {
     run(async {
         for coding in ["gzip", "br", "zstd"] {
             let body = packed(coding, &text()).await;
-            let server = Server::plain(move |_, wire| answer(wire, "200 OK", &[("content-encoding", coding)], &body));
+            let server = Server::plain(move |_, wire| {
+                answer(wire, "200 OK", &[("content-encoding", coding)], &body)
+            });
             let caller = Caller::new(settings(&[&server.address.to_string()]));
             // Whatever the guest asks for, the host asks for what it can unpack.
-            let request = Request::get(format!("http://{}/", server.address)).header("accept-encoding", "compress");
-            let got = caller.send(request.body(Full::default()).expect("it is one")).await.expect("it answers");
+            let request = Request::get(format!("http://{}/", server.address))
+                .header("accept-encoding", "compress");
+            let got = caller
+                .send(request.body(Full::default()).expect("it is one"))
+                .await
+                .expect("it answers");
             assert_eq!(got.body, text(), "{coding}");
-            assert!(got.end.is_none() && !got.headers.contains_key("content-encoding") && !got.headers.contains_key("content-length"));
+            assert!(
+                got.end.is_none()
+                    && !got.headers.contains_key("content-encoding")
+                    && !got.headers.contains_key("content-length")
+            );
             assert_eq!(server.asked()[0].header("accept-encoding"), Some("gzip, br, zstd"));
             assert!(caller.requests()[0].received < 20_000, "what came is counted as it came");
         }
@@ -55,7 +65,9 @@ fn a_bomb_is_stopped_at_the_bound() {
             // 16 MiB of nothing.
             let body = packed(coding, &vec![0; 16 << 20]).await;
             let size = body.len() as u64;
-            let server = Server::plain(move |_, wire| answer(wire, "200 OK", &[("content-encoding", coding)], &body));
+            let server = Server::plain(move |_, wire| {
+                answer(wire, "200 OK", &[("content-encoding", coding)], &body)
+            });
             let caller = Caller::new(settings(&[&server.address.to_string()]));
             let got = caller.get(&format!("http://{}/", server.address)).await.expect("it answers");
             assert_eq!((got.body.len(), size < 1 << 20), (1 << 20, true), "{coding}");
@@ -85,7 +97,9 @@ fn a_body_that_is_packed_badly_ends_with_an_error() {
             ("gzip, gzip", b"twice".to_vec()),
             ("deflate", b"not asked for".to_vec()),
         ] {
-            let server = Server::plain(move |_, wire| answer(wire, "200 OK", &[("content-encoding", coding)], &body));
+            let server = Server::plain(move |_, wire| {
+                answer(wire, "200 OK", &[("content-encoding", coding)], &body)
+            });
             let caller = Caller::new(settings(&[&server.address.to_string()]));
             let end = match caller.get(&format!("http://{}/", server.address)).await {
                 Ok(got) => got.end,
@@ -100,7 +114,9 @@ fn a_body_that_is_packed_badly_ends_with_an_error() {
 #[test]
 fn an_endless_body_costs_its_bound() {
     run(async {
-        for framing in ["transfer-encoding: chunked", "connection: close", "content-length: 1000000000000"] {
+        for framing in
+            ["transfer-encoding: chunked", "connection: close", "content-length: 1000000000000"]
+        {
             let server = Server::plain(move |_, wire: &mut dyn Wire| {
                 write!(wire, "HTTP/1.1 200 OK\r\n{framing}\r\n\r\n")?;
                 let piece = vec![b'x'; 65536];
@@ -118,7 +134,11 @@ fn an_endless_body_costs_its_bound() {
             let got = caller.get(&format!("http://{}/", server.address)).await.expect("it answers");
             assert_eq!(got.body.len(), 1 << 20, "{framing}");
             assert!(matches!(got.end, Some(Error::Body(_))), "{framing}: {:?}", got.end);
-            assert!(caller.requests()[0].received <= (1 << 20) + (1 << 19), "{framing}: {}", caller.requests()[0].received);
+            assert!(
+                caller.requests()[0].received <= (1 << 20) + (1 << 19),
+                "{framing}: {}",
+                caller.requests()[0].received
+            );
         }
     });
 }
@@ -127,15 +147,21 @@ fn an_endless_body_costs_its_bound() {
 fn a_body_just_within_its_bound_is_whole() {
     run(async {
         for size in [0, 1, (1 << 20) - 1, 1 << 20] {
-            let server = Server::plain(move |_, wire| answer(wire, "200 OK", &[], &vec![b'x'; size]));
+            let server =
+                Server::plain(move |_, wire| answer(wire, "200 OK", &[], &vec![b'x'; size]));
             let caller = Caller::new(settings(&[&server.address.to_string()]));
             let got = caller.get(&format!("http://{}/", server.address)).await.expect("it answers");
             assert_eq!((got.body.len(), got.end.is_none()), (size, true));
         }
-        let server = Server::plain(move |_, wire| answer(wire, "200 OK", &[], &vec![b'x'; (1 << 20) + 1]));
+        let server =
+            Server::plain(move |_, wire| answer(wire, "200 OK", &[], &vec![b'x'; (1 << 20) + 1]));
         let caller = Caller::new(settings(&[&server.address.to_string()]));
         let got = caller.get(&format!("http://{}/", server.address)).await.expect("it answers");
-        assert!(got.body.len() == 1 << 20 && matches!(got.end, Some(Error::Body(1_048_576))), "{:?}", got.end);
+        assert!(
+            got.body.len() == 1 << 20 && matches!(got.end, Some(Error::Body(1_048_576))),
+            "{:?}",
+            got.end
+        );
     });
 }
 
@@ -147,8 +173,12 @@ fn lengths_that_don_t_hold_are_found_out() {
                 "/short" => b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello",
                 "/chunk" => b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n10\r\nhello",
                 "/negative" => b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\nhello",
-                "/two" => b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
-                _ => b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello and HTTP/1.1 200 OK\r\n\r\n",
+                "/two" => {
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!"
+                }
+                _ => {
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello and HTTP/1.1 200 OK\r\n\r\n"
+                }
             };
             wire.write_all(text)?;
             Err(std::io::Error::other("the connection ends"))
@@ -159,7 +189,10 @@ fn lengths_that_don_t_hold_are_found_out() {
                 Ok(got) => got.end,
                 Err(error) => Some(error),
             };
-            assert!(matches!(end, Some(Error::Incomplete | Error::Protocol(_) | Error::Connection(_))), "{path}: {end:?}");
+            assert!(
+                matches!(end, Some(Error::Incomplete | Error::Protocol(_) | Error::Connection(_))),
+                "{path}: {end:?}"
+            );
         }
         // What is beyond its length belongs to no answer.
         let got = caller.get(&format!("http://{}/long", server.address)).await.expect("it answers");
@@ -187,26 +220,41 @@ fn a_body_that_comes_slowly_is_not_waited_for() {
         });
         let mut settings = settings(&[&server.address.to_string()]);
         settings.limits.idle = Duration::from_millis(200);
-        let got = Caller::new(settings.clone()).get(&format!("http://{}/", server.address)).await.expect("it answers");
+        let got = Caller::new(settings.clone())
+            .get(&format!("http://{}/", server.address))
+            .await
+            .expect("it answers");
         assert!(
-            got.text() == "hello" && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("nothing came")),
+            got.text() == "hello"
+                && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("nothing came")),
             "{got:?}"
         );
         settings.limits.idle = Duration::from_secs(10);
         settings.limits.time = Duration::from_millis(300);
-        let got = Caller::new(settings).get(&format!("http://{}/drip", server.address)).await.expect("it answers");
+        let got = Caller::new(settings)
+            .get(&format!("http://{}/drip", server.address))
+            .await
+            .expect("it answers");
         assert!(got.text().starts_with("hello"), "{got:?}");
-        assert!(matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("the key lets a request take")), "{got:?}");
+        assert!(
+            matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("the key lets a request take")),
+            "{got:?}"
+        );
     });
 }
 
 #[test]
 fn a_request_s_body_is_bounded() {
     run(async {
-        let server = Server::plain(|asked, wire| answer(wire, "200 OK", &[], asked.body.len().to_string().as_bytes()));
+        let server = Server::plain(|asked, wire| {
+            answer(wire, "200 OK", &[], asked.body.len().to_string().as_bytes())
+        });
         let caller = Caller::new(settings(&[&server.address.to_string()]));
-        let post =
-            |size: usize| Request::post(format!("http://{}/", server.address)).body(Full::from(vec![b'x'; size])).expect("it is one");
+        let post = |size: usize| {
+            Request::post(format!("http://{}/", server.address))
+                .body(Full::from(vec![b'x'; size]))
+                .expect("it is one")
+        };
         assert_eq!(caller.send(post(1 << 20)).await.expect("it fits").text(), "1048576");
         let got = caller.send(post((1 << 20) + 1)).await;
         assert!(matches!(got, Err(Error::RequestBody(1_048_576))), "{got:?}");

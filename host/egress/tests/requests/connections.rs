@@ -25,11 +25,23 @@ fn nothing_is_connected_to_that_is_not_granted() {
         let other = format!("127.0.0.1:{}", if port == 1 { 2 } else { 1 });
         for private in [&[][..], &[other.as_str()]] {
             let caller = Caller::new(settings(private));
-            for host in ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "[::1]", "[::ffff:7f00:1]", "0.0.0.0", "127.0.0.1."]
-            {
+            for host in [
+                "127.0.0.1",
+                "localhost",
+                "127.1",
+                "2130706433",
+                "0x7f000001",
+                "[::1]",
+                "[::ffff:7f00:1]",
+                "0.0.0.0",
+                "127.0.0.1.",
+            ] {
                 for scheme in ["http", "https"] {
                     let got = caller.get(&format!("{scheme}://{host}:{port}/")).await;
-                    assert!(matches!(got, Err(Error::Refused(_) | Error::Address(_) | Error::Url(_))), "{host}: {got:?}");
+                    assert!(
+                        matches!(got, Err(Error::Refused(_) | Error::Address(_) | Error::Url(_))),
+                        "{host}: {got:?}"
+                    );
                 }
             }
         }
@@ -49,7 +61,8 @@ fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
         let mut settings = settings(&[]);
         settings.reach.https_only.value = false;
         grant(&mut settings, &format!("*.example.com:{port}"));
-        // Checked once and found to be public, private when it is connected to: there is no second look-up.
+        // Checked once and found to be public, private when it is connected to: there is no second
+        // look-up.
         settings.network.resolver = Some(Names::with_names(&[
             ("moves.example.com", &[&["192.0.2.1"], &["127.0.0.1"]]),
             ("mixed.example.com", &[&["93.184.216.34", "127.0.0.1"]]),
@@ -74,19 +87,25 @@ fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
 #[test]
 fn a_connection_goes_to_the_address_that_was_looked_at() {
     // On one thread, so that all that is ready has run when this task is asked again.
-    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor starts");
+    let reactor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a reactor starts");
     reactor.block_on(async {
         let server = Server::plain(hello);
         let port = server.port();
         let mut settings = settings(&[&format!("app.internal.example.com:{port}")]);
         // Public at the second look-up, which there is not; and again one that nothing opens.
-        settings.network.resolver =
-            Some(Names::with_names(&[("app.internal.example.com", &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]])]));
+        settings.network.resolver = Some(Names::with_names(&[(
+            "app.internal.example.com",
+            &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]],
+        )]));
         let egress = Arc::new(Egress::new(settings));
         let caller = Caller::with_egress(Arc::clone(&egress), false);
         let url = format!("http://app.internal.example.com:{port}/");
         assert_eq!(caller.get(&url).await.expect("it is opened").text(), "hello");
-        // The connection goes back to the others, waits, and serves the next one: what it was connected to doesn't change.
+        // The connection goes back to the others, waits, and serves the next one: what it was
+        // connected to doesn't change.
         for _ in 0..16 {
             tokio::task::yield_now().await;
         }
@@ -126,10 +145,18 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
         let names = ["good.test", "wrong.test", "old.test"];
         let good = Server::tls(authority.server(&["good.test"], &["http/1.1"], |_| {}), hello);
         let stranger = Server::tls(Authority::new().server(&["good.test"], &[], |_| {}), hello);
-        let old = Server::tls(authority.server(&["old.test"], &[], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1)), hello);
+        let old = Server::tls(
+            authority.server(&["old.test"], &[], |params| {
+                params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+            }),
+            hello,
+        );
         let plain = Server::plain(|_, wire| wire.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
         let servers = [&good, &stranger, &old, &plain];
-        let opened: Vec<String> = names.iter().flat_map(|name| servers.map(|server| format!("{name}:{}", server.port()))).collect();
+        let opened: Vec<String> = names
+            .iter()
+            .flat_map(|name| servers.map(|server| format!("{name}:{}", server.port())))
+            .collect();
         let mut settings = settings(&opened.iter().map(String::as_str).collect::<Vec<_>>());
         settings.network = Network {
             authorities: vec![authority.file()],
@@ -142,23 +169,38 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
             async move { caller.get(&url).await }
         };
         assert_eq!(get("good.test", &good).await.expect("it is trusted").text(), "hello");
-        for (name, server) in [("wrong.test", &good), ("good.test", &stranger), ("old.test", &old)] {
+        for (name, server) in [("wrong.test", &good), ("good.test", &stranger), ("old.test", &old)]
+        {
             let got = get(name, server).await;
             assert!(matches!(got, Err(Error::Certificate(_))), "{name}: {got:?}");
-            assert!(server.asked().iter().all(|asked| asked.header("host").is_some_and(|host| !host.starts_with(name))), "{name}");
+            assert!(
+                server
+                    .asked()
+                    .iter()
+                    .all(|asked| asked.header("host").is_some_and(|host| !host.starts_with(name))),
+                "{name}"
+            );
         }
         let got = get("good.test", &plain).await;
-        assert!(matches!(got, Err(Error::Tls(_) | Error::Connection(_) | Error::Incomplete)), "{got:?}");
+        assert!(
+            matches!(got, Err(Error::Tls(_) | Error::Connection(_) | Error::Incomplete)),
+            "{got:?}"
+        );
 
-        // Without the authority, nothing of it is trusted; with one that isn't there, nothing is sent at all.
+        // Without the authority, nothing of it is trusted; with one that isn't there, nothing is
+        // sent at all.
         settings.network.trust = Arc::default();
         settings.network.authorities = Vec::new();
-        let got = Caller::new(settings.clone()).get(&format!("https://good.test:{}/", good.port())).await;
+        let got =
+            Caller::new(settings.clone()).get(&format!("https://good.test:{}/", good.port())).await;
         assert!(matches!(got, Err(Error::Certificate(_))), "{got:?}");
         settings.network.trust = Arc::default();
         settings.network.authorities = vec!["/nowhere/ca.pem".into()];
         let got = Caller::new(settings).get(&format!("https://good.test:{}/", good.port())).await;
-        assert!(matches!(&got, Err(Error::Setup(reason)) if reason.contains("/nowhere/ca.pem")), "{got:?}");
+        assert!(
+            matches!(&got, Err(Error::Setup(reason)) if reason.contains("/nowhere/ca.pem")),
+            "{got:?}"
+        );
     });
 }
 
@@ -166,27 +208,38 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
 fn http_2_is_spoken_where_it_can_be_and_one_connection_serves_all() {
     run(async {
         let authority = Authority::new();
-        let tls = tokio_rustls::TlsAcceptor::from(authority.server(&["two.test"], &["h2", "http/1.1"], |_| {}));
+        let tls = tokio_rustls::TlsAcceptor::from(authority.server(
+            &["two.test"],
+            &["h2", "http/1.1"],
+            |_| {},
+        ));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("it has an address").port();
         let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = Arc::clone(&connections);
-        let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                let tls = tls.clone();
-                tokio::spawn(async move {
-                    let stream = TokioIo::new(tls.accept(stream).await.expect("it speaks TLS"));
-                    let service = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| async move {
-                        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<bytes::Bytes>::from(format!(
-                            "{:?}",
-                            request.version()
-                        ))))
+        let serving =
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    let tls = tls.clone();
+                    tokio::spawn(async move {
+                        let stream = TokioIo::new(tls.accept(stream).await.expect("it speaks TLS"));
+                        let service =
+                            hyper::service::service_fn(
+                                |request: Request<hyper::body::Incoming>| async move {
+                                    Ok::<_, std::convert::Infallible>(http::Response::new(Full::<
+                                        bytes::Bytes,
+                                    >::from(
+                                        format!("{:?}", request.version()),
+                                    )))
+                                },
+                            );
+                        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                            .serve_connection(stream, service)
+                            .await;
                     });
-                    let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
-                });
-            }
-        });
+                }
+            });
         let mut settings = settings(&[&format!("two.test:{port}")]);
         settings.network.authorities = vec![authority.file()];
         settings.network.resolver = Some(Names::with_names(&[("two.test", LOOPBACK)]));
@@ -230,19 +283,36 @@ fn proxy(to: u16) -> Server {
 #[test]
 fn a_proxy_is_told_the_address_that_was_looked_at() {
     run(async {
-        let server = Server::plain(|_, wire| answer(wire, "200 OK", &[("connection", "close")], b"hello"));
+        let server =
+            Server::plain(|_, wire| answer(wire, "200 OK", &[("connection", "close")], b"hello"));
         let proxy = proxy(server.port());
         let mut settings = settings(&[]);
         settings.reach.https_only.value = false;
         grant(&mut settings, "*.example.com");
-        settings.network.resolver =
-            Some(Names::with_names(&[("public.example.com", &[&["93.184.216.34"]]), ("private.example.com", &[&["10.0.0.1"]])]));
-        let through = |except: &str, resolves| Proxy { url: format!("http://u:p@{}", proxy.address), except: except.to_owned(), resolves };
+        settings.network.resolver = Some(Names::with_names(&[
+            ("public.example.com", &[&["93.184.216.34"]]),
+            ("private.example.com", &[&["10.0.0.1"]]),
+        ]));
+        let through = |except: &str, resolves| Proxy {
+            url: format!("http://u:p@{}", proxy.address),
+            except: except.to_owned(),
+            resolves,
+        };
         settings.network.proxy = Some(through("", false));
         let caller = Caller::new(settings.clone());
-        assert_eq!(caller.get("http://public.example.com/").await.expect("the proxy lets it through").text(), "hello");
+        assert_eq!(
+            caller
+                .get("http://public.example.com/")
+                .await
+                .expect("the proxy lets it through")
+                .text(),
+            "hello"
+        );
         let asked = &proxy.asked()[0];
-        assert_eq!((asked.path(), asked.header("proxy-authorization")), ("93.184.216.34:80", Some("Basic dTpw")));
+        assert_eq!(
+            (asked.path(), asked.header("proxy-authorization")),
+            ("93.184.216.34:80", Some("Basic dTpw"))
+        );
         assert_eq!(server.asked()[0].header("host"), Some("public.example.com"));
         assert_eq!(server.asked()[0].header("proxy-authorization"), None);
         let got = caller.get("http://private.example.com/").await;
@@ -273,9 +343,19 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
 
         // What is here does not go through it, and nobody there reads along.
         let mut opened = settings.clone();
-        opened.reach.private.push(crate::placed(berth_policy::egress::PrivateHosts::new(&server.address.to_string()).expect("it is one")));
+        opened.reach.private.push(crate::placed(
+            berth_policy::egress::PrivateHosts::new(&server.address.to_string())
+                .expect("it is one"),
+        ));
         opened.network.proxy = Some(through("", true));
-        assert_eq!(Caller::new(opened).get(&format!("http://{}/", server.address)).await.expect("it is opened").text(), "hello");
+        assert_eq!(
+            Caller::new(opened)
+                .get(&format!("http://{}/", server.address))
+                .await
+                .expect("it is opened")
+                .text(),
+            "hello"
+        );
         assert_eq!(proxy.connections(), 3);
 
         // What is excepted goes its own way, under the same rules.
@@ -302,7 +382,9 @@ fn what_doesn_t_answer_is_not_waited_for() {
         assert!(matches!(got, Err(Error::Timeout(_))), "{got:?}");
         let port = silent.local_addr().expect("it has an address").port();
         drop(silent);
-        let got = Caller::new(super::settings(&[&address])).get(&format!("http://127.0.0.1:{port}/")).await;
+        let got = Caller::new(super::settings(&[&address]))
+            .get(&format!("http://127.0.0.1:{port}/"))
+            .await;
         assert!(matches!(got, Err(Error::ConnectionRefused)), "{got:?}");
     });
 }
@@ -316,21 +398,47 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
         let egress = Arc::new(Egress::new(settings.clone()));
         let reading = Caller::with_egress(Arc::clone(&egress), true);
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY"] {
-            let got = reading.send(Request::builder().method(method).uri(&url).body(Full::from("x")).expect("it is one")).await;
+            let got = reading
+                .send(
+                    Request::builder()
+                        .method(method)
+                        .uri(&url)
+                        .body(Full::from("x"))
+                        .expect("it is one"),
+                )
+                .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
         }
         for name in ["x-http-method-override", "X-Method-Override", "x-http-method"] {
-            let got = reading.send(Request::get(&url).header(name, "DELETE").body(Full::default()).expect("it is one")).await;
+            let got = reading
+                .send(
+                    Request::get(&url)
+                        .header(name, "DELETE")
+                        .body(Full::default())
+                        .expect("it is one"),
+                )
+                .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{name}: {got:?}");
         }
         assert_eq!(server.connections(), 0);
         settings.limits.requests = 3;
         let acting = Caller::with_egress(Arc::new(Egress::new(settings)), false);
         for method in ["CONNECT", "TRACE"] {
-            let got = acting.send(Request::builder().method(method).uri(&url).body(Full::default()).expect("it is one")).await;
+            let got = acting
+                .send(
+                    Request::builder()
+                        .method(method)
+                        .uri(&url)
+                        .body(Full::default())
+                        .expect("it is one"),
+                )
+                .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
         }
-        acting.send(Request::post(&url).body(Full::from("x")).expect("it is one")).await.expect("it may act");
+        acting
+            .send(Request::post(&url).body(Full::from("x")).expect("it is one"))
+            .await
+            .expect("it may act");
         assert_eq!(server.asked()[0].body, b"x");
         let got = acting.get(&url).await;
         assert!(matches!(got, Err(Error::Requests(3))), "{got:?}");

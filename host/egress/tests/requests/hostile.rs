@@ -13,7 +13,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn next(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((self.0 >> 33) % below.max(1) as u64).unwrap_or_default()
     }
 }
@@ -41,7 +42,9 @@ fn malformed(seed: u64) -> Vec<u8> {
             3 => drop(bytes.splice(at..at, *b"\0\r\n\xff:")),
             4 => bytes.extend_from_slice(GOOD[numbers.next(GOOD.len())]),
             5 => drop(bytes.splice(at..at, std::iter::repeat_n(b'x', 70_000))),
-            _ => drop(bytes.splice(at..at, b"content-length: 18446744073709551616\r\n".iter().copied())),
+            _ => drop(
+                bytes.splice(at..at, b"content-length: 18446744073709551616\r\n".iter().copied()),
+            ),
         }
         if bytes.is_empty() {
             bytes.push(b'H');
@@ -73,7 +76,10 @@ fn a_thousand_malformed_answers_come_to_an_end() {
                     answered += 1;
                 }
                 Ok(Got { end: Some(error), .. }) | Err(error) => {
-                    assert!(!matches!(error, Error::Timeout(_)), "{seed}: it ends, and is not waited for");
+                    assert!(
+                        !matches!(error, Error::Timeout(_)),
+                        "{seed}: it ends, and is not waited for"
+                    );
                     assert!(told.failed.is_some(), "{seed}: {told:?}");
                     failed += 1;
                 }
@@ -84,7 +90,10 @@ fn a_thousand_malformed_answers_come_to_an_end() {
         // The host is whole: the next good answer is read.
         let good = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"hello"));
         let caller = Caller::new(super::settings(&[&good.address.to_string()]));
-        assert_eq!(caller.get(&format!("http://{}/", good.address)).await.expect("it answers").text(), "hello");
+        assert_eq!(
+            caller.get(&format!("http://{}/", good.address)).await.expect("it answers").text(),
+            "hello"
+        );
     });
 }
 
@@ -128,11 +137,20 @@ fn the_host_says_where_a_request_goes_and_how_long_it_is() {
             .header("content-length", "3")
             .header("expect", "100-continue")
             .header("te", "trailers");
-        caller.send(request.body(Full::from("hello")).expect("it is one")).await.expect("it answers");
+        caller
+            .send(request.body(Full::from("hello")).expect("it is one"))
+            .await
+            .expect("it answers");
         let asked = &server.asked()[0];
         let address = server.address.to_string();
-        assert_eq!((asked.header("host"), asked.header("content-length"), asked.path()), (Some(&*address), Some("5"), "/b?c=d"));
-        assert_eq!((asked.header("expect"), asked.header("te"), asked.body.as_slice()), (None, None, b"hello".as_slice()));
+        assert_eq!(
+            (asked.header("host"), asked.header("content-length"), asked.path()),
+            (Some(&*address), Some("5"), "/b?c=d")
+        );
+        assert_eq!(
+            (asked.header("expect"), asked.header("te"), asked.body.as_slice()),
+            (None, None, b"hello".as_slice())
+        );
         assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("berth/")));
     });
 }
@@ -157,7 +175,9 @@ fn requests_wait_for_their_turn_and_no_more_run_at_once() {
         let callers: Vec<_> = (0..10)
             .map(|_| {
                 let (egress, url) = (Arc::clone(&egress), url.clone());
-                tokio::spawn(async move { Caller::with_egress(egress, false).get(&url).await.map(|got| got.text()) })
+                tokio::spawn(async move {
+                    Caller::with_egress(egress, false).get(&url).await.map(|got| got.text())
+                })
             })
             .collect();
         for caller in callers {
@@ -187,6 +207,10 @@ fn connections_that_wait_are_bounded_too() {
                 }
             }
         }
-        assert!(server.connections() <= 128 && failed >= 4, "{} connections, {failed} failed", server.connections());
+        assert!(
+            server.connections() <= 128 && failed >= 4,
+            "{} connections, {failed} failed",
+            server.connections()
+        );
     });
 }

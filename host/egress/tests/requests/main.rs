@@ -33,7 +33,10 @@ fn settings(private: &[&str]) -> Settings {
             table: "plugins.tester".to_owned(),
             grants: Vec::new(),
             denied: Vec::new(),
-            private: private.iter().map(|written| placed(PrivateHosts::new(written).expect("it is one"))).collect(),
+            private: private
+                .iter()
+                .map(|written| placed(PrivateHosts::new(written).expect("it is one")))
+                .collect(),
             https_only: placed(true),
             place: Origin::default(),
         },
@@ -114,7 +117,12 @@ impl Caller {
 
 /// Runs on a reactor of its own.
 fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a reactor starts").block_on(test);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a reactor starts")
+        .block_on(test);
 }
 
 /// Names as the test has them: each look-up takes the next answer, and the last one stays.
@@ -123,16 +131,25 @@ struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
 
 impl Names {
     fn with_names(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
-        let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().expect("it is an address")).collect();
-        let names = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
+        let parse = |addresses: &&[&str]| {
+            addresses.iter().map(|address| address.parse().expect("it is an address")).collect()
+        };
+        let names = names
+            .iter()
+            .map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
         Arc::new(Self(Mutex::new(names.collect())))
     }
 }
 
 impl Resolve for Names {
-    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+    fn resolve<'r>(
+        &'r self,
+        name: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let mut names = self.0.lock().expect("nobody panicked");
-        let answer = names.get_mut(name).map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
+        let answer = names
+            .get_mut(name)
+            .map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
         Box::pin(async move { answer.ok_or_else(|| io::Error::other("no such name")) })
     }
 }
@@ -142,7 +159,10 @@ impl Resolve for Names {
 struct NoAnswer;
 
 impl Resolve for NoAnswer {
-    fn resolve<'r>(&'r self, _: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+    fn resolve<'r>(
+        &'r self,
+        _: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         Box::pin(std::future::pending())
     }
 }
@@ -152,7 +172,10 @@ impl Resolve for NoAnswer {
 struct Loopback;
 
 impl Resolve for Loopback {
-    fn resolve<'r>(&'r self, _: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+    fn resolve<'r>(
+        &'r self,
+        _: &'r str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) })
     }
 }

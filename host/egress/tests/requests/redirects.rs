@@ -17,16 +17,32 @@ fn leading_to(to: String) -> Server {
 fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
     run(async {
         let inner = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"the inner one"));
-        for to in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "169.254.169.254", "[fd00:ec2::254]"] {
+        for to in [
+            "127.0.0.1",
+            "localhost",
+            "[::ffff:127.0.0.1]",
+            "2130706433",
+            "0x7f.1",
+            "169.254.169.254",
+            "[fd00:ec2::254]",
+        ] {
             let url = format!("http://{to}:{}/inner", inner.port());
             let outer = leading_to(url.clone());
             let caller = Caller::new(settings(&[&outer.address.to_string()]));
-            let first = caller.get(&format!("http://{}/", outer.address)).await.expect("it answers");
+            let first =
+                caller.get(&format!("http://{}/", outer.address)).await.expect("it answers");
             assert_eq!(first.headers["location"], url.as_str());
             let second = caller.get(&url).await;
-            assert!(matches!(second, Err(Error::Refused(_) | Error::Address(_))), "{to}: {second:?}");
+            assert!(
+                matches!(second, Err(Error::Refused(_) | Error::Address(_))),
+                "{to}: {second:?}"
+            );
             let told = caller.requests();
-            assert_eq!((told.len(), told[0].status, told[1].status, told[1].hop), (2, Some(302), None, 1), "{told:?}");
+            assert_eq!(
+                (told.len(), told[0].status, told[1].status, told[1].hop),
+                (2, Some(302), None, 1),
+                "{told:?}"
+            );
             assert!(told[1].failed.is_some());
         }
         assert_eq!(inner.connections(), 0);
@@ -52,21 +68,29 @@ fn the_fourth_redirect_is_not_followed() {
             }
         }
         assert_eq!(server.asked().len(), 4);
-        assert_eq!(caller.requests().iter().take(4).map(|told| told.hop).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(
+            caller.requests().iter().take(4).map(|told| told.hop).collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
     });
 }
 
 #[test]
 fn credentials_go_to_no_other_origin() {
     run(async {
-        let other = Server::plain(|_, wire| answer(wire, "200 OK", &[("set-cookie", "theirs=1")], b"there"));
+        let other = Server::plain(|_, wire| {
+            answer(wire, "200 OK", &[("set-cookie", "theirs=1")], b"there")
+        });
         let elsewhere = format!("http://{}/there", other.address);
         let server = leading_to(elsewhere.clone());
         let same = leading_to("/here".to_owned());
         let opened = [&server, &same, &other].map(|server| server.address.to_string());
         let egress = Arc::new(Egress::new(settings(&opened.each_ref().map(String::as_str))));
         let with = |url: &str| {
-            let request = Request::get(url).header("authorization", "Basic dTpw").header("cookie", "mine=1").header("x-other", "stays");
+            let request = Request::get(url)
+                .header("authorization", "Basic dTpw")
+                .header("cookie", "mine=1")
+                .header("x-other", "stays");
             request.body(Full::default()).expect("it is a request")
         };
 
@@ -74,15 +98,22 @@ fn credentials_go_to_no_other_origin() {
         caller.send(with(&format!("http://{}/", server.address))).await.expect("it answers");
         caller.send(with(&elsewhere)).await.expect("it answers");
         let asked = &other.asked()[0];
-        assert_eq!((asked.header("authorization"), asked.header("cookie"), asked.header("x-other")), (None, None, Some("stays")));
+        assert_eq!(
+            (asked.header("authorization"), asked.header("cookie"), asked.header("x-other")),
+            (None, None, Some("stays"))
+        );
 
-        // Nobody has been led there in this call, and where the origin stays the same, so does what goes to it.
+        // Nobody has been led there in this call, and where the origin stays the same, so does what
+        // goes to it.
         let caller = Caller::with_egress(egress, false);
         caller.send(with(&elsewhere)).await.expect("it answers");
         caller.send(with(&format!("http://{}/", same.address))).await.expect("it answers");
         caller.send(with(&format!("http://{}/here", same.address))).await.expect("it answers");
         for asked in [&other.asked()[1], &same.asked()[1]] {
-            assert_eq!((asked.header("authorization"), asked.header("cookie")), (Some("Basic dTpw"), Some("mine=1")));
+            assert_eq!(
+                (asked.header("authorization"), asked.header("cookie")),
+                (Some("Basic dTpw"), Some("mine=1"))
+            );
         }
     });
 }

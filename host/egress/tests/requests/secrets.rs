@@ -20,7 +20,13 @@ fn secret(host: &str, placement: Placement) -> Secret {
         paths: vec!["/api".to_owned()],
         placement,
     };
-    Secret { rule, source: SecretSource::Variable { name: "TOKEN".to_owned(), value: Some(Arc::new(SecretValue::new(SECRET.to_owned()))) } }
+    Secret {
+        rule,
+        source: SecretSource::Variable {
+            name: "TOKEN".to_owned(),
+            value: Some(Arc::new(SecretValue::new(SECRET.to_owned()))),
+        },
+    }
 }
 
 fn bearer() -> Placement {
@@ -40,18 +46,27 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
     run(async {
         let (server, other) = (Server::plain(ok), Server::plain(ok));
-        // The same address, so that the path and the method are what makes the difference; the other one is another name for it.
-        let mut settings = with(&[&server, &other], vec![secret(&server.address.to_string(), bearer())]);
-        settings.reach.private.push(crate::placed(PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one")));
+        // The same address, so that the path and the method are what makes the difference; the
+        // other one is another name for it.
+        let mut settings =
+            with(&[&server, &other], vec![secret(&server.address.to_string(), bearer())]);
+        settings.reach.private.push(crate::placed(
+            PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one"),
+        ));
         let caller = Caller::new(settings);
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api/x?y=z")).await.expect("it answers");
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
         assert_eq!(caller.requests()[0].secrets, ["token"]);
-        for path in ["/", "/apix", "/other/api", "/api/../other", "/api/%2e%2e/other", "/api%2f..%2fother"] {
+        for path in
+            ["/", "/apix", "/other/api", "/api/../other", "/api/%2e%2e/other", "/api%2f..%2fother"]
+        {
             caller.get(&format!("{base}{path}")).await.expect("it answers");
         }
-        caller.send(Request::post(format!("{base}/api")).body(Full::default()).expect("it is one")).await.expect("it answers");
+        caller
+            .send(Request::post(format!("{base}/api")).body(Full::default()).expect("it is one"))
+            .await
+            .expect("it answers");
         caller.get(&format!("http://localhost:{}/api", server.port())).await.expect("it answers");
         for asked in &server.asked()[1..] {
             assert_eq!(asked.header("authorization"), None, "{asked:?}");
@@ -67,7 +82,10 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
         let (server, other) = (Server::plain(ok), Server::plain(ok));
         let named = format!("localhost:{}", server.port());
         let mut settings = with(&[], vec![secret(&named, bearer())]);
-        settings.reach.private.push(crate::placed(PrivateHosts::new("localhost").expect("it is one")));
+        settings
+            .reach
+            .private
+            .push(crate::placed(PrivateHosts::new("localhost").expect("it is one")));
         let caller = Caller::new(settings.clone());
         for port in [server.port(), other.port()] {
             caller.get(&format!("http://localhost:{port}/api")).await.expect("it answers");
@@ -76,7 +94,10 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
         assert_eq!(other.asked()[0].header("authorization"), None);
         settings.network.resolver = Some(Names::with_names(&[("localhost", &[&["192.0.2.1"]])]));
         let got = Caller::new(settings).get(&format!("http://{named}/api")).await;
-        assert!(matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("`localhost` is this machine")), "{got:?}");
+        assert!(
+            matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("`localhost` is this machine")),
+            "{got:?}"
+        );
     });
 }
 
@@ -84,14 +105,20 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
 fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
     run(async {
         let server = Server::plain(ok);
-        let caller = Caller::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())]));
-        let request = Request::get(format!("http://{}/api", server.address)).header("authorization", "Basic mine");
+        let caller =
+            Caller::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())]));
+        let request = Request::get(format!("http://{}/api", server.address))
+            .header("authorization", "Basic mine");
         caller.send(request.body(Full::default()).expect("it is one")).await.expect("it answers");
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
 
         let query = Placement::Query { name: "api_key".to_owned() };
-        let caller = Caller::new(with(&[&server], vec![secret(&server.address.to_string(), query)]));
-        caller.get(&format!("http://{}/api?a=b&api_key=mine", server.address)).await.expect("it answers");
+        let caller =
+            Caller::new(with(&[&server], vec![secret(&server.address.to_string(), query)]));
+        caller
+            .get(&format!("http://{}/api?a=b&api_key=mine", server.address))
+            .await
+            .expect("it answers");
         assert_eq!(server.asked()[1].path(), "/api?a=b&api_key=value%2Bof%2Fthe%26secret%3D42");
         let told = format!("{:?}", caller.requests());
         assert!(!told.contains("value%2Bof") && !told.contains(SECRET), "{told}");
@@ -100,16 +127,33 @@ fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
 
 /// Says back what it was sent, in every form, in pieces of every size.
 fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
-    let value = asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let value =
+        asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
     let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
     let url: String = value
         .bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect();
-    let forms = [value.clone(), STANDARD.encode(format!("user:{value}")), STANDARD.encode(&value), hex, url];
+    let forms = [
+        value.clone(),
+        STANDARD.encode(format!("user:{value}")),
+        STANDARD.encode(&value),
+        hex,
+        url,
+    ];
     let body = format!("[{}] and more", forms.join("|"));
     let piece = asked.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
-    write!(wire, "HTTP/1.1 200 OK\r\nx-echo: {}\r\nx-other: {}\r\ntransfer-encoding: chunked\r\n\r\n", forms[0], forms[1])?;
+    write!(
+        wire,
+        "HTTP/1.1 200 OK\r\nx-echo: {}\r\nx-other: {}\r\ntransfer-encoding: chunked\r\n\r\n",
+        forms[0], forms[1]
+    )?;
     for piece in body.as_bytes().chunks(piece) {
         write!(wire, "{:x}\r\n", piece.len())?;
         wire.write_all(piece)?;
@@ -123,7 +167,10 @@ fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 fn what_a_server_echoes_is_taken_out_across_pieces() {
     run(async {
         let server = Server::plain(echo);
-        let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
+        let egress = Arc::new(Egress::new(with(
+            &[&server],
+            vec![secret(&server.address.to_string(), bearer())],
+        )));
         for piece in [1, 2, 3, 7, 16, 1000] {
             let got = Caller::with_egress(Arc::clone(&egress), false)
                 .get(&format!("http://{}/api/{piece}", server.address))
@@ -131,25 +178,41 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
                 .expect("it answers");
             let text = format!("{} {:?}", got.text(), got.headers);
             let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
-            for form in
-                [SECRET.to_owned(), STANDARD.encode(SECRET), hex, "value%2Bof".to_owned(), STANDARD.encode(format!("user:{SECRET}"))]
-            {
+            for form in [
+                SECRET.to_owned(),
+                STANDARD.encode(SECRET),
+                hex,
+                "value%2Bof".to_owned(),
+                STANDARD.encode(format!("user:{SECRET}")),
+            ] {
                 assert!(!text.contains(&form), "{piece}: {text}");
             }
-            assert!(got.text().ends_with("] and more") && got.text().matches("[REDACTED:token]").count() >= 5, "{piece}: {text}");
+            assert!(
+                got.text().ends_with("] and more")
+                    && got.text().matches("[REDACTED:token]").count() >= 5,
+                "{piece}: {text}"
+            );
             assert_eq!(got.headers["x-echo"], "[REDACTED:token]");
         }
         // What was read once is found in all answers, also of requests that it doesn't go into.
-        let got = Caller::with_egress(egress, false).get(&format!("http://{}/other", server.address)).await.expect("it answers");
+        let got = Caller::with_egress(egress, false)
+            .get(&format!("http://{}/other", server.address))
+            .await
+            .expect("it answers");
         assert!(got.text().contains("and more"));
     });
 }
 
-/// Says back what it was sent as programs write it that escape what they hand on, some of them what others have escaped before.
+/// Says back what it was sent as programs write it that escape what they hand on, some of them what
+/// others have escaped before.
 fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
-    let value = asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let value =
+        asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
     let signs = |write: fn(u32) -> String| -> String {
-        value.chars().map(|c| if c.is_ascii_punctuation() { write(u32::from(c)) } else { c.to_string() }).collect()
+        value
+            .chars()
+            .map(|c| if c.is_ascii_punctuation() { write(u32::from(c)) } else { c.to_string() })
+            .collect()
     };
     let forms = [
         signs(|c| format!("\\u{c:04X}")),
@@ -179,16 +242,24 @@ fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 fn echoes_are_found_by_what_they_stand_for() {
     run(async {
         let server = Server::plain(escaped);
-        let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
+        let egress = Arc::new(Egress::new(with(
+            &[&server],
+            vec![secret(&server.address.to_string(), bearer())],
+        )));
         for piece in [1, 2, 5, 100, 10_000] {
             let url = format!("http://{}/api/{piece}", server.address);
-            let got = Caller::with_egress(Arc::clone(&egress), false).get(&url).await.expect("it answers");
+            let got = Caller::with_egress(Arc::clone(&egress), false)
+                .get(&url)
+                .await
+                .expect("it answers");
             let expected = "<[REDACTED:token]>".repeat(10);
             assert_eq!(got.text(), expected, "in pieces of {piece}");
             assert_eq!(got.headers["x-echo"], expected);
         }
         // What a tool makes of it goes the same way.
-        let told = egress.without_secrets("a value%252Bof/the&amp;secret\\u003d42 in a message").expect("it is in there");
+        let told = egress
+            .without_secrets("a value%252Bof/the&amp;secret\\u003d42 in a message")
+            .expect("it is in there");
         assert_eq!(told, "a [REDACTED:token] in a message");
     });
 }
@@ -197,14 +268,25 @@ fn echoes_are_found_by_what_they_stand_for() {
 fn a_header_that_is_called_by_the_secret_is_left_out() {
     run(async {
         const PLAIN: &str = "abcdef0123456789abcd";
-        let server = Server::plain(|_, wire| answer(wire, "200 OK", &[("x-ABCDEF0123456789abcd", "1"), ("x-other", "2")], b"ok"));
+        let server = Server::plain(|_, wire| {
+            answer(wire, "200 OK", &[("x-ABCDEF0123456789abcd", "1"), ("x-other", "2")], b"ok")
+        });
         let known = Secret {
-            source: SecretSource::Variable { name: "T".to_owned(), value: Some(Arc::new(SecretValue::new(PLAIN.to_owned()))) },
+            source: SecretSource::Variable {
+                name: "T".to_owned(),
+                value: Some(Arc::new(SecretValue::new(PLAIN.to_owned()))),
+            },
             ..secret(&server.address.to_string(), bearer())
         };
-        let got = Caller::new(with(&[&server], vec![known])).get(&format!("http://{}/api", server.address)).await.expect("it answers");
+        let got = Caller::new(with(&[&server], vec![known]))
+            .get(&format!("http://{}/api", server.address))
+            .await
+            .expect("it answers");
         let headers = format!("{:?}", got.headers);
-        assert!(!headers.to_ascii_lowercase().contains(PLAIN) && headers.contains("x-other"), "{headers}");
+        assert!(
+            !headers.to_ascii_lowercase().contains(PLAIN) && headers.contains("x-other"),
+            "{headers}"
+        );
     });
 }
 
@@ -218,26 +300,62 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api")).await.expect("it answers");
         let github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-        let of = |builder: http::request::Builder, body: String| builder.body(Full::from(body)).expect("it is one");
+        let of = |builder: http::request::Builder, body: String| {
+            builder.body(Full::from(body)).expect("it is one")
+        };
         let requests = [
             of(Request::post(&base), format!("x {SECRET} y")),
             of(Request::post(&base), STANDARD.encode(format!("ab{SECRET}"))),
             of(Request::get(&base).header("x", SECRET), String::new()),
-            of(Request::get(format!("{base}/%67hp_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
+            of(
+                Request::get(format!("{base}/%67hp_abcdefghijklmnopqrstuvwxyz0123456789")),
+                String::new(),
+            ),
             of(Request::get(format!("{base}/?{github}=1")), String::new()),
-            of(Request::get(format!("{base}/{}", STANDARD.encode(SECRET).replace('/', "_").replace('+', "-"))), String::new()),
+            of(
+                Request::get(format!(
+                    "{base}/{}",
+                    STANDARD.encode(SECRET).replace('/', "_").replace('+', "-")
+                )),
+                String::new(),
+            ),
             of(Request::post(&base), format!("token {github}")),
             of(Request::get(format!("{base}/?q={github}")), String::new()),
-            of(Request::get(format!("{base}/?q=g%68p_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
-            of(Request::get(&base).header("authorization", format!("token {github}")), String::new()),
+            of(
+                Request::get(format!("{base}/?q=g%68p_abcdefghijklmnopqrstuvwxyz0123456789")),
+                String::new(),
+            ),
+            of(
+                Request::get(&base).header("authorization", format!("token {github}")),
+                String::new(),
+            ),
             // Written so that a server reads it, or one behind that.
-            of(Request::get(format!("{base}/?q=g%2568p_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
-            of(Request::get(format!("{base}/%2567hp%255Fabcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
-            of(Request::post(&base), r#"{"a": "gh\u0070\u005fabcdefghijklmnopqrstuvwxyz0123456789"}"#.to_owned()),
-            of(Request::post(&base), r#"{"a": "{\"b\": \"gh\\u0070_abcdefghijklmnopqrstuvwxyz0123456789\"}"}"#.to_owned()),
-            of(Request::get(format!("{base}/?q=value%252Bof%252Fthe%2526secret%253D42")), String::new()),
+            of(
+                Request::get(format!("{base}/?q=g%2568p_abcdefghijklmnopqrstuvwxyz0123456789")),
+                String::new(),
+            ),
+            of(
+                Request::get(format!("{base}/%2567hp%255Fabcdefghijklmnopqrstuvwxyz0123456789")),
+                String::new(),
+            ),
+            of(
+                Request::post(&base),
+                r#"{"a": "gh\u0070\u005fabcdefghijklmnopqrstuvwxyz0123456789"}"#.to_owned(),
+            ),
+            of(
+                Request::post(&base),
+                r#"{"a": "{\"b\": \"gh\\u0070_abcdefghijklmnopqrstuvwxyz0123456789\"}"}"#
+                    .to_owned(),
+            ),
+            of(
+                Request::get(format!("{base}/?q=value%252Bof%252Fthe%2526secret%253D42")),
+                String::new(),
+            ),
             of(Request::post(&base), "value&plus;of&sol;the&amp;amp;secret\\u003d42".to_owned()),
-            of(Request::get(&base).header("x", "value\\u002Bof\\/the\\u0026secret%3D42"), String::new()),
+            of(
+                Request::get(&base).header("x", "value\\u002Bof\\/the\\u0026secret%3D42"),
+                String::new(),
+            ),
         ];
         for request in requests {
             let shown = format!("{request:?}");
@@ -251,7 +369,10 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
         let mut settings = settings;
         settings.credentials_to = vec![HostPattern::new("127.0.0.1").expect("it is one")];
         let caller = Caller::new(settings);
-        caller.send(of(Request::post(&base), format!("token {github}"))).await.expect("it is let through");
+        caller
+            .send(of(Request::post(&base), format!("token {github}")))
+            .await
+            .expect("it is let through");
         assert_eq!(server.asked().len(), 2);
     });
 }

@@ -38,7 +38,8 @@ impl<T: Read + Write> Wire for T {}
 
 type Answer = dyn Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync;
 
-/// A server, until it is dropped. Each connection serves requests until the other side ends it or an answer fails.
+/// A server, until it is dropped. Each connection serves requests until the other side ends it or
+/// an answer fails.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -48,19 +49,29 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn plain(answer: impl Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync + 'static) -> Self {
+    pub(crate) fn plain(
+        answer: impl Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         Self::start(None, Arc::new(answer))
     }
 
-    pub(crate) fn tls(config: Arc<ServerConfig>, answer: impl Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync + 'static) -> Self {
+    pub(crate) fn tls(
+        config: Arc<ServerConfig>,
+        answer: impl Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         Self::start(Some(config), Arc::new(answer))
     }
 
     fn start(tls: Option<Arc<ServerConfig>>, answer: Arc<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
-        let (asked, connections, over) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (seen, count, ended) = (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&over));
+        let (asked, connections, over) = (
+            Arc::<Mutex<Vec<Asked>>>::default(),
+            Arc::<AtomicUsize>::default(),
+            Arc::<AtomicBool>::default(),
+        );
+        let (seen, count, ended) =
+            (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&over));
         let accepting = std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if ended.load(Ordering::SeqCst) {
@@ -71,9 +82,11 @@ impl Server {
                 std::thread::spawn(move || {
                     let _ = match tls {
                         None => serve(stream, &seen, &*answer),
-                        Some(tls) => ServerConnection::new(tls)
-                            .map_err(io::Error::other)
-                            .and_then(|connection| serve(StreamOwned::new(connection, stream), &seen, &*answer)),
+                        Some(tls) => ServerConnection::new(tls).map_err(io::Error::other).and_then(
+                            |connection| {
+                                serve(StreamOwned::new(connection, stream), &seen, &*answer)
+                            },
+                        ),
                     };
                 });
             }
@@ -114,7 +127,8 @@ fn serve(stream: impl Wire, seen: &Mutex<Vec<Asked>>, answer: &Answer) -> io::Re
             }
         }
         let mut asked = Asked { head, body: Vec::new() };
-        let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let length =
+            asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         asked.body.resize(length, 0);
         reader.read_exact(&mut asked.body)?;
         seen.lock().expect("nobody panicked").push(asked.clone());
@@ -124,8 +138,14 @@ fn serve(stream: impl Wire, seen: &Mutex<Vec<Asked>>, answer: &Answer) -> io::Re
 }
 
 /// A whole answer.
-pub(crate) fn answer(wire: &mut dyn Wire, status: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<()> {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+pub(crate) fn answer(
+    wire: &mut dyn Wire,
+    status: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<()> {
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     write!(wire, "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len())?;
     wire.write_all(body)
 }
@@ -152,17 +172,28 @@ impl Authority {
     }
 
     /// What a server of these names needs, for protocols in the order of its liking.
-    pub(crate) fn server(&self, names: &[&str], protocols: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Arc<ServerConfig> {
+    pub(crate) fn server(
+        &self,
+        names: &[&str],
+        protocols: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key is made");
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("the names are some");
         change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("there are versions");
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("there are versions");
         let private = PrivateKeyDer::try_from(key.serialize_der()).expect("it is a key");
-        let mut config = builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private).expect("they fit");
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let mut config = builder
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], private)
+            .expect("they fit");
+        config.alpn_protocols =
+            protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
 }

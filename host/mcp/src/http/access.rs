@@ -99,8 +99,10 @@ impl Access {
         let folder = folders.data.join(FOLDER);
         let token = state::secret(&folder, name)?;
         let random = ring::rand::SystemRandom::new();
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)
-            .map_err(|_| ServeError::Io { what: "making a key", error: std::io::Error::other("the system has no random bytes") })?;
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| ServeError::Io {
+            what: "making a key",
+            error: std::io::Error::other("the system has no random bytes"),
+        })?;
         let token = hmac::sign(&key, token.as_bytes());
         Ok((Self::Token(Box::new((key, token))), folder.join(name)))
     }
@@ -114,7 +116,8 @@ impl Access {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
         let resource = format!("{url}{PATH}");
-        let scopes: Vec<_> = Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
+        let scopes: Vec<_> =
+            Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
         let metadata = json!({
             "resource": resource, "authorization_servers": [oauth.issuer], "scopes_supported": scopes,
             "bearer_methods_supported": ["header"], "resource_name": "Berth",
@@ -147,12 +150,20 @@ impl Access {
             Self::Anyone => Ok("socket".into()),
             Self::Token(own) => {
                 let (key, token) = &**own;
-                let right = "the server's token, which lies in the file that it named when it started";
-                let brought =
-                    bearer(headers).ok_or_else(|| unauthorized(format!("say `Authorization: Bearer TOKEN`, with {right}"), "Bearer"))?;
+                let right =
+                    "the server's token, which lies in the file that it named when it started";
+                let brought = bearer(headers).ok_or_else(|| {
+                    unauthorized(
+                        format!("say `Authorization: Bearer TOKEN`, with {right}"),
+                        "Bearer",
+                    )
+                })?;
                 match hmac::verify(key, brought.as_bytes(), token.as_ref()) {
                     Ok(()) => Ok("token".into()),
-                    Err(_) => Err(unauthorized(format!("that is not {right}"), "Bearer error=\"invalid_token\"")),
+                    Err(_) => Err(unauthorized(
+                        format!("that is not {right}"),
+                        "Bearer error=\"invalid_token\"",
+                    )),
                 }
             }
             Self::OAuth(tokens) => tokens.caller(headers).await,
@@ -164,12 +175,23 @@ impl Tokens {
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
         let at = format!("resource_metadata=\"{}\"", self.told_at);
         let Some(token) = bearer(headers) else {
-            let scope = if self.scope.is_empty() { String::new() } else { format!(", scope=\"{}\"", self.scope) };
-            let why = format!("say `Authorization: Bearer TOKEN`, with a token of {} for {}", self.issuer, self.audience);
+            let scope = if self.scope.is_empty() {
+                String::new()
+            } else {
+                format!(", scope=\"{}\"", self.scope)
+            };
+            let why = format!(
+                "say `Authorization: Bearer TOKEN`, with a token of {} for {}",
+                self.issuer, self.audience
+            );
             return Err(unauthorized(why, &format!("Bearer {at}{scope}")));
         };
-        let invalid =
-            |why: &str| unauthorized(format!("the token does not count: {why}"), &format!("Bearer {at}, error=\"invalid_token\""));
+        let invalid = |why: &str| {
+            unauthorized(
+                format!("the token does not count: {why}"),
+                &format!("Bearer {at}, error=\"invalid_token\""),
+            )
+        };
         let header = decode_header(token).map_err(|_| invalid("it is no JSON Web Token"))?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("it is signed in a way that is not taken"));
@@ -188,12 +210,21 @@ impl Tokens {
         }
         let claims = claims.ok_or_else(|| invalid(why))?;
         if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
-            let challenge = format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);
+            let challenge =
+                format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);
             let why = format!("the token lacks the scope `{}`", self.scope);
-            return Err(Refused { status: StatusCode::FORBIDDEN, why, challenge: HeaderValue::from_str(&challenge).ok() });
+            return Err(Refused {
+                status: StatusCode::FORBIDDEN,
+                why,
+                challenge: HeaderValue::from_str(&challenge).ok(),
+            });
         }
-        // The name is a part of a session's: two callers never have the same, nor have those of two issuers.
-        if claims.sub.is_empty() || claims.sub.len() > NAME || claims.sub.chars().any(char::is_control) {
+        // The name is a part of a session's: two callers never have the same, nor have those of two
+        // issuers.
+        if claims.sub.is_empty()
+            || claims.sub.len() > NAME
+            || claims.sub.chars().any(char::is_control)
+        {
             return Err(invalid("its `sub` is no name"));
         }
         Ok(json!([self.issuer, claims.sub]).to_string().into())
@@ -227,17 +258,23 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (value, None) = (brought.next()?.to_str().ok()?, brought.next()) else { return None };
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN)
+        .then_some(token)
 }
 
 fn unauthorized(why: String, challenge: &str) -> Refused {
-    Refused { status: StatusCode::UNAUTHORIZED, why: neutral_line(cut(&why, 1000)), challenge: HeaderValue::from_str(challenge).ok() }
+    Refused {
+        status: StatusCode::UNAUTHORIZED,
+        why: neutral_line(cut(&why, 1000)),
+        challenge: HeaderValue::from_str(challenge).ok(),
+    }
 }
 
 /// Whether a token's head has `crit`. One that can't be read is refused elsewhere.
 fn critical(token: &str) -> bool {
     let head = token.split('.').next().and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
-    head.and_then(|head| serde_json::from_slice::<Value>(&head).ok()).is_some_and(|head| head.get("crit").is_some())
+    head.and_then(|head| serde_json::from_slice::<Value>(&head).ok())
+        .is_some_and(|head| head.get("crit").is_some())
 }
 
 /// What is wrong, without a word of the token's.

@@ -11,8 +11,9 @@ use berth_core::CancellationToken;
 use berth_core::config::{Folders, Serve};
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION,
-    CACHE_CONTROL, CONNECTION as CLOSES, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION, CACHE_CONTROL, CONNECTION as CLOSES,
+    CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
@@ -101,7 +102,11 @@ impl Answering {
         let max_body = usize::try_from(settings.max_body_kib.get() << 10).unwrap_or(usize::MAX);
         config.max_request_body_bytes = max_body;
         let server = server.counted(Arc::clone(&metrics));
-        let service = StreamableHttpService::new(move || Ok(server.connection(None)), Arc::clone(&connections), config);
+        let service = StreamableHttpService::new(
+            move || Ok(server.connection(None)),
+            Arc::clone(&connections),
+            config,
+        );
         Ok(Self {
             service,
             connections,
@@ -129,25 +134,31 @@ impl Answering {
     pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Visitor) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
         // To the letter, as browsers send it: the crate of the protocol takes more for the same.
-        if !request
-            .headers()
-            .get_all(ORIGIN)
-            .iter()
-            .all(|origin| self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
-        {
-            tracing::info!("a request of a web page that is not among `allowed_origins` is refused");
-            let answer = refused(StatusCode::FORBIDDEN, "that web page may not use this server (`allowed_origins` in [serve])");
+        if !request.headers().get_all(ORIGIN).iter().all(|origin| {
+            self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
+        }) {
+            tracing::info!(
+                "a request of a web page that is not among `allowed_origins` is refused"
+            );
+            let answer = refused(
+                StatusCode::FORBIDDEN,
+                "that web page may not use this server (`allowed_origins` in [serve])",
+            );
             self.metrics.answered(answer.status());
             return answer;
         }
-        let mut answer = self.routed(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
+        let mut answer =
+            self.routed(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
         if answer.status().is_client_error() {
             tracing::info!("a request from {} is refused: {}", visitor.from, answer.status());
         }
         if let Some(origin) = origin {
             let headers = answer.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id, www-authenticate"));
+            headers.insert(
+                ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static("mcp-session-id, www-authenticate"),
+            );
         }
         if !self.origins.is_empty() {
             answer.headers_mut().insert(VARY, HeaderValue::from_static("origin"));
@@ -156,22 +167,40 @@ impl Answering {
         answer
     }
 
-    async fn routed(&self, request: Request<Incoming>, allowed_origin: bool, visitor: &Visitor) -> Result<Answer, Answer> {
+    async fn routed(
+        &self,
+        request: Request<Incoming>,
+        allowed_origin: bool,
+        visitor: &Visitor,
+    ) -> Result<Answer, Answer> {
         // What programs in front of this one may read in another way.
-        if request.uri().authority().is_some() || request.headers().get_all(HOST).iter().count() > 1 {
-            return Err(refused(StatusCode::BAD_REQUEST, "a request names its host once, in `Host`, and a path"));
+        if request.uri().authority().is_some() || request.headers().get_all(HOST).iter().count() > 1
+        {
+            return Err(refused(
+                StatusCode::BAD_REQUEST,
+                "a request names its host once, in `Host`, and a path",
+            ));
         }
         let path = request.uri().path();
         match (request.method(), path) {
             (&Method::OPTIONS, PATH) if allowed_origin => Ok(preflight()),
-            (&Method::GET | &Method::HEAD, "/healthz") => Ok(match self.draining.load(Ordering::Relaxed) {
-                false => refused(StatusCode::OK, "ok"),
-                true => refused(StatusCode::SERVICE_UNAVAILABLE, "ending"),
-            }),
-            (&Method::GET, _) if path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | PATH)) => {
+            (&Method::GET | &Method::HEAD, "/healthz") => {
+                Ok(match self.draining.load(Ordering::Relaxed) {
+                    false => refused(StatusCode::OK, "ok"),
+                    true => refused(StatusCode::SERVICE_UNAVAILABLE, "ending"),
+                })
+            }
+            (&Method::GET, _)
+                if path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | PATH)) =>
+            {
                 match self.access.metadata() {
-                    Some(metadata) => Ok(said(StatusCode::OK, "application/json", metadata.to_string())),
-                    None => Err(refused(StatusCode::NOT_FOUND, "no authorization server gives tokens for this one")),
+                    Some(metadata) => {
+                        Ok(said(StatusCode::OK, "application/json", metadata.to_string()))
+                    }
+                    None => Err(refused(
+                        StatusCode::NOT_FOUND,
+                        "no authorization server gives tokens for this one",
+                    )),
                 }
             }
             (&Method::GET, "/metrics") => {
@@ -181,14 +210,22 @@ impl Answering {
                 Ok(said(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
             (_, PATH) => self.protocol(request, visitor).await,
-            _ => Err(refused(StatusCode::NOT_FOUND, format!("there is nothing here; the protocol is spoken at {PATH}"))),
+            _ => Err(refused(
+                StatusCode::NOT_FOUND,
+                format!("there is nothing here; the protocol is spoken at {PATH}"),
+            )),
         }
     }
 
     /// Who sent it.
     async fn caller(&self, headers: &HeaderMap, visitor: &Visitor) -> Result<Arc<Caller>, Answer> {
         let name = self.access.caller(headers).await.map_err(|no| {
-            tracing::info!("a caller from {} is not let in ({}): {}", visitor.from, no.status.as_u16(), no.why);
+            tracing::info!(
+                "a caller from {} is not let in ({}): {}",
+                visitor.from,
+                no.status.as_u16(),
+                no.why
+            );
             let mut answer = refused(no.status, no.why);
             if let Some(challenge) = no.challenge {
                 answer.headers_mut().insert(CHALLENGE, challenge);
@@ -196,16 +233,34 @@ impl Answering {
             answer
         })?;
         if !visitor.stays().await {
-            return Err(later(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open", Duration::from_secs(1)));
+            return Err(later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many connections are open",
+                Duration::from_secs(1),
+            ));
         }
-        self.callers.named(&name).ok_or_else(|| later(StatusCode::SERVICE_UNAVAILABLE, "too many callers are busy", Duration::from_secs(1)))
+        self.callers.named(&name).ok_or_else(|| {
+            later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many callers are busy",
+                Duration::from_secs(1),
+            )
+        })
     }
 
     /// A request of the protocol.
-    async fn protocol(&self, request: Request<Incoming>, visitor: &Visitor) -> Result<Answer, Answer> {
+    async fn protocol(
+        &self,
+        request: Request<Incoming>,
+        visitor: &Visitor,
+    ) -> Result<Answer, Answer> {
         let caller = self.caller(request.headers(), visitor).await?;
         if self.draining.load(Ordering::Relaxed) {
-            return Err(later(StatusCode::SERVICE_UNAVAILABLE, "the server is ending", Duration::from_secs(1)));
+            return Err(later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server is ending",
+                Duration::from_secs(1),
+            ));
         }
         let held = caller.enter().map_err(|refusal| match refusal {
             Refusal::Busy => {
@@ -213,18 +268,24 @@ impl Answering {
                 later(StatusCode::TOO_MANY_REQUESTS, why, Duration::from_secs(1))
             }
             Refusal::TooFast(wait) => {
-                let why = "too many requests came within a minute (`requests_per_minute` in [serve])";
+                let why =
+                    "too many requests came within a minute (`requests_per_minute` in [serve])";
                 later(StatusCode::TOO_MANY_REQUESTS, why, wait)
             }
         })?;
         if request.method() == Method::POST && !is_json(request.headers()) {
-            return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a message is `Content-Type: application/json`, in UTF-8"));
+            return Err(refused(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "a message is `Content-Type: application/json`, in UTF-8",
+            ));
         }
         let (mut parts, body) = request.into_parts();
         let connection = self.connection(&mut parts.headers, &caller)?;
         let session = match parts.headers.get(SESSION) {
             Some(named) => session_name(named).ok_or_else(|| {
-                let why = format!("`Berth-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`");
+                let why = format!(
+                    "`Berth-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`"
+                );
                 refused(StatusCode::BAD_REQUEST, why)
             })?,
             None => connection.as_deref().unwrap_or_default(),
@@ -248,13 +309,17 @@ impl Answering {
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return Err(broken(&body));
         }
-        let begun = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let begun =
+            answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if let Some(id) = begun {
             let sealed = HeaderValue::from_str(&self.connections.sealed(&caller.name, &id));
             self.used(&id, &caller).await;
-            answer
-                .headers_mut()
-                .insert(CONNECTION, sealed.map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent"))?);
+            answer.headers_mut().insert(
+                CONNECTION,
+                sealed.map_err(|_| {
+                    refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent")
+                })?,
+            );
         }
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if answer.status() == StatusCode::FORBIDDEN {
@@ -264,8 +329,8 @@ impl Answering {
         Ok(answer.map(|body| HeldBody { body, _held: held, _unanswered: unanswered }.boxed()))
     }
 
-    /// A caller's connection is used, or begun. When there are too many, the one that was used longest ago is ended. It lies on disk, and is
-    /// taken up again when its client comes back.
+    /// A caller's connection is used, or begun. When there are too many, the one that was used
+    /// longest ago is ended. It lies on disk, and is taken up again when its client comes back.
     async fn used(&self, id: &str, caller: &Caller) {
         let mut connections = caller.connections.lock().await;
         connections.retain(|known| &**known != id);
@@ -276,19 +341,37 @@ impl Answering {
         connections.push(id.to_owned().into());
     }
 
-    /// The connection that a request is of, by its id without the seal, which goes into the head as well.
-    fn connection(&self, headers: &mut HeaderMap, caller: &Caller) -> Result<Option<String>, Answer> {
+    /// The connection that a request is of, by its id without the seal, which goes into the head as
+    /// well.
+    fn connection(
+        &self,
+        headers: &mut HeaderMap,
+        caller: &Caller,
+    ) -> Result<Option<String>, Answer> {
         let Some(sealed) = headers.get(CONNECTION) else { return Ok(None) };
-        let id = sealed.to_str().ok().and_then(|sealed| self.connections.opened(&caller.name, sealed)).map(str::to_owned);
+        let id = sealed
+            .to_str()
+            .ok()
+            .and_then(|sealed| self.connections.opened(&caller.name, sealed))
+            .map(str::to_owned);
         // Clients begin a new one at that.
-        let id = id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is no such connection; begin a new one"))?;
-        headers.insert(CONNECTION, HeaderValue::from_str(&id).map_err(|_| refused(StatusCode::NOT_FOUND, "there is no such connection"))?);
+        let id = id.ok_or_else(|| {
+            refused(StatusCode::NOT_FOUND, "there is no such connection; begin a new one")
+        })?;
+        headers.insert(
+            CONNECTION,
+            HeaderValue::from_str(&id)
+                .map_err(|_| refused(StatusCode::NOT_FOUND, "there is no such connection"))?,
+        );
         Ok(Some(id))
     }
 
     /// The body of a request, once there is room for it.
     async fn body(&self, body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
-        let most = body.size_hint().upper().map_or(self.max_body, |told| usize::try_from(told).unwrap_or(usize::MAX));
+        let most = body
+            .size_hint()
+            .upper()
+            .map_or(self.max_body, |told| usize::try_from(told).unwrap_or(usize::MAX));
         if most > self.max_body {
             return Err(self.too_large());
         }
@@ -296,12 +379,15 @@ impl Answering {
         read.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long"))?
     }
 
-    /// Reads a body. Room is taken for what has come, and nobody waits for it: who sends slowly keeps none that others could use.
+    /// Reads a body. Room is taken for what has come, and nobody waits for it: who sends slowly
+    /// keeps none that others could use.
     async fn read(&self, mut body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut room = 0;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's body did not arrive"))?;
+            let frame = frame.map_err(|_| {
+                refused(StatusCode::BAD_REQUEST, "the request's body did not arrive")
+            })?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.max_body {
                 return Err(self.too_large());
@@ -318,7 +404,8 @@ impl Answering {
     }
 
     fn too_large(&self) -> Answer {
-        let why = format!("a request is at most {} KiB (`max_body_kib` in [serve])", self.max_body >> 10);
+        let why =
+            format!("a request is at most {} KiB (`max_body_kib` in [serve])", self.max_body >> 10);
         refused(StatusCode::PAYLOAD_TOO_LARGE, why)
     }
 }
@@ -330,11 +417,16 @@ fn kib(bytes: usize) -> u32 {
 
 /// Whether a request says that its body is JSON, in the encoding that JSON has.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(told) = headers.get(CONTENT_TYPE).and_then(|told| told.to_str().ok()) else { return false };
+    let Some(told) = headers.get(CONTENT_TYPE).and_then(|told| told.to_str().ok()) else {
+        return false;
+    };
     let mut parts = told.split(';').map(str::trim);
-    let is_json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    let is_json =
+        parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
     let is_utf8 = |part: &str| match part.split_once('=') {
-        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8"),
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
+            value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
         _ => true,
     };
     is_json && parts.all(is_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
@@ -346,7 +438,8 @@ fn broken(body: &[u8]) -> Answer {
         Ok(_) => ErrorData::invalid_request("Invalid Request", None),
         Err(_) => ErrorData::parse_error("Parse error", None),
     };
-    let said_of = serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::parse_id(body), "error": error });
+    let said_of =
+        serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::parse_id(body), "error": error });
     said(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
 }
 
@@ -399,7 +492,10 @@ impl Body for HeldBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 

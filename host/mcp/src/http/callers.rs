@@ -10,7 +10,8 @@ use berth_core::{CancellationToken, Session};
 use rmcp::transport::streamable_http_server::session::SessionId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Callers that are remembered. Only as many are told apart as an authorization server has let in lately.
+/// Callers that are remembered. Only as many are told apart as an authorization server has let in
+/// lately.
 const CALLERS: usize = 1024;
 
 /// Sessions of one caller that are remembered.
@@ -46,7 +47,9 @@ impl Callers {
         }
         if known.len() >= CALLERS {
             let idle = known.iter().filter(|(_, caller)| Arc::strong_count(caller) == 1);
-            let oldest = idle.min_by_key(|(_, caller)| caller.state().since).map(|(name, _)| Arc::clone(name))?;
+            let oldest = idle
+                .min_by_key(|(_, caller)| caller.state().since)
+                .map(|(name, _)| Arc::clone(name))?;
             known.remove(&oldest);
         }
         let caller = Arc::new(Caller::new(Arc::clone(name), self.requests, self.per_minute));
@@ -85,10 +88,18 @@ pub(super) enum Refusal {
 
 impl Caller {
     fn new(name: Arc<str>, requests: usize, per_minute: u64) -> Self {
-        let state = State { left: per_minute as f64, since: Instant::now(), sessions: HashMap::new() };
+        let state =
+            State { left: per_minute as f64, since: Instant::now(), sessions: HashMap::new() };
         let requests = Arc::new(Semaphore::new(requests));
         let bodies = Arc::new(Semaphore::new(BODIES));
-        Self { name, requests, bodies, per_minute, state: Mutex::new(state), connections: tokio::sync::Mutex::default() }
+        Self {
+            name,
+            requests,
+            bodies,
+            per_minute,
+            state: Mutex::new(state),
+            connections: tokio::sync::Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -115,7 +126,9 @@ impl Caller {
         }
         state.left = (state.left + most * now.duration_since(since).as_secs_f64() / 60.0).min(most);
         if state.left < 1.0 {
-            return Err(Refusal::TooFast(Duration::from_secs_f64((1.0 - state.left) * 60.0 / most)));
+            return Err(Refusal::TooFast(Duration::from_secs_f64(
+                (1.0 - state.left) * 60.0 / most,
+            )));
         }
         state.left -= 1.0;
         Ok(())
@@ -131,11 +144,19 @@ impl Caller {
         }
         state.sessions.retain(|_, (_, seen)| now.duration_since(*seen) < IDLE);
         if state.sessions.len() >= SESSIONS
-            && let Some(oldest) = state.sessions.iter().min_by_key(|(_, (_, seen))| *seen).map(|(handle, _)| handle.clone())
+            && let Some(oldest) = state
+                .sessions
+                .iter()
+                .min_by_key(|(_, (_, seen))| *seen)
+                .map(|(handle, _)| handle.clone())
         {
             state.sessions.remove(&oldest);
         }
-        let name = if handle.is_empty() { format!("mcp {}", self.name) } else { format!("mcp {} {handle}", self.name) };
+        let name = if handle.is_empty() {
+            format!("mcp {}", self.name)
+        } else {
+            format!("mcp {} {handle}", self.name)
+        };
         let session = Session::new(name);
         state.sessions.insert(handle.to_owned(), (session.clone(), now));
         session
@@ -182,10 +203,13 @@ impl CallerPlace {
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Takes so many KiB more for the request's body, of the caller's and of what there is for all. `false`: there are none.
+    /// Takes so many KiB more for the request's body, of the caller's and of what there is for all.
+    /// `false`: there are none.
     pub(super) fn takes(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
         let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
-        let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else { return false };
+        let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else {
+            return false;
+        };
         let mut bodies = self.room.bodies.lock().unwrap_or_else(PoisonError::into_inner);
         for permit in [own, all] {
             bodies.push(permit);
@@ -216,7 +240,8 @@ mod tests {
 
     fn callers(requests: u64, per_minute: u64) -> Callers {
         use berth_core::config::Bounded;
-        let (max_requests, requests_per_minute) = (Bounded::clamped(requests), Bounded::clamped(per_minute));
+        let (max_requests, requests_per_minute) =
+            (Bounded::clamped(requests), Bounded::clamped(per_minute));
         Callers::new(&Serve { max_requests, requests_per_minute, ..Serve::default() })
     }
 
@@ -254,7 +279,10 @@ mod tests {
     #[test]
     fn a_session_is_the_caller_s_and_its_handle_s() {
         let callers = callers(1, 0);
-        let (anna, berta) = (callers.named(&"anna".into()).expect("is let in"), callers.named(&"berta".into()).expect("is let in"));
+        let (anna, berta) = (
+            callers.named(&"anna".into()).expect("is let in"),
+            callers.named(&"berta".into()).expect("is let in"),
+        );
         assert_eq!(&**anna.session("").name(), "mcp anna");
         assert_eq!(&**anna.session("x").name(), "mcp anna x");
         assert_eq!(&**berta.session("x").name(), "mcp berta x");

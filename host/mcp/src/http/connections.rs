@@ -45,7 +45,8 @@ pub(super) enum Listener {
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// A socket's file, which goes with the listener: device and number tell whether it is still that one.
+/// A socket's file, which goes with the listener: device and number tell whether it is still that
+/// one.
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
@@ -86,7 +87,8 @@ impl Listener {
                 let listener = UnixListener::bind(path).map_err(failed)?;
                 let _bound = Bound::new(path);
                 // Whoever came before that is asked for their user as everybody is.
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+                    .map_err(failed)?;
                 Ok((Self::Unix { listener, _bound }, place.clone()))
             }
         }
@@ -129,9 +131,16 @@ fn is_own(stream: &UnixStream) -> io::Result<bool> {
 async fn remove_dead(path: &Path) -> io::Result<()> {
     let there = std::fs::symlink_metadata(path);
     if there.as_ref().is_ok_and(|found| !found.file_type().is_socket()) {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what lies there is no socket: name another path, or remove it"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "what lies there is no socket: name another path, or remove it",
+        ));
     }
-    if there.is_ok() && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    if there.is_ok()
+        && UnixStream::connect(path)
+            .await
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
         std::fs::remove_file(path)?;
     }
     Ok(())
@@ -167,7 +176,8 @@ pub(super) async fn accept(
         match accepted {
             Ok((stream, from)) => {
                 let visitor = newcomers.enter(number, from);
-                let (tls, answering, watcher) = (tls.clone(), Arc::clone(&answering), open.0.watcher());
+                let (tls, answering, watcher) =
+                    (tls.clone(), Arc::clone(&answering), open.0.watcher());
                 tokio::spawn(async move {
                     let visitor = Arc::new(visitor);
                     let leave = visitor.leave.clone();
@@ -196,7 +206,12 @@ pub(super) async fn accept(
     open
 }
 
-async fn serve(stream: Stream, answering: Arc<Answering>, watcher: hyper_util::server::graceful::Watcher, visitor: Arc<Visitor>) {
+async fn serve(
+    stream: Stream,
+    answering: Arc<Answering>,
+    watcher: hyper_util::server::graceful::Watcher,
+    visitor: Arc<Visitor>,
+) {
     let _counted = answering.metrics.connection();
     let service = service_fn(|request| {
         let (answering, visitor) = (Arc::clone(&answering), Arc::clone(&visitor));
@@ -219,7 +234,11 @@ struct Unstalled {
 }
 
 impl Unstalled {
-    fn checked<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn checked<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        done: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if done.is_ready() {
             self.since = None;
             return done;
@@ -233,13 +252,21 @@ impl Unstalled {
 }
 
 impl AsyncRead for Unstalled {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
 impl AsyncWrite for Unstalled {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.checked(context, done)
     }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
@@ -29,7 +31,8 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
 /// How long keys count before they are asked for again.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// How soon they are asked for again because of a token that names another: strangers write what tokens name.
+/// How soon they are asked for again because of a token that names another: strangers write what
+/// tokens name.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Keys that are tried for one token.
@@ -70,7 +73,8 @@ impl Keys {
         Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
 
-    /// The keys that a token may be signed with: those of the name that it gives, or all, of its kind of signature.
+    /// The keys that a token may be signed with: those of the name that it gives, or all, of its
+    /// kind of signature.
     pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let (found, old) = self.known(id, algorithm);
         if !found.is_empty() && !old {
@@ -85,9 +89,13 @@ impl Keys {
         let now = Instant::now();
         *asked = Some(now);
         match self.source.read().await {
-            Ok(keys) => *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now },
+            Ok(keys) => {
+                *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
+            }
             // Those that there are go on: the server's absence is no reason to turn everybody away.
-            Err(why) => tracing::warn!("the keys of the authorization server could not be had anew: {why}"),
+            Err(why) => {
+                tracing::warn!("the keys of the authorization server could not be had anew: {why}");
+            }
         }
         self.known(id, algorithm).0
     }
@@ -99,7 +107,12 @@ impl Keys {
             let by_name = id.is_none_or(|id| key.common.key_id.as_deref() == Some(id));
             by_name && checks(key, algorithm)
         };
-        let found = set.keys.iter().filter(fits).filter_map(|key| DecodingKey::from_jwk(key).ok()).take(TRIED);
+        let found = set
+            .keys
+            .iter()
+            .filter(fits)
+            .filter_map(|key| DecodingKey::from_jwk(key).ok())
+            .take(TRIED);
         (found.collect(), set.since.elapsed() > FRESH)
     }
 }
@@ -107,14 +120,22 @@ impl Keys {
 /// Whether a key is for signatures of that kind, by its own kind and by what it says of itself.
 fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
     let kind = match (&key.algorithm, algorithm) {
-        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
-        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES384) => key.curve == EllipticCurve::P384,
-        (AlgorithmParameters::OctetKeyPair(key), Algorithm::EdDSA) => key.curve == EllipticCurve::Ed25519,
+        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => {
+            key.curve == EllipticCurve::P256
+        }
+        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES384) => {
+            key.curve == EllipticCurve::P384
+        }
+        (AlgorithmParameters::OctetKeyPair(key), Algorithm::EdDSA) => {
+            key.curve == EllipticCurve::Ed25519
+        }
         (AlgorithmParameters::RSA(_), algorithm) => algorithm.family() == AlgorithmFamily::Rsa,
         _ => false,
     };
-    let named = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
-    let may = key.common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
+    let named =
+        key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
+    let may =
+        key.common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
     kind && named && may
 }
 
@@ -138,7 +159,10 @@ pub(super) fn source(keys: &str) -> Result<Source, String> {
     if url.scheme() != "https" && !(url.scheme() == "http" && is_local(&url)) {
         return Err("only https is asked: who answers decides who is let in".to_owned());
     }
-    let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+    let client = reqwest::Client::builder()
+        .timeout(PATIENCE)
+        .redirect(reqwest::redirect::Policy::none())
+        .build();
     client.map(|client| Source::Url(url, client)).map_err(|error| error.to_string())
 }
 
@@ -156,12 +180,20 @@ impl Source {
                 let read = spawn_blocking(move || {
                     use std::io::Read;
                     let mut bytes = Vec::new();
-                    std::fs::File::open(path)?.take(BYTES as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
+                    std::fs::File::open(path)?
+                        .take(BYTES as u64 + 1)
+                        .read_to_end(&mut bytes)
+                        .map(|_| bytes)
                 });
                 read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
             Self::Url(url, client) => {
-                let mut answer = client.get(url.clone()).send().await.and_then(reqwest::Response::error_for_status).map_err(in_full)?;
+                let mut answer = client
+                    .get(url.clone())
+                    .send()
+                    .await
+                    .and_then(reqwest::Response::error_for_status)
+                    .map_err(in_full)?;
                 let mut bytes = Vec::new();
                 while let Some(part) = answer.chunk().await.map_err(in_full)? {
                     bytes.extend_from_slice(&part);
@@ -179,14 +211,19 @@ impl Source {
     }
 }
 
-/// The keys of a set that check signatures. Others, and those of kinds that are not known here, are passed over.
+/// The keys of a set that check signatures. Others, and those of kinds that are not known here, are
+/// passed over.
 fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
-    let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+    let set: Value =
+        serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
     let listed = set["keys"].as_array().ok_or("it is no JSON Web Key Set: it has no `keys`")?;
     let keys = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
     let keys = JwkSet { keys: keys.collect() }.keys.into_iter();
-    let keys: Arc<[Jwk]> =
-        keys.filter(|key| key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)).collect();
+    let keys: Arc<[Jwk]> = keys
+        .filter(|key| {
+            key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)
+        })
+        .collect();
     match keys.is_empty() {
         true => Err("it has no key that checks signatures".to_owned()),
         false => Ok(keys),
@@ -206,14 +243,18 @@ fn in_full(error: reqwest::Error) -> String {
 
 fn is_local(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Has the crates for tokens and TLS do their sums with `ring`, once. A program that embeds this may have chosen others before.
+/// Has the crates for tokens and TLS do their sums with `ring`, once. A program that embeds this
+/// may have chosen others before.
 fn installed() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
-        verifier_factory: |algorithm, key| Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() })),
+        verifier_factory: |algorithm, key| {
+            Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() }))
+        },
         key_utils: KeyUtils::new_unimplemented(),
     };
     static ONCE: Once = Once::new();
@@ -237,17 +278,21 @@ impl JwtVerifier for Ring {
 
 impl ::signature::Verifier<Vec<u8>> for Ring {
     fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), ::signature::Error> {
-        let rsa = |parameters: &signature::RsaParameters| match (self.key.family(), self.key.kind()) {
+        let rsa = |parameters: &signature::RsaParameters| match (self.key.family(), self.key.kind())
+        {
             (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signed)
             }
             _ => Err(ring::error::Unspecified),
         };
-        let other = |family: AlgorithmFamily, algorithm: &'static dyn signature::VerificationAlgorithm| match self.key.kind() {
-            DecodingKeyKind::SecretOrDer(key) if self.key.family() == family => {
-                UnparsedPublicKey::new(algorithm, key).verify(message, signed)
+        let other = |family: AlgorithmFamily,
+                     algorithm: &'static dyn signature::VerificationAlgorithm| {
+            match self.key.kind() {
+                DecodingKeyKind::SecretOrDer(key) if self.key.family() == family => {
+                    UnparsedPublicKey::new(algorithm, key).verify(message, signed)
+                }
+                _ => Err(ring::error::Unspecified),
             }
-            _ => Err(ring::error::Unspecified),
         };
         let checked = match self.algorithm {
             Algorithm::RS256 => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),

@@ -52,14 +52,21 @@ impl std::fmt::Debug for Http {
 }
 
 impl Http {
-    /// Begins to listen. Callers are let in by the token in the data folder, which is made at the first start; where `settings` name an
-    /// authorization server, by its tokens alone; and without any where `authenticated` is false, which only a Unix socket allows: only
-    /// the user who runs this process reaches that.
+    /// Begins to listen. Callers are let in by the token in the data folder, which is made at the
+    /// first start; where `settings` name an authorization server, by its tokens alone; and without
+    /// any where `authenticated` is false, which only a Unix socket allows: only the user who runs
+    /// this process reaches that.
     ///
     /// # Errors
     ///
-    /// What is wrong with the settings, by the line that would mend it; the place is taken, or can't be listened at; a file can't be read.
-    pub async fn bind(place: Place, settings: Serve, folders: &Folders, authenticated: bool) -> Result<Self, ServeError> {
+    /// What is wrong with the settings, by the line that would mend it; the place is taken, or
+    /// can't be listened at; a file can't be read.
+    pub async fn bind(
+        place: Place,
+        settings: Serve,
+        folders: &Folders,
+        authenticated: bool,
+    ) -> Result<Self, ServeError> {
         let has_issuer = !settings.oauth.issuer.is_empty();
         let problems = problems(&settings);
         if !problems.is_empty() {
@@ -67,7 +74,8 @@ impl Http {
         }
         let (access, token_file) = match (&place, authenticated) {
             (_, false) if has_issuer => {
-                let why = "`--no-auth` lets in who [serve.oauth] would not: leave out one of the two";
+                let why =
+                    "`--no-auth` lets in who [serve.oauth] would not: leave out one of the two";
                 return Err(ServeError::Settings(why.to_owned()));
             }
             (Place::Unix(_), false) => (Access::Anyone, None),
@@ -88,15 +96,28 @@ impl Http {
         let tls = tls::acceptor(&settings)?;
         place.check(&settings, tls.is_some())?;
         let (listener, place) = Listener::bind(&place).await?;
-        Ok(Self { listener, access, metrics_access, tls, settings, place, token_file, folders: folders.clone() })
+        Ok(Self {
+            listener,
+            access,
+            metrics_access,
+            tls,
+            settings,
+            place,
+            token_file,
+            folders: folders.clone(),
+        })
     }
 
     /// The address for clients: the one that the settings name, else that of this machine.
     pub fn url(&self) -> String {
         match &self.place {
-            _ if !self.settings.url.is_empty() => format!("{}{PATH}", self.settings.url.trim_end_matches('/')),
+            _ if !self.settings.url.is_empty() => {
+                format!("{}{PATH}", self.settings.url.trim_end_matches('/'))
+            }
             Place::Unix(_) => format!("http://localhost{PATH}"),
-            Place::Tcp(address) => format!("{}://{address}{PATH}", if self.tls.is_some() { "https" } else { "http" }),
+            Place::Tcp(address) => {
+                format!("{}://{address}{PATH}", if self.tls.is_some() { "https" } else { "http" })
+            }
         }
     }
 
@@ -111,19 +132,30 @@ impl Http {
     }
 }
 
-/// Answers clients until `end` is cancelled. Nobody new is let in then; calls that run have `grace_secs` of `settings` to end, and are
-/// ended after that, and their records written.
+/// Answers clients until `end` is cancelled. Nobody new is let in then; calls that run have
+/// `grace_secs` of `settings` to end, and are ended after that, and their records written.
 ///
 /// # Errors
 ///
 /// What was kept of clients can't be read.
-pub async fn serve_http(server: Server, http: Http, end: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve_http(
+    server: Server,
+    http: Http,
+    end: CancellationToken,
+) -> Result<(), ServeError> {
     let Http { listener, access, metrics_access, tls, settings, place, folders, .. } = http;
     let calls = server.calls().clone();
     let grace = Duration::from_secs(settings.grace_secs.get());
     let connections = settings.max_connections.get();
     let own_origins = place.origins(&settings, tls.is_some());
-    let answering = Arc::new(Answering::new(&server, [access, metrics_access], settings, &place, own_origins, &folders)?);
+    let answering = Arc::new(Answering::new(
+        &server,
+        [access, metrics_access],
+        settings,
+        &place,
+        own_origins,
+        &folders,
+    )?);
     let open = connections::accept(listener, tls, connections, Arc::clone(&answering), &end).await;
     answering.draining.store(true, Ordering::Relaxed);
     if !calls.ended_within(grace).await {

@@ -1,5 +1,5 @@
-//! Connections that have shown no token yet: a few, in places of their own. The oldest goes when there are too many, so that those who only
-//! connect keep nobody waiting who may call.
+//! Connections that have shown no token yet: a few, in places of their own. The oldest goes when
+//! there are too many, so that those who only connect keep nobody waiting who may call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,8 +41,14 @@ pub(super) struct Visitor {
 impl Newcomers {
     /// `most`: connections that have shown a token.
     pub(super) fn new(most: u64) -> Arc<Self> {
-        let places = Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS));
-        Arc::new(Self { waiting: Mutex::default(), places: Arc::new(places), patient: Semaphore::new(PATIENT) })
+        let places = Semaphore::new(
+            usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS),
+        );
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            places: Arc::new(places),
+            patient: Semaphore::new(PATIENT),
+        })
     }
 
     /// Takes one in, and has the oldest go where there are too many.
@@ -64,7 +70,8 @@ impl Newcomers {
 }
 
 impl Visitor {
-    /// It has shown who it is, and gets a place among the others. `false`: there is none, or it had to go before.
+    /// It has shown who it is, and gets a place among the others. `false`: there is none, or it had
+    /// to go before.
     pub(super) async fn stays(&self) -> bool {
         let place = || async {
             // From here on, no connection without a token has it go.
@@ -103,7 +110,8 @@ mod tests {
 
     #[test]
     fn connection_with_a_token_waits_whoever_else_connects() {
-        let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
+        let reactor =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
         reactor.block_on(async {
             let all = Newcomers::new(1);
             let first = all.enter(0, String::new());
@@ -111,27 +119,38 @@ mod tests {
             let second = all.enter(1, String::new());
             let mut stays = pin!(second.stays());
             assert!(stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            let strangers: Vec<Visitor> = (2..102).map(|number| all.enter(number, String::new())).collect();
+            let strangers: Vec<Visitor> =
+                (2..102).map(|number| all.enter(number, String::new())).collect();
             assert!(!second.leave.is_cancelled());
-            assert_eq!(strangers.iter().filter(|stranger| stranger.leave.is_cancelled()).count(), 100 - NEWCOMERS);
+            assert_eq!(
+                strangers.iter().filter(|stranger| stranger.leave.is_cancelled()).count(),
+                100 - NEWCOMERS
+            );
             drop(first);
-            assert!(matches!(stays.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(true)));
+            assert!(matches!(
+                stays.as_mut().poll(&mut Context::from_waker(Waker::noop())),
+                Poll::Ready(true)
+            ));
         });
     }
 
     #[test]
     fn those_that_wait_for_a_place_are_bounded() {
-        let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
+        let reactor =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
         reactor.block_on(async {
             let all = Newcomers::new(1);
-            let visitors: Vec<Visitor> = (0..=PATIENT as u64 + 1).map(|number| all.enter(number, String::new())).collect();
+            let visitors: Vec<Visitor> =
+                (0..=PATIENT as u64 + 1).map(|number| all.enter(number, String::new())).collect();
             // The oldest had to go, as there were more than may have shown nothing.
             let mut visitors = visitors.iter().filter(|visitor| !visitor.leave.is_cancelled());
             assert!(visitors.next().expect("one is there").stays().await);
             let mut waiting: Vec<_> = visitors.map(|visitor| Box::pin(visitor.stays())).collect();
             let mut pending = 0;
             for stays in &mut waiting {
-                pending += usize::from(stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                pending += usize::from(
+                    stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+                );
             }
             assert_eq!(pending, PATIENT - 1);
             let extra = [all.enter(1000, String::new()), all.enter(1001, String::new())];

@@ -33,7 +33,9 @@ impl FromStr for Place {
         if let Ok(port) = text.parse() {
             return Ok(Self::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)));
         }
-        let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+        let text = text
+            .strip_prefix("localhost:")
+            .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
         let wrong = "give an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket (`unix:/path/to/socket`)";
         text.parse().map(Self::Tcp).map_err(|_| wrong.to_owned())
     }
@@ -81,7 +83,9 @@ impl Place {
         if let Self::Tcp(address) = self {
             let scheme = if tls { "https" } else { "http" };
             let port = address.port();
-            origins.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{scheme}://{host}:{port}")));
+            origins.extend(
+                ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{scheme}://{host}:{port}")),
+            );
             origins.push(format!("{scheme}://{address}"));
         }
         if let Ok(url) = settings.url.parse::<http::Uri>()
@@ -124,7 +128,16 @@ mod tests {
         assert_eq!(tcp("localhost:0"), "127.0.0.1:0");
         assert_eq!(tcp("[::1]:80"), "[::1]:80");
         assert_eq!("unix:/run/berth".parse(), Ok(Place::Unix("/run/berth".into())));
-        for wrong in ["", "unix:", "unix:run", "example.com:80", "127.0.0.1", ":80", "70000", "http://127.0.0.1:80"] {
+        for wrong in [
+            "",
+            "unix:",
+            "unix:run",
+            "example.com:80",
+            "127.0.0.1",
+            ":80",
+            "70000",
+            "http://127.0.0.1:80",
+        ] {
             assert!(wrong.parse::<Place>().is_err(), "{wrong}");
         }
     }

@@ -1,8 +1,10 @@
-//! The connections that clients of the revisions before 2026-07-28 open by a handshake, over many requests.
+//! The connections that clients of the revisions before 2026-07-28 open by a handshake, over many
+//! requests.
 //!
-//! A connection is named by an id that a request brings in `Mcp-Session-Id`. Beside the id stands a seal over it and the caller, so that nobody
-//! uses another's. What a client said in its handshake is kept on disk, so that each server of the user can take its connection up, this one
-//! after a restart for instance.
+//! A connection is named by an id that a request brings in `Mcp-Session-Id`. Beside the id stands a
+//! seal over it and the caller, so that nobody uses another's. What a client said in its handshake
+//! is kept on disk, so that each server of the user can take its connection up, this one after a
+//! restart for instance.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,9 +20,12 @@ use berth_core::{HostError, state};
 use futures_core::Stream;
 use ring::hmac;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::streamable_http_server::session::local::{LocalSessionHandle, LocalSessionManager, LocalSessionManagerError};
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionHandle, LocalSessionManager, LocalSessionManagerError,
+};
 use rmcp::transport::streamable_http_server::session::{
-    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore, SessionStoreError,
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
+    SessionStoreError,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Receiver;
@@ -28,8 +33,8 @@ use tokio::sync::mpsc::Receiver;
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
-/// How long a connection may be silent. It lies on disk after that, so only what still runs counts, and that takes no longer: a call, or a
-/// question to a person.
+/// How long a connection may be silent. It lies on disk after that, so only what still runs counts,
+/// and that takes no longer: a call, or a question to a person.
 const SILENT: Duration = Duration::from_secs(2 * 3600);
 
 /// How long an answer is kept whose client went away before it had read it, for when it comes back.
@@ -96,7 +101,11 @@ impl SessionManager for Connections {
         self.local.create_session().await
     }
 
-    async fn initialize_session(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<ServerJsonRpcMessage, Self::Error> {
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
         self.local.initialize_session(id, message).await
     }
 
@@ -108,7 +117,8 @@ impl SessionManager for Connections {
         self.local.close_session(id).await
     }
 
-    /// As it is, but that an answer is let go as soon as its client has it: it would be kept until the connection is used again.
+    /// As it is, but that an answer is let go as soon as its client has it: it would be kept until
+    /// the connection is used again.
     async fn create_stream(
         &self,
         id: &SessionId,
@@ -118,10 +128,17 @@ impl SessionManager for Connections {
         let handle = handle.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
         let held = match &message {
-            JsonRpcMessage::Request(request) => CallerPlace::from_extensions(request.request.extensions()),
+            JsonRpcMessage::Request(request) => {
+                CallerPlace::from_extensions(request.request.extensions())
+            }
             _ => None,
         };
-        let kept = receiver.http_request_id.map(|request| KeptAnswers { handle: handle.clone(), request, held, read: false });
+        let kept = receiver.http_request_id.map(|request| KeptAnswers {
+            handle: handle.clone(),
+            request,
+            held,
+            read: false,
+        });
         handle.push_message(message, receiver.http_request_id).await?;
         Ok(Answers { messages: receiver.inner, kept })
     }
@@ -141,11 +158,18 @@ impl SessionManager for Connections {
         self.local.resume(id, last_event_id).await
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
         self.local.accept_message(id, message).await
     }
 
-    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+    async fn restore_session(
+        &self,
+        id: SessionId,
+    ) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
         self.local.restore_session(id).await
     }
 }
@@ -159,7 +183,10 @@ struct Answers {
 impl Stream for Answers {
     type Item = ServerSseMessage;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<ServerSseMessage>> {
         let next = self.messages.poll_recv(context);
         if matches!(next, Poll::Ready(None))
             && let Some(kept) = &mut self.kept
@@ -182,7 +209,8 @@ struct KeptAnswers {
 
 impl Drop for KeptAnswers {
     fn drop(&mut self) {
-        let (handle, request, held, read) = (self.handle.clone(), self.request, self.held.take(), self.read);
+        let (handle, request, held, read) =
+            (self.handle.clone(), self.request, self.held.take(), self.read);
         // Where there is no reactor any more, there is no connection either.
         let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
         reactor.spawn(async move {
@@ -216,7 +244,10 @@ impl Handshakes {
         Self(folders.data.join(FOLDER))
     }
 
-    async fn change<T: Send + 'static>(&self, change: impl FnOnce(&mut Known, u64) -> T + Send + 'static) -> Result<T, SessionStoreError> {
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Known, u64) -> T + Send + 'static,
+    ) -> Result<T, SessionStoreError> {
         let folder = self.0.clone();
         let changed = tokio::task::spawn_blocking(move || {
             state::update(&folder, FILE, |known: &mut Known| {
@@ -249,7 +280,10 @@ impl SessionStore for Handshakes {
         }
         self.change(move |known, now| {
             while known.len() >= MOST
-                && let Some(oldest) = known.iter().min_by_key(|(_, handshake)| handshake.seen).map(|(id, _)| id.clone())
+                && let Some(oldest) = known
+                    .iter()
+                    .min_by_key(|(_, handshake)| handshake.seen)
+                    .map(|(id, _)| id.clone())
             {
                 known.remove(&oldest);
             }
@@ -277,8 +311,15 @@ mod tests {
         assert_eq!(here.opened("berta", &sealed), None);
         let there = Connections::new(&Folders::inside(root.path())).expect("the key is there");
         assert_eq!(there.opened("anna", &sealed), Some("the-id"), "another process of the user");
-        for wrong in ["", "the-id", "the-id.", ".", &sealed.replace("the-id", "the-ie"), &sealed[..sealed.len() - 1], &format!("{sealed}A")]
-        {
+        for wrong in [
+            "",
+            "the-id",
+            "the-id.",
+            ".",
+            &sealed.replace("the-id", "the-ie"),
+            &sealed[..sealed.len() - 1],
+            &format!("{sealed}A"),
+        ] {
             assert_eq!(here.opened("anna", wrong), None, "{wrong}");
         }
         // A caller's name can't be moved into the id.
@@ -294,22 +335,32 @@ mod tests {
         .expect("is a handshake");
         // As many as there is room for, each as large as may be: quotes take most on disk.
         let fill = |known: &mut Known, now: u64| {
-            known.extend(
-                (0..MOST).map(|at| (format!("{at:05}"), Handshake { seen: now - (MOST - at) as u64, said: "\"".repeat(MOST_BYTES) })),
-            );
+            known.extend((0..MOST).map(|at| {
+                (
+                    format!("{at:05}"),
+                    Handshake { seen: now - (MOST - at) as u64, said: "\"".repeat(MOST_BYTES) },
+                )
+            }));
         };
         store.change(fill).await.expect("all of them fit into the file");
         store.store("one", &state).await.expect("is kept");
         let loaded = store.load("one").await.expect("can be read").expect("is there");
         assert_eq!(loaded.initialize_params.client_info.name, "tester");
-        let (kept, oldest, next) =
-            store.change(|known, _| (known.len(), known.contains_key("00000"), known.contains_key("00001"))).await.expect("can be read");
+        let (kept, oldest, next) = store
+            .change(|known, _| {
+                (known.len(), known.contains_key("00000"), known.contains_key("00001"))
+            })
+            .await
+            .expect("can be read");
         assert_eq!((kept, oldest, next), (MOST, false, true), "the oldest has gone, and no other");
         store.delete("one").await.expect("is removed");
         assert!(store.load("one").await.expect("can be read").is_none());
         let mut large = state.clone();
         large.initialize_params.client_info.name = "x".repeat(MOST_BYTES);
         store.store("large", &large).await.expect("is no error");
-        assert!(store.load("large").await.expect("can be read").is_none(), "nobody fills the disk with it");
+        assert!(
+            store.load("large").await.expect("can be read").is_none(),
+            "nobody fills the disk with it"
+        );
     }
 }

@@ -4,13 +4,16 @@ use berth_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 
-/// What is wrong with the settings of serving over HTTP, each by the line that would mend it. Whether the keys of an authorization server can
-/// be had, and whether the place is free, is found when serving begins.
+/// What is wrong with the settings of serving over HTTP, each by the line that would mend it.
+/// Whether the keys of an authorization server can be had, and whether the place is free, is found
+/// when serving begins.
 pub fn problems(settings: &Serve) -> Vec<String> {
     let Serve { url, allowed_origins, oauth, .. } = settings;
     let mut problems = Vec::new();
     if !url.is_empty() && authority(url).is_none() {
-        problems.push(format!("`url = {url:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`"));
+        problems.push(format!(
+            "`url = {url:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`"
+        ));
     }
     for origin in allowed_origins.iter().filter(|origin| !is_origin(origin)) {
         problems.push(format!(
@@ -37,14 +40,21 @@ pub fn problems(settings: &Serve) -> Vec<String> {
 /// Whether a browser would write an origin so.
 fn is_origin(origin: &str) -> bool {
     let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
-    authority(origin).is_some() && !origin.ends_with('/') && !origin.ends_with(usual) && origin == origin.to_lowercase()
+    authority(origin).is_some()
+        && !origin.ends_with('/')
+        && !origin.ends_with(usual)
+        && origin == origin.to_lowercase()
 }
 
 /// Host and port of an address that has nothing else.
 pub(super) fn authority(url: &str) -> Option<String> {
     let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
-    let right = matches!(url.scheme_str(), Some("https" | "http")) && matches!(url.path(), "" | "/") && url.query().is_none();
-    url.authority().filter(|authority| right && !authority.as_str().contains('@')).map(ToString::to_string)
+    let right = matches!(url.scheme_str(), Some("https" | "http"))
+        && matches!(url.path(), "" | "/")
+        && url.query().is_none();
+    url.authority()
+        .filter(|authority| right && !authority.as_str().contains('@'))
+        .map(ToString::to_string)
 }
 
 #[cfg(test)]
@@ -56,17 +66,43 @@ mod tests {
         let right = Serve { url: "https://berth.example.com:8443/".to_owned(), ..Serve::default() };
         assert_eq!(problems(&Serve::default()), [""; 0]);
         assert_eq!(problems(&right), [""; 0]);
-        for url in ["https://a@example.com", "https://example.com/path", "example.com", "ftp://example.com", "https://"] {
-            assert_eq!(problems(&Serve { url: url.to_owned(), ..Serve::default() }).len(), 1, "{url}");
+        for url in [
+            "https://a@example.com",
+            "https://example.com/path",
+            "example.com",
+            "ftp://example.com",
+            "https://",
+        ] {
+            assert_eq!(
+                problems(&Serve { url: url.to_owned(), ..Serve::default() }).len(),
+                1,
+                "{url}"
+            );
         }
-        let origins = |origins: &[&str]| Serve { allowed_origins: origins.iter().map(ToString::to_string).collect(), ..Serve::default() };
+        let origins = |origins: &[&str]| Serve {
+            allowed_origins: origins.iter().map(ToString::to_string).collect(),
+            ..Serve::default()
+        };
         assert_eq!(problems(&origins(&["https://example.com", "http://localhost:3000"])), [""; 0]);
-        let wrong = ["https://example.com/", "https://Example.com", "https://example.com:443", "*", "null", "example.com"];
+        let wrong = [
+            "https://example.com/",
+            "https://Example.com",
+            "https://example.com:443",
+            "*",
+            "null",
+            "example.com",
+        ];
         assert_eq!(problems(&origins(&wrong)).len(), wrong.len());
         let keys = OAuth { keys: "keys.json".to_owned(), ..OAuth::default() };
         let all = Serve { oauth: keys, certificate: "/nowhere.pem".to_owned(), ..origins(&["*"]) };
         let named = problems(&all);
-        for told in ["allowed_origins", "no `key`", "no `issuer`", "needs this server's address", "absolute"] {
+        for told in [
+            "allowed_origins",
+            "no `key`",
+            "no `issuer`",
+            "needs this server's address",
+            "absolute",
+        ] {
             assert!(named.iter().any(|problem| problem.contains(told)), "{told}: {named:?}");
         }
     }

@@ -19,18 +19,30 @@ use crate::error::ServeError;
 pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeError> {
     let (certificate, key) = match (settings.certificate.as_str(), settings.key.as_str()) {
         ("", "") => return Ok(None),
-        ("", _) => return Err(ServeError::Settings("`key` in [serve] has no `certificate` beside it".to_owned())),
-        (_, "") => return Err(ServeError::Settings("`certificate` in [serve] has no `key` beside it".to_owned())),
+        ("", _) => {
+            return Err(ServeError::Settings(
+                "`key` in [serve] has no `certificate` beside it".to_owned(),
+            ));
+        }
+        (_, "") => {
+            return Err(ServeError::Settings(
+                "`certificate` in [serve] has no `key` beside it".to_owned(),
+            ));
+        }
         both => both,
     };
     let certificates = CertificateDer::pem_file_iter(named("certificate", certificate)?)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unread("certificate", certificate, &error))?;
-    let private = PrivateKeyDer::from_pem_file(named("key", key)?).map_err(|error| unread("key", key, &error))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, private))
-        .map_err(|error| wrong("certificate", certificate, &error))?;
+    let private = PrivateKeyDer::from_pem_file(named("key", key)?)
+        .map_err(|error| unread("key", key, &error))?;
+    let mut config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| {
+                builder.with_no_client_auth().with_single_cert(certificates, private)
+            })
+            .map_err(|error| wrong("certificate", certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
@@ -39,7 +51,9 @@ fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
     let path = Path::new(path);
     match path.is_absolute() {
         true => Ok(path),
-        false => Err(ServeError::Settings(format!("`{key} = {path:?}` in [serve] is no absolute path"))),
+        false => {
+            Err(ServeError::Settings(format!("`{key} = {path:?}` in [serve] is no absolute path")))
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Addresses that no request goes to unless the operator opens them, and those that none goes to at all.
+//! Addresses that no request goes to unless the operator opens them, and those that none goes to at
+//! all.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,16 +12,19 @@ pub struct Forbidden {
     pub always: bool,
 }
 
-/// Services of clouds that give credentials to whoever can send them a request, and what else nothing opens.
+/// Services of clouds that give credentials to whoever can send them a request, and what else
+/// nothing opens.
 const METADATA: &str = "the address of a metadata service";
 
 type V4Range = ([u8; 4], u32, &'static str, bool);
 type V6Range = ([u16; 8], u32, &'static str, bool);
 
-/// The special addresses of version 4, from the IANA's registry and the clouds' own documents. The first that fits counts. The last column:
-/// whether nothing opens it, since no ordinary service has such an address.
+/// The special addresses of version 4, from the IANA's registry and the clouds' own documents. The
+/// first that fits counts. The last column: whether nothing opens it, since no ordinary service has
+/// such an address.
 const V4: [V4Range; 24] = [
-    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others, all within link-local addresses.
+    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others, all within
+    // link-local addresses.
     ([169, 254, 169, 254], 32, METADATA, true),
     // The credentials of containers in ECS.
     ([169, 254, 170, 2], 32, METADATA, true),
@@ -52,8 +56,8 @@ const V4: [V4Range; 24] = [
     ([240, 0, 0, 0], 4, "reserved (240.0.0.0/4)", true),
 ];
 
-/// The same of version 6: what lies in the unicast addresses that are given out, and well-known ranges beside them. [`forbidden`] refuses
-/// the rest.
+/// The same of version 6: what lies in the unicast addresses that are given out, and well-known
+/// ranges beside them. [`forbidden`] refuses the rest.
 const V6: [V6Range; 20] = [
     // EC2.
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 64, METADATA, true),
@@ -64,7 +68,12 @@ const V6: [V6Range; 20] = [
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "of this machine (::)", true),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback (::1)", false),
     ([0, 0, 0, 0, 0, 0, 0, 0], 96, "an obsolete spelling of an IPv4 address (::/96)", false),
-    ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, "a translator's spelling of an IPv4 address (::ffff:0:0:0/96)", false),
+    (
+        [0, 0, 0, 0, 0xffff, 0, 0, 0],
+        96,
+        "a translator's spelling of an IPv4 address (::ffff:0:0:0/96)",
+        false,
+    ),
     ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "private to a network's NAT64 (64:ff9b:1::/48)", false),
     ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "one that everything is discarded at (100::/64)", false),
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "of Teredo (2001::/32)", false),
@@ -85,28 +94,35 @@ const UNICAST: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const LOCAL_NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
-/// Whether an address is none for requests. Addresses that stand for others (v4-mapped, NAT64, 6to4, …) are looked at as what they stand for.
+/// Whether an address is none for requests. Addresses that stand for others (v4-mapped, NAT64,
+/// 6to4, …) are looked at as what they stand for.
 pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
     match meant(address) {
         IpAddr::V4(address) => special(address),
         IpAddr::V6(address) => {
-            let held = held(address).filter_map(special).reduce(|known, next| if next.always && !known.always { next } else { known });
+            let held = held(address)
+                .filter_map(special)
+                .reduce(|known, next| if next.always && !known.always { next } else { known });
             let always = held.is_some_and(|held| held.always);
             let own = V6.iter().find(|(network, length, ..)| within(address, (*network, *length)));
             match (own, held) {
                 // What nothing opens isn't opened by another spelling either.
-                (Some((_, _, kind, always_too)), _) if *always_too || !always => Some(Forbidden { kind, always: *always_too }),
+                (Some((_, _, kind, always_too)), _) if *always_too || !always => {
+                    Some(Forbidden { kind, always: *always_too })
+                }
                 (_, Some(held)) => Some(held),
                 (Some((_, _, kind, _)), None) => Some(Forbidden { kind, always: false }),
                 (None, None) if within(address, UNICAST) => None,
-                (None, None) => Some(Forbidden { kind: "in no range that is given out for use", always: false }),
+                (None, None) => {
+                    Some(Forbidden { kind: "in no range that is given out for use", always: false })
+                }
             }
         }
     }
 }
 
-/// The address that a connection to this one reaches: v4 where it is mapped (`::ffff:0:0/96`), and where a NAT64 gateway of the well-known
-/// prefix translates it.
+/// The address that a connection to this one reaches: v4 where it is mapped (`::ffff:0:0/96`), and
+/// where a NAT64 gateway of the well-known prefix translates it.
 pub(super) fn meant(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) if within(six, NAT64) => IpAddr::V4(last(six)),
@@ -116,22 +132,29 @@ pub(super) fn meant(address: IpAddr) -> IpAddr {
 
 fn special(address: Ipv4Addr) -> Option<Forbidden> {
     let bits = address.to_bits();
-    let fits = |network: [u8; 4], length: u32| (bits ^ Ipv4Addr::from(network).to_bits()) >> (32 - length) == 0;
+    let fits = |network: [u8; 4], length: u32| {
+        (bits ^ Ipv4Addr::from(network).to_bits()) >> (32 - length) == 0
+    };
     let found = V4.iter().find(|(network, length, ..)| fits(*network, *length));
     found.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
-/// The addresses of version 4 that one of version 6 may hold, where something on the way takes it out.
+/// The addresses of version 4 that one of version 6 may hold, where something on the way takes it
+/// out.
 fn held(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     let [_, server, client, ..] = quarters(address);
     let first = address.segments()[0];
     let teredo = within(address, ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32));
-    let six_to_four = (first == 0x2002).then(|| Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
+    let six_to_four =
+        (first == 0x2002).then(|| Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
     // An interface of ISATAP: `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
     let isatap = matches!(client, 0x5efe | 0x0200_5efe).then(|| last(address));
-    let translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)].into_iter().any(|network| within(address, network));
+    let translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)]
+        .into_iter()
+        .any(|network| within(address, network));
     let compatible = translated && !address.is_loopback();
-    // A network's own NAT64 may have a prefix of any of the lengths of RFC 6052, which leave out bits 64 to 71.
+    // A network's own NAT64 may have a prefix of any of the lengths of RFC 6052, which leave out
+    // bits 64 to 71.
     let local = within(address, LOCAL_NAT64);
     let bits = address.to_bits();
     let split = |before: u32| {
@@ -142,9 +165,14 @@ fn held(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
         Ipv4Addr::from_bits(((front << rest) | back) as u32)
     };
     let of_local = local.then(|| [split(48), split(56), split(64), last(address)]);
-    let of_teredo = teredo.then(|| [Ipv4Addr::from_bits(server), Ipv4Addr::from_bits(!last(address).to_bits())]);
+    let of_teredo = teredo
+        .then(|| [Ipv4Addr::from_bits(server), Ipv4Addr::from_bits(!last(address).to_bits())]);
     let alone = [six_to_four, isatap, compatible.then(|| last(address))];
-    alone.into_iter().flatten().chain(of_local.into_iter().flatten()).chain(of_teredo.into_iter().flatten())
+    alone
+        .into_iter()
+        .flatten()
+        .chain(of_local.into_iter().flatten())
+        .chain(of_teredo.into_iter().flatten())
 }
 
 fn quarters(address: Ipv6Addr) -> [u32; 4] {
@@ -160,7 +188,8 @@ fn within(address: Ipv6Addr, (network, length): ([u16; 8], u32)) -> bool {
     (address.to_bits() ^ Ipv6Addr::from(network).to_bits()) >> (128 - length) == 0
 }
 
-/// The suffixes of names that belong to no public host: reserved ones, and those that networks use at home and at work.
+/// The suffixes of names that belong to no public host: reserved ones, and those that networks use
+/// at home and at work.
 const LOCAL_NAMES: [&str; 15] = [
     "localhost",
     "localdomain",
@@ -192,14 +221,23 @@ const METADATA_NAMES: [&str; 9] = [
     "instance-data.ec2.internal",
 ];
 
-/// Whether a name (normalised) is none for requests, whatever it resolves to: one that is only known on this machine or its network.
+/// Whether a name (normalised) is none for requests, whatever it resolves to: one that is only
+/// known on this machine or its network.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
-    let is_or_below = |suffix: &str| name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let is_or_below = |suffix: &str| {
+        name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
     if METADATA_NAMES.into_iter().any(is_or_below) || name == "instance-data" {
         return Some(Forbidden { kind: "the name of a metadata service", always: true });
     }
     if LOCAL_NAMES.into_iter().any(is_or_below) {
-        return Some(Forbidden { kind: "a name that only this machine or its network knows", always: false });
+        return Some(Forbidden {
+            kind: "a name that only this machine or its network knows",
+            always: false,
+        });
     }
-    (!name.contains('.')).then_some(Forbidden { kind: "a name without a dot, which only this machine or its network knows", always: false })
+    (!name.contains('.')).then_some(Forbidden {
+        kind: "a name without a dot, which only this machine or its network knows",
+        always: false,
+    })
 }

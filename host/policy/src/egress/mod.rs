@@ -1,7 +1,7 @@
 //! Where requests may go: names and addresses, decided without asking a resolver.
 //!
-//! A request is looked at twice: its [`Target`] before its name is resolved, and each address that the name turns out to have. The connection
-//! goes to an address that was looked at.
+//! A request is looked at twice: its [`Target`] before its name is resolved, and each address that
+//! the name turns out to have. The connection goes to an address that was looked at.
 
 mod address;
 mod pattern;

@@ -12,11 +12,13 @@ use crate::pattern::TextGlob;
 /// Bytes of a pattern: a name's most, with a port.
 const MAX_PATTERN: usize = 260;
 
-/// The widest ranges that can be opened: those of the private networks. Wider ones hold more than anybody has looked at.
+/// The widest ranges that can be opened: those of the private networks. Wider ones hold more than
+/// anybody has looked at.
 const WIDEST: (u8, u8) = (8, 7);
 
-/// A pattern for hosts: a name, an address, `*.example.com` for all names below one (not for the name itself), `*` for any host. A `*`
-/// within a part of a name stands for any characters of that part: `api-*.example.com`.
+/// A pattern for hosts: a name, an address, `*.example.com` for all names below one (not for the
+/// name itself), `*` for any host. A `*` within a part of a name stands for any characters of that
+/// part: `api-*.example.com`.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
     written: String,
@@ -48,15 +50,20 @@ impl HostPattern {
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        let form = bounded(written).and_then(|()| Form::parse(written)).map_err(|why| explained(written, &why))?;
+        let form = bounded(written)
+            .and_then(|()| Form::parse(written))
+            .map_err(|why| explained(written, &why))?;
         Ok(Self { written: written.to_owned(), form })
     }
 
-    /// Whether a host fits. Addresses are compared by what they stand for, so that another spelling is the same one.
+    /// Whether a host fits. Addresses are compared by what they stand for, so that another spelling
+    /// is the same one.
     pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
-            (Form::Host(TargetHost::Address(one)), TargetHost::Address(other)) => meant(*one) == meant(*other),
+            (Form::Host(TargetHost::Address(one)), TargetHost::Address(other)) => {
+                meant(*one) == meant(*other)
+            }
             (Form::Host(one), other) => one == other,
             (Form::Labels { .. }, TargetHost::Address(_)) => false,
             (Form::Labels { below, labels }, TargetHost::Name(name)) => fits(*below, labels, name),
@@ -69,8 +76,7 @@ impl HostPattern {
             (Form::Any, _) => true,
             (_, Form::Host(host)) => self.matches(host),
             (Form::Labels { below: true, labels }, Form::Labels { below, labels: theirs }) => {
-                let same =
-                    |(one, other): (&Label, &Label)| matches!((one, other), (Label::Plain(one), Label::Plain(other)) if one == other);
+                let same = |(one, other): (&Label, &Label)| matches!((one, other), (Label::Plain(one), Label::Plain(other)) if one == other);
                 (theirs.len() > labels.len() || *below && theirs.len() == labels.len())
                     && labels.iter().rev().zip(theirs.iter().rev()).all(same)
             }
@@ -87,7 +93,11 @@ impl HostPattern {
                 let label = |label: &Label| match label {
                     Label::Plain(text) | Label::Glob(_, text) => text.clone(),
                 };
-                let labels: Vec<String> = below.then(|| "*".to_owned()).into_iter().chain(labels.iter().map(label)).collect();
+                let labels: Vec<String> = below
+                    .then(|| "*".to_owned())
+                    .into_iter()
+                    .chain(labels.iter().map(label))
+                    .collect();
                 labels.join(".")
             }
         }
@@ -98,13 +108,16 @@ impl HostPattern {
         matches!(self.form, Form::Host(TargetHost::Address(one)) if meant(one) == meant(address))
     }
 
-    /// Labels of a name behind those with stars, or of the whole name where it has none. None of an address.
+    /// Labels of a name behind those with stars, or of the whole name where it has none. None of an
+    /// address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
             Form::Host(TargetHost::Address(_)) => None,
             Form::Host(TargetHost::Name(name)) => Some(name.split('.').count()),
-            Form::Labels { labels, .. } => Some(labels.iter().rev().take_while(|label| matches!(label, Label::Plain(_))).count()),
+            Form::Labels { labels, .. } => Some(
+                labels.iter().rev().take_while(|label| matches!(label, Label::Plain(_))).count(),
+            ),
         }
     }
 
@@ -143,23 +156,35 @@ impl Form {
         }
         if let Some((_, rest)) = written.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));
+            return Err(format!(
+                "a host is wanted here, and no URL: write `{}`",
+                neutral_line(host)
+            ));
         }
         if let Some((host, rest)) = written.split_once('/') {
             return Err(match rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty() {
-                true => "ranges of addresses can only be opened, by `allowed_private_hosts`".to_owned(),
-                false => format!("a host is wanted here, without a path: write `{}`", neutral_line(host)),
+                true => {
+                    "ranges of addresses can only be opened, by `allowed_private_hosts`".to_owned()
+                }
+                false => {
+                    format!("a host is wanted here, without a path: write `{}`", neutral_line(host))
+                }
             });
         }
         if written.contains('@') {
             return Err("a name or password has no place before a host".to_owned());
         }
-        let bare = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
+        let bare =
+            written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
         if let Ok(address) = bare.parse::<std::net::Ipv6Addr>() {
             return Ok(Self::Host(TargetHost::Address(IpAddr::from(address).to_canonical())));
         }
         if let Some((host, port)) = written.rsplit_once(':') {
-            return Err(format!("a host is wanted here, without the port `{}`: write `{}`", neutral_line(port), neutral_line(host)));
+            return Err(format!(
+                "a host is wanted here, without the port `{}`: write `{}`",
+                neutral_line(port),
+                neutral_line(host)
+            ));
         }
         if !written.contains('*') {
             return TargetHost::parse(written).map(Self::Host);
@@ -174,7 +199,9 @@ impl Form {
             None => (false, written),
         };
         // The part without stars at the end is normalised as a whole, as the name that it is.
-        let fixed = rest.rfind('*').map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
+        let fixed = rest
+            .rfind('*')
+            .map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
         let fixed = fixed.map_or("", |at| &rest[at..]);
         if fixed.is_empty() {
             return Err(too_wide(written));
@@ -205,13 +232,16 @@ fn too_wide(written: &str) -> String {
     let name = written.trim_start_matches('*');
     match !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.') {
         true => format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
-        false => "`*` has no place in the last two parts of a name: write `*` alone for any host".to_owned(),
+        false => "`*` has no place in the last two parts of a name: write `*` alone for any host"
+            .to_owned(),
     }
 }
 
 fn label_glob(label: &str) -> Result<TextGlob, String> {
     match label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'))) {
-        Some(c) => Err(format!("{c:?} is in a part with a `*`, which has letters, digits, `-` and `_` beside it")),
+        Some(c) => Err(format!(
+            "{c:?} is in a part with a `*`, which has letters, digits, `-` and `_` beside it"
+        )),
         None => TextGlob::new(label),
     }
 }
@@ -230,8 +260,13 @@ fn fits(below: bool, labels: &[Label], name: &str) -> bool {
 fn bounded(written: &str) -> Result<(), String> {
     match written.len() {
         0 => Err("it is empty".to_owned()),
-        length if length > MAX_PATTERN => Err(format!("it has {length} bytes, and at most {MAX_PATTERN} are allowed")),
-        _ => match written.chars().find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#')) {
+        length if length > MAX_PATTERN => {
+            Err(format!("it has {length} bytes, and at most {MAX_PATTERN} are allowed"))
+        }
+        _ => match written
+            .chars()
+            .find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#'))
+        {
             Some(c) => Err(format!("{c:?} is in it")),
             None => Ok(()),
         },
@@ -240,13 +275,18 @@ fn bounded(written: &str) -> Result<(), String> {
 
 fn explained(written: &str, why: &str) -> String {
     // `*example.com` is what many write who mean both.
-    let twice =
-        written.strip_prefix('*').filter(|name| name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@']));
-    let why = twice.map_or_else(|| why.to_owned(), |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"));
+    let twice = written.strip_prefix('*').filter(|name| {
+        name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@'])
+    });
+    let why = twice.map_or_else(
+        || why.to_owned(),
+        |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
+    );
     format!("`{}` is no pattern for hosts: {why}", neutral_line(cut(written, MAX_PATTERN)))
 }
 
-/// Private hosts that are opened: a host or a pattern of names, an address, or a range in CIDR notation, each with or without a port.
+/// Private hosts that are opened: a host or a pattern of names, an address, or a range in CIDR
+/// notation, each with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHosts {
     written: String,
@@ -261,20 +301,26 @@ enum Hosts {
 }
 
 impl PrivateHosts {
-    /// Reads one: `localhost:3000`, `nas.lan`, `10.1.2.3`, `10.0.0.0/8:8080`, `fd00::/8`, `[fd00::1]:8080`, `[fd00::/8]:8080`.
+    /// Reads one: `localhost:3000`, `nas.lan`, `10.1.2.3`, `10.0.0.0/8:8080`, `fd00::/8`,
+    /// `[fd00::1]:8080`, `[fd00::/8]:8080`.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
         let read = bounded(written).and_then(|()| Self::parse(written));
-        read.map_err(|why| format!("`{}` opens no private host: {why}", neutral_line(cut(written, MAX_PATTERN))))
+        read.map_err(|why| {
+            format!("`{}` opens no private host: {why}", neutral_line(cut(written, MAX_PATTERN)))
+        })
     }
 
     fn parse(written: &str) -> Result<Self, String> {
         if let Some((_, rest)) = written.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));
+            return Err(format!(
+                "a host is wanted here, and no URL: write `{}`",
+                neutral_line(host)
+            ));
         }
         let (hosts, port) = with_port(written)?;
         let bare = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hosts);
@@ -284,7 +330,9 @@ impl PrivateHosts {
         };
         if let Hosts::Pattern(pattern) = &hosts {
             if pattern.is_any() {
-                return Err("it would open every private host: name those that are meant".to_owned());
+                return Err(
+                    "it would open every private host: name those that are meant".to_owned()
+                );
             }
             let always = match &pattern.form {
                 Form::Host(TargetHost::Address(address)) => forbidden(*address),
@@ -298,9 +346,12 @@ impl PrivateHosts {
         Ok(Self { written: written.to_owned(), hosts, port })
     }
 
-    /// Whether it opens an address of a target: the target by its name and port, or the address itself.
+    /// Whether it opens an address of a target: the target by its name and port, or the address
+    /// itself.
     pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
-        if forbidden(address).is_some_and(|forbidden| forbidden.always) || self.port.is_some_and(|port| port != target.port) {
+        if forbidden(address).is_some_and(|forbidden| forbidden.always)
+            || self.port.is_some_and(|port| port != target.port)
+        {
             return false;
         }
         match &self.hosts {
@@ -309,20 +360,25 @@ impl PrivateHosts {
         }
     }
 
-    /// Whether every place that `other` opens is opened by this one too. False where that isn't plain to see.
+    /// Whether every place that `other` opens is opened by this one too. False where that isn't
+    /// plain to see.
     pub fn covers(&self, other: &Self) -> bool {
         let hosts = match (&self.hosts, &other.hosts) {
             (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
             (Hosts::Range(one), Hosts::Range(other)) => one.contains(other),
-            (Hosts::Range(range), Hosts::Pattern(HostPattern { form: Form::Host(TargetHost::Address(address)), .. })) => {
-                range.contains(&meant(*address))
-            }
+            (
+                Hosts::Range(range),
+                Hosts::Pattern(HostPattern {
+                    form: Form::Host(TargetHost::Address(address)), ..
+                }),
+            ) => range.contains(&meant(*address)),
             _ => false,
         };
         hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Whether it names a target, by its name or by an address in place of one: before anything is looked up.
+    /// Whether it names a target, by its name or by an address in place of one: before anything is
+    /// looked up.
     pub fn names(&self, target: &Target) -> bool {
         match &target.host {
             TargetHost::Address(address) => self.opens(target, *address),
@@ -339,24 +395,38 @@ impl PrivateHosts {
     }
 }
 
-/// Takes a port off the end of what may have brackets, as an address of version 6 has them before a port.
+/// Takes a port off the end of what may have brackets, as an address of version 6 has them before a
+/// port.
 pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
-    let (hosts, port) = match written.rfind(']').filter(|_| written.starts_with('[')).map(|end| written.split_at(end + 1)) {
+    let (hosts, port) = match written
+        .rfind(']')
+        .filter(|_| written.starts_with('['))
+        .map(|end| written.split_at(end + 1))
+    {
         Some((hosts, "")) => (hosts, None),
-        Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or("after `]` only a port stands, behind a `:`")?)),
+        Some((hosts, port)) => (
+            hosts,
+            Some(port.strip_prefix(':').ok_or("after `]` only a port stands, behind a `:`")?),
+        ),
         // An address of version 6 without brackets has no port.
         None if written.matches(':').count() > 1 => (written, None),
-        None => written.split_once(':').map_or((written, None), |(hosts, port)| (hosts, Some(port))),
+        None => {
+            written.split_once(':').map_or((written, None), |(hosts, port)| (hosts, Some(port)))
+        }
     };
     let Some(port) = port else { return Ok((hosts, None)) };
-    let number = port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
+    let number =
+        port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
     // Not shown: it may be what mustn't stand there.
-    let number = number.ok_or("what stands behind the colon is no port: ports are numbers from 1 to 65535")?;
+    let number = number
+        .ok_or("what stands behind the colon is no port: ports are numbers from 1 to 65535")?;
     Ok((hosts, Some(number)))
 }
 
 fn range(written: &str) -> Result<IpNet, String> {
-    let range: IpNet = written.parse().map_err(|_| "ranges of addresses are written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
+    let range: IpNet = written
+        .parse()
+        .map_err(|_| "ranges of addresses are written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
     let widest = match range {
         IpNet::V4(_) => WIDEST.0,
         IpNet::V6(_) => WIDEST.1,

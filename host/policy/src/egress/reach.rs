@@ -22,7 +22,8 @@ const MAX_WRITTEN: usize = 260;
 pub struct Grant {
     /// Which hosts.
     pub hosts: HostPattern,
-    /// How they are reached. None: by https, and by http where `https_only` is off or the host is an opened private one.
+    /// How they are reached. None: by https, and by http where `https_only` is off or the host is
+    /// an opened private one.
     pub scheme: Option<Scheme>,
     /// On which port. None: the scheme's own, or that of an opened private host.
     pub port: Option<u16>,
@@ -31,8 +32,8 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Reads one, for all methods: a pattern for hosts, with or without a scheme before and a port behind it, as
-    /// `https://*.example.com:8443`.
+    /// Reads one, for all methods: a pattern for hosts, with or without a scheme before and a port
+    /// behind it, as `https://*.example.com:8443`.
     ///
     /// # Errors
     ///
@@ -42,7 +43,9 @@ impl Grant {
         let (scheme, rest) = match written.split_once("://") {
             None => (None, written),
             Some((scheme, rest)) => {
-                let scheme = [Scheme::Https, Scheme::Http].into_iter().find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
+                let scheme = [Scheme::Https, Scheme::Http]
+                    .into_iter()
+                    .find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
                 let scheme = scheme
                     .ok_or_else(|| format!("`{}`: requests go by https or http; leave the scheme out, or write one of them", shown()))?;
                 // A URL of a whole site is meant as the site.
@@ -50,7 +53,10 @@ impl Grant {
             }
         };
         if rest.contains(['/', '?', '#', '@']) {
-            return Err(format!("`{}`: what is granted is a host, without a path and without a name before it", shown()));
+            return Err(format!(
+                "`{}`: what is granted is a host, without a path and without a name before it",
+                shown()
+            ));
         }
         let (hosts, port) = with_port(rest).map_err(|why| format!("`{}`: {why}", shown()))?;
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
@@ -81,8 +87,8 @@ pub struct Reach {
     pub denied: Vec<Placed<HostPattern>>,
     /// Private hosts that are opened. Who names one grants it as well.
     pub private: Vec<Placed<PrivateHosts>>,
-    /// Whether requests to others than opened private hosts have to be carried by TLS, but for grants that name `http`; where a ceiling says
-    /// so, those too.
+    /// Whether requests to others than opened private hosts have to be carried by TLS, but for
+    /// grants that name `http`; where a ceiling says so, those too.
     pub https_only: Placed<bool>,
     /// Where the grants stand, for when none fits.
     pub place: Origin,
@@ -109,13 +115,19 @@ pub enum Missing {
 }
 
 impl Reach {
-    /// Decides on a request before its name is resolved: method and scheme, the deny list, what is granted, and an address that is written
-    /// in place of a name. `approved`: hosts (as [`Target::origin`]) that were decided on for this call, and count as granted for it.
+    /// Decides on a request before its name is resolved: method and scheme, the deny list, what is
+    /// granted, and an address that is written in place of a name. `approved`: hosts (as
+    /// [`Target::origin`]) that were decided on for this call, and count as granted for it.
     ///
     /// # Errors
     ///
     /// The refusal.
-    pub fn request(&self, target: &Target, method: &str, approved: &[String]) -> Result<(), Denial> {
+    pub fn request(
+        &self,
+        target: &Target,
+        method: &str,
+        approved: &[String],
+    ) -> Result<(), Denial> {
         match self.standing(target, method, approved)? {
             ReachStatus::Granted => Ok(()),
             ReachStatus::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
@@ -127,11 +139,20 @@ impl Reach {
     /// # Errors
     ///
     /// The refusal that no yes undoes.
-    pub fn standing(&self, target: &Target, method: &str, approved: &[String]) -> Result<ReachStatus, Denial> {
+    pub fn standing(
+        &self,
+        target: &Target,
+        method: &str,
+        approved: &[String],
+    ) -> Result<ReachStatus, Denial> {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.matches(&target.host)) {
             return Err(denied_by(denied, action(method, target)));
         }
-        if self.private.iter().any(|private| private.value.names(target) && !is_always(&target.host)) {
+        if self
+            .private
+            .iter()
+            .any(|private| private.value.names(target) && !is_always(&target.host))
+        {
             return Ok(ReachStatus::Granted);
         }
         let found = match &target.host {
@@ -141,7 +162,12 @@ impl Reach {
         if let Some(found) = found {
             return Err(self.not_opened(target, found, action(method, target), "the host"));
         }
-        let of_host = || self.grants.iter().map(|grant| &grant.value).filter(|grant| grant.hosts.matches(&target.host));
+        let of_host = || {
+            self.grants
+                .iter()
+                .map(|grant| &grant.value)
+                .filter(|grant| grant.hosts.matches(&target.host))
+        };
         if target.scheme == Scheme::Http && self.https_only.value {
             let by_ceiling = matches!(self.https_only.place.kind, OriginKind::Ceiling(_));
             if by_ceiling || !of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
@@ -149,10 +175,15 @@ impl Reach {
             }
         }
         let reached = |grant: &&Grant| {
-            grant.scheme.is_none_or(|scheme| scheme == target.scheme) && grant.port.unwrap_or(target.scheme.port()) == target.port
+            grant.scheme.is_none_or(|scheme| scheme == target.scheme)
+                && grant.port.unwrap_or(target.scheme.port()) == target.port
         };
-        let by_method = |grant: &Grant| grant.methods.is_empty() || grant.methods.iter().any(|one| one == method);
-        if of_host().filter(reached).any(by_method) || approved.iter().any(|origin| *origin == target.origin()) {
+        let by_method = |grant: &Grant| {
+            grant.methods.is_empty() || grant.methods.iter().any(|one| one == method)
+        };
+        if of_host().filter(reached).any(by_method)
+            || approved.iter().any(|origin| *origin == target.origin())
+        {
             return Ok(ReachStatus::Granted);
         }
         Ok(ReachStatus::Unlisted(match (of_host().next(), of_host().find(reached)) {
@@ -162,18 +193,24 @@ impl Reach {
         }))
     }
 
-    /// Decides on an address that a target has. `own`: where this program listens itself; an address of it that stands for all of the
-    /// machine's stands for every private one here.
+    /// Decides on an address that a target has. `own`: where this program listens itself; an
+    /// address of it that stands for all of the machine's stands for every private one here.
     ///
     /// # Errors
     ///
     /// The refusal.
-    pub fn address(&self, target: &Target, address: IpAddr, own: &[SocketAddr]) -> Result<(), Denial> {
+    pub fn address(
+        &self,
+        target: &Target,
+        address: IpAddr,
+        own: &[SocketAddr],
+    ) -> Result<(), Denial> {
         let connect = || format!("connect to {address} for {target}");
         let (found, real) = (forbidden(address), meant(address));
         let is_own = |own: &&SocketAddr| {
             own.port() == target.port
-                && (own.ip().to_canonical() == real || own.ip().is_unspecified() && (found.is_some() || real.is_unspecified()))
+                && (own.ip().to_canonical() == real
+                    || own.ip().is_unspecified() && (found.is_some() || real.is_unspecified()))
         };
         if own.iter().any(|own| is_own(&own)) {
             return Err(Denial {
@@ -200,7 +237,10 @@ impl Reach {
             });
         }
         match found {
-            Some(found) if found.always || !self.private.iter().any(|private| private.value.opens(target, address)) => {
+            Some(found)
+                if found.always
+                    || !self.private.iter().any(|private| private.value.opens(target, address)) =>
+            {
                 Err(self.not_opened(target, found, connect(), "the address"))
             }
             _ => Ok(()),
@@ -212,20 +252,42 @@ impl Reach {
         let key = self.key();
         let entry = self.entry(target);
         let (rule, remedy) = match missing {
-            Missing::Host => (format!("{key}, which doesn't name this host"), self.to_add(&self.place, key, &entry)),
-            Missing::Port => (format!("{key}, which names this host for another port or scheme"), self.to_add(&self.place, key, &entry)),
+            Missing::Host => (
+                format!("{key}, which doesn't name this host"),
+                self.to_add(&self.place, key, &entry),
+            ),
+            Missing::Port => (
+                format!("{key}, which names this host for another port or scheme"),
+                self.to_add(&self.place, key, &entry),
+            ),
             Missing::Method => {
-                let list = outside_of_files(&self.place).unwrap_or_else(|| format!("`{key}` of [{}]", self.table));
-                let add = || format!("To allow it, add {} to the `methods` of the host's entry in {list}.", toml(shown(method)));
-                (format!("{key}, which names this host for other methods"), to_grant(&self.place, add))
+                let list = outside_of_files(&self.place)
+                    .unwrap_or_else(|| format!("`{key}` of [{}]", self.table));
+                let add = || {
+                    format!(
+                        "To allow it, add {} to the `methods` of the host's entry in {list}.",
+                        toml(shown(method))
+                    )
+                };
+                (
+                    format!("{key}, which names this host for other methods"),
+                    to_grant(&self.place, add),
+                )
             }
         };
-        Denial { capability: "http".to_owned(), action: action(method, target), rule, place: self.place.text.clone().into_owned(), remedy }
+        Denial {
+            capability: "http".to_owned(),
+            action: action(method, target),
+            rule,
+            place: self.place.text.clone().into_owned(),
+            remedy,
+        }
     }
 
     /// Every grant and every opened private host, as people read them.
     pub fn granted(&self) -> Vec<String> {
-        let private = self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
+        let private =
+            self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
         self.grants.iter().map(|grant| grant.value.to_string()).chain(private).collect()
     }
 
@@ -245,17 +307,23 @@ impl Reach {
     /// What an entry of a list that takes the place of nothing is added by.
     fn to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
         to_grant(place, || match place.kind {
-            OriginKind::Default(_) => format!("To allow it, {}", place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))),
+            OriginKind::Default(_) => format!(
+                "To allow it, {}",
+                place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))
+            ),
             _ => {
-                let list =
-                    outside_of_files(place).map_or_else(|| format!("`{key}` of [{}]", self.table), |list| format!("the list in {list}"));
+                let list = outside_of_files(place).map_or_else(
+                    || format!("`{key}` of [{}]", self.table),
+                    |list| format!("the list in {list}"),
+                );
                 format!("To allow it, add {} to {list}.", toml(entry))
             }
         })
     }
 
     fn not_opened(&self, target: &Target, found: Forbidden, action: String, what: &str) -> Denial {
-        let rule = format!("the rule that no request goes to private places: {what} is {}", found.kind);
+        let rule =
+            format!("the rule that no request goes to private places: {what} is {}", found.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
         let remedy = match found.always {
             true => "No key changes that.".to_owned(),
@@ -283,7 +351,8 @@ impl Reach {
     }
 }
 
-/// What grants more, by `own`, where that can be changed. To leave out a list of the command line or of the environment would grant less.
+/// What grants more, by `own`, where that can be changed. To leave out a list of the command line
+/// or of the environment would grant less.
 fn to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
     if outside_of_files(place).is_some() { own() } else { place.remedy(own).into_owned() }
 }
@@ -313,7 +382,10 @@ fn denied_by(denied: &Placed<HostPattern>, action: String) -> Denial {
         action,
         rule: format!("denied_domains = {pattern}"),
         place: denied.place.text.clone().into_owned(),
-        remedy: denied.place.remedy(|| format!("To allow it, take {pattern} out of `denied_domains`.")).into_owned(),
+        remedy: denied
+            .place
+            .remedy(|| format!("To allow it, take {pattern} out of `denied_domains`."))
+            .into_owned(),
     }
 }
 

@@ -28,17 +28,21 @@ pub struct SecretHost {
 }
 
 impl SecretHost {
-    /// Reads one: `api.example.com` for what is reached by https on its own port, `*.example.com:8443`, `localhost:3000`.
+    /// Reads one: `api.example.com` for what is reached by https on its own port,
+    /// `*.example.com:8443`, `localhost:3000`.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
         // What is wrong with a URL, the pattern says.
-        let (hosts, port) = if written.contains("://") { (written, None) } else { with_port(written)? };
+        let (hosts, port) =
+            if written.contains("://") { (written, None) } else { with_port(written)? };
         let hosts = HostPattern::new(hosts)?;
         if hosts.is_any() {
-            return Err("`*` would send the secret to every host: name those that it is for".to_owned());
+            return Err(
+                "`*` would send the secret to every host: name those that it is for".to_owned()
+            );
         }
         let alone = hosts.plain_labels().is_some_and(|labels| labels < 2);
         if alone && !hosts.is_one() {
@@ -63,7 +67,9 @@ impl SecretHost {
     }
 
     fn fits(&self, target: &Target) -> bool {
-        self.port() == target.port && (self.port.is_some() || target.scheme == Scheme::Https) && self.hosts.matches(&target.host)
+        self.port() == target.port
+            && (self.port.is_some() || target.scheme == Scheme::Https)
+            && self.hosts.matches(&target.host)
     }
 }
 
@@ -87,10 +93,18 @@ pub struct SecretRule {
 }
 
 impl SecretRule {
-    /// Whether it is put into a request. By https; by http, only to what `private` opens of this machine: a loopback address, or
-    /// `localhost`, for which [`Reach::address`](super::Reach::address) lets no other address pass. `path`: the URL's path; one that has
-    /// `..` or an escaped `/` or `.` in it, and so may be read in another way there, fits no prefix.
-    pub fn goes(&self, target: &Target, method: &str, path: &str, private: &[PrivateHosts]) -> bool {
+    /// Whether it is put into a request. By https; by http, only to what `private` opens of this
+    /// machine: a loopback address, or `localhost`, for which
+    /// [`Reach::address`](super::Reach::address) lets no other address pass. `path`: the URL's
+    /// path; one that has `..` or an escaped `/` or `.` in it, and so may be read in another way
+    /// there, fits no prefix.
+    pub fn goes(
+        &self,
+        target: &Target,
+        method: &str,
+        path: &str,
+        private: &[PrivateHosts],
+    ) -> bool {
         let guarded = match target.scheme {
             Scheme::Https => true,
             Scheme::Http => {
@@ -116,7 +130,10 @@ fn begins(path: &str, prefix: &str) -> bool {
         || path.split('/').any(|segment| matches!(segment, "." | ".."))
         || path.as_bytes().windows(3).any(|three| {
             // `.`, `/`, `\`, `%`, `;`, and NUL.
-            three[0] == b'%' && [b"2e", b"2f", b"5c", b"25", b"3b", b"00"].iter().any(|code| three[1..].eq_ignore_ascii_case(*code))
+            three[0] == b'%'
+                && [b"2e", b"2f", b"5c", b"25", b"3b", b"00"]
+                    .iter()
+                    .any(|code| three[1..].eq_ignore_ascii_case(*code))
         });
     if unclear {
         return false;

@@ -82,7 +82,8 @@ impl TargetHost {
     }
 }
 
-/// A name that the URL parser has made ASCII and lower case, held to what the DNS and TLS take for one.
+/// A name that the URL parser has made ASCII and lower case, held to what the DNS and TLS take for
+/// one.
 fn name_of(name: &str) -> Result<String, String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
@@ -92,10 +93,16 @@ fn name_of(name: &str) -> Result<String, String> {
         match label.len() {
             0 => return Err("a part of the name between two dots is empty".to_owned()),
             1..=MAX_LABEL => {}
-            length => return Err(format!("a part of the name has {length} bytes, and at most {MAX_LABEL} are allowed")),
+            length => {
+                return Err(format!(
+                    "a part of the name has {length} bytes, and at most {MAX_LABEL} are allowed"
+                ));
+            }
         }
         if let Some(c) = label.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-' | '_')) {
-            return Err(format!("{c:?} is in the name, which has letters, digits, `-` and `_` between dots"));
+            return Err(format!(
+                "{c:?} is in the name, which has letters, digits, `-` and `_` between dots"
+            ));
         }
     }
     Ok(name.to_owned())
@@ -126,28 +133,33 @@ pub struct Target {
 impl Target {
     /// The place that a URL names.
     ///
-    /// A URL that programs read in different ways is refused, rather than read in one of them: what is looked at here has to be what is
-    /// connected to.
+    /// A URL that programs read in different ways is refused, rather than read in one of them: what
+    /// is looked at here has to be what is connected to.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: it is none, has another scheme, no host, or a name or password before the host.
+    /// What is wrong with it: it is none, has another scheme, no host, or a name or password before
+    /// the host.
     pub fn parse(url: &str) -> Result<Self, String> {
         Ok(Self::with_url(url)?.0)
     }
 
-    /// The place that a URL names, and the URL in the one form that rules look at: the host as in [`TargetHost`], dots in the path resolved, without
-    /// a fragment, which is not sent.
+    /// The place that a URL names, and the URL in the one form that rules look at: the host as in
+    /// [`TargetHost`], dots in the path resolved, without a fragment, which is not sent.
     ///
     /// # Errors
     ///
     /// As [`of`](Self::parse).
     pub fn with_url(url: &str) -> Result<(Self, String), String> {
         if url.len() > MAX_URL {
-            return Err(format!("a URL of {} bytes is too long; at most {MAX_URL} are taken", url.len()));
+            return Err(format!(
+                "a URL of {} bytes is too long; at most {MAX_URL} are taken",
+                url.len()
+            ));
         }
-        let (target, parsed) =
-            Self::read(url).map_err(|why| format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN))))?;
+        let (target, parsed) = Self::read(url).map_err(|why| {
+            format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN)))
+        })?;
         let mut text = target.origin() + parsed.path();
         if let Some(query) = parsed.query() {
             text.push('?');
@@ -160,7 +172,9 @@ impl Target {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
             return Err(format!("{c:?} is in it, which programs read in different ways"));
         }
-        let (scheme, rest) = url.split_once("://").ok_or("it has no scheme: write it as https://example.com/path")?;
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or("it has no scheme: write it as https://example.com/path")?;
         let scheme = match scheme {
             scheme if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
             scheme if scheme.eq_ignore_ascii_case("http") => Scheme::Http,

@@ -5,8 +5,8 @@ use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Effect, Rule, RuleSet};
 use berth_policy::{
-    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed, Policy, ResolvedSubject, TextGlob, Trust,
-    Verdict,
+    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed,
+    Policy, ResolvedSubject, TextGlob, Trust, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -45,7 +45,11 @@ impl Call {
 
 /// A call of a tool that acts on something.
 pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Access, &str)]) -> Call {
-    let subjects = subjects.iter().map(|(kind, access, text)| ResolvedSubject { kind: *kind, access: *access, text: (*text).to_owned() });
+    let subjects = subjects.iter().map(|(kind, access, text)| ResolvedSubject {
+        kind: *kind,
+        access: *access,
+        text: (*text).to_owned(),
+    });
     Call {
         tool,
         provider: "some",
@@ -72,7 +76,11 @@ pub fn bash(command: &str) -> Call {
 }
 
 pub fn moved(from: &str, to: &str) -> Call {
-    call("move_path", false, &[(SubjectKind::Name, Access::Write, from), (SubjectKind::Name, Access::Write, to)])
+    call(
+        "move_path",
+        false,
+        &[(SubjectKind::Name, Access::Write, from), (SubjectKind::Name, Access::Write, to)],
+    )
 }
 
 pub fn decide(policy: &Policy, call: &Call, confirmed: bool) -> Decision {
@@ -116,7 +124,11 @@ pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
     Rule {
         effect,
         tools: tools.iter().map(|tool| TextGlob::new(tool).expect("a glob")).collect(),
-        paths: if paths.is_empty() { None } else { Some(PathGlobs::ignoring_case(globs).expect("globs")) },
+        paths: if paths.is_empty() {
+            None
+        } else {
+            Some(PathGlobs::ignoring_case(globs).expect("globs"))
+        },
         access: None,
         arguments: Vec::new(),
         trust: None,
@@ -147,8 +159,14 @@ pub fn reach(table: &str) -> Reach {
 pub fn reaching(granted: &[&str], denied: &[&str], private: &[&str]) -> Reach {
     Reach {
         grants: granted.iter().map(|text| placed(Grant::new(text).expect("a grant"))).collect(),
-        denied: denied.iter().map(|text| placed(HostPattern::new(text).expect("a pattern"))).collect(),
-        private: private.iter().map(|text| placed(PrivateHosts::new(text).expect("a private host"))).collect(),
+        denied: denied
+            .iter()
+            .map(|text| placed(HostPattern::new(text).expect("a pattern")))
+            .collect(),
+        private: private
+            .iter()
+            .map(|text| placed(PrivateHosts::new(text).expect("a private host")))
+            .collect(),
         ..reach("tools.web")
     }
 }

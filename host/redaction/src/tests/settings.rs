@@ -5,7 +5,10 @@ use super::*;
 #[test]
 fn settings_are_taken_whole() {
     let redacted = |text| super::text(text, Keys::Settings).into_owned();
-    assert_eq!(redacted("password: correct horse battery staple\nuser: me\n"), "password: [REDACTED:password corr…]\nuser: me\n");
+    assert_eq!(
+        redacted("password: correct horse battery staple\nuser: me\n"),
+        "password: [REDACTED:password corr…]\nuser: me\n"
+    );
     assert_eq!(redacted("secret = mysecretvalue\n"), "secret = [REDACTED:secret mys…]\n");
     assert_eq!(redacted("PASSWORD=a,b;c&d(e)f\n"), "PASSWORD=[REDACTED:password …]\n");
 }
@@ -70,8 +73,12 @@ fn a_mark_in_a_secret_hides_nothing_of_it() {
         "token: [\"#\", \"@\"]\nuser: me\n",
         "token: @ #\nuser: me\n",
     ] {
-        let redacted = gone(&around.replace('@', secret).replace('#', mark), secret, Keys::Settings);
-        assert!(redacted.contains(mark) && redacted.contains("user") && redacted.contains("me"), "{redacted}");
+        let redacted =
+            gone(&around.replace('@', secret).replace('#', mark), secret, Keys::Settings);
+        assert!(
+            redacted.contains(mark) && redacted.contains("user") && redacted.contains("me"),
+            "{redacted}"
+        );
     }
     let whole = pem("OPENSSH PRIVATE KEY");
     let mut lines: Vec<String> = whole.lines().map(str::to_owned).collect();
@@ -85,7 +92,10 @@ fn a_mark_in_a_secret_hides_nothing_of_it() {
         lines[at].push_str(&drawn(ALNUM, 44));
         gone(&lines.join("\n"), &lines[at + 1], Keys::Unknown);
     }
-    assert_eq!(super::json(json!({ "password": format!("{mark}{secret}") }), Keys::Text)["password"], "[REDACTED:password …]");
+    assert_eq!(
+        super::json(json!({ "password": format!("{mark}{secret}") }), Keys::Text)["password"],
+        "[REDACTED:password …]"
+    );
 }
 
 #[test]
@@ -107,14 +117,20 @@ fn each_entry_and_line_is_judged_by_itself() {
         assert!(redacted.contains("user") && redacted.contains("me"), "{redacted}");
     }
     let redacted = |text| super::text(text, Keys::Settings).into_owned();
-    assert_eq!(redacted("password: [\"hunter2aaaa\",\"hunter3bbbb\"]\n"), "password: [\"[REDACTED:password hu…]\"]\n");
+    assert_eq!(
+        redacted("password: [\"hunter2aaaa\",\"hunter3bbbb\"]\n"),
+        "password: [\"[REDACTED:password hu…]\"]\n"
+    );
     assert_eq!(
         redacted("  10\tpassword = \"\"\"\n  11\thunterX12345\n  12\t\"\"\"\n  13\tnext = 1\n"),
         "  10\tpassword = \"\"\"\n  11\t[REDACTED:password hun…]\n  12\t\"\"\"\n  13\tnext = 1\n"
     );
-    for text in
-        ["tokens: [the, function, \"returns\"]\n", "passwords: 12345678\n", "{\"tokens\": [15496, 99512]}", "passwords:\n  least: 123456\n"]
-    {
+    for text in [
+        "tokens: [the, function, \"returns\"]\n",
+        "passwords: 12345678\n",
+        "{\"tokens\": [15496, 99512]}",
+        "passwords:\n  least: 123456\n",
+    ] {
         assert_eq!(super::text(text, Keys::Settings), text);
     }
     let value = json!({ "passwords": ["hunter22"], "tokens": ["function", "a1b2c3d4e5f6"], "secret": ["${A}", "hunter22"] });

@@ -1,4 +1,5 @@
-//! Between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once; what is no JSON is the guest's failure.
+//! Between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once; what is no
+//! JSON is the guest's failure.
 
 use std::time::Duration;
 
@@ -43,7 +44,10 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
 fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
     Ok(Failure {
         category: category(failure.category),
-        code: failure.code.map(|code| neutral_line(cut(&code, WORD))).filter(|code| !HOST_CODES.contains(&code.as_str())),
+        code: failure
+            .code
+            .map(|code| neutral_line(cut(&code, WORD)))
+            .filter(|code| !HOST_CODES.contains(&code.as_str())),
         message: neutral(cut(&failure.message, MESSAGE)).into_owned(),
         suggestion: failure.suggestion.map(|text| neutral(cut(&text, MESSAGE)).into_owned()),
         retry_after: failure.retry_after_ms.map(Duration::from_millis),
@@ -65,14 +69,20 @@ pub(crate) fn content(content: types::Content) -> Content {
         body,
         media_type: content.media_type.map(|written| media_type(&written)),
         // Room to grow, not needed to understand the part: what does not parse is left out.
-        meta: content.meta.filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(&text).ok()),
+        meta: content
+            .meta
+            .filter(|text| text.len() <= MAX_META)
+            .and_then(|text| serde_json::from_str(&text).ok()),
     }
 }
 
-/// A media type. It may come from a server of nobody knows whom, and stands beside the part, where readers take it for the host's word: so
-/// it is two short words, and nothing of the parameters.
+/// A media type. It may come from a server of nobody knows whom, and stands beside the part, where
+/// readers take it for the host's word: so it is two short words, and nothing of the parameters.
 fn media_type(written: &str) -> String {
-    let token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
+    let token = |text: &str| {
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
     let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
     match essence.split_once('/') {
         Some((top, sub)) if token(top) && token(sub) => essence.to_owned(),
@@ -87,7 +97,11 @@ pub(crate) fn content_for_guest(content: Content) -> types::Content {
         Body::Bytes(bytes) => types::Body::Bytes(bytes),
         Body::Link(uri) => types::Body::Link(uri),
     };
-    types::Content { body, media_type: content.media_type, meta: content.meta.map(|meta| meta.to_string()) }
+    types::Content {
+        body,
+        media_type: content.media_type,
+        meta: content.meta.map(|meta| meta.to_string()),
+    }
 }
 
 fn contents(parts: Vec<types::Content>) -> Vec<Content> {
@@ -104,7 +118,8 @@ pub(crate) fn part_size(part: &types::Content) -> usize {
 }
 
 fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
-    parts.iter().map(part_size).sum::<usize>() + json.into_iter().flatten().map(String::len).sum::<usize>()
+    parts.iter().map(part_size).sum::<usize>()
+        + json.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
@@ -121,7 +136,8 @@ fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     text.map(parse).transpose()
 }
 
-/// How many commas and brackets a JSON text has outside of its strings, which may hold any number of them.
+/// How many commas and brackets a JSON text has outside of its strings, which may hold any number
+/// of them.
 fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut escaped) = (0, false, false);
     for byte in text.bytes() {
@@ -176,7 +192,9 @@ mod tests {
 
     #[test]
     fn values_are_counted_and_what_strings_hold_is_not() {
-        for (text, count) in [("1", 0), ("[1,2]", 2), (r#"{"a,b":["[{,","\"," ,"\\"]}"#, 4), (r#"",,,""#, 0)] {
+        for (text, count) in
+            [("1", 0), ("[1,2]", 2), (r#"{"a,b":["[{,","\"," ,"\\"]}"#, 4), (r#"",,,""#, 0)]
+        {
             assert_eq!(values(text), count, "{text}");
         }
     }

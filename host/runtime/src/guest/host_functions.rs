@@ -45,7 +45,10 @@ impl call::Host for &mut CallState {
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
             let message =
-                neutral_line(cut(&self.http.without_secrets(message), PROGRESS_MESSAGE * 4)).chars().take(PROGRESS_MESSAGE).collect();
+                neutral_line(cut(&self.http.without_secrets(message), PROGRESS_MESSAGE * 4))
+                    .chars()
+                    .take(PROGRESS_MESSAGE)
+                    .collect();
             let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
             self.call.events.progress(Progress { fraction, message });
         }
@@ -76,13 +79,24 @@ impl log::Host for &mut CallState {
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
         // A log is read by others than an answer, so no configuration lets secrets into it.
-        let message = redaction::owned(neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)), Keys::Text);
+        let message = redaction::owned(
+            neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)),
+            Keys::Text,
+        );
         let (plugin, id) = (&*call.plugin, &call.id);
         match level {
-            log::Level::Debug => tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}"),
-            log::Level::Info => tracing::info!(target: "berth::guest", plugin, call = %id, "{message}"),
-            log::Level::Warn => tracing::warn!(target: "berth::guest", plugin, call = %id, "{message}"),
-            log::Level::Error => tracing::error!(target: "berth::guest", plugin, call = %id, "{message}"),
+            log::Level::Debug => {
+                tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}");
+            }
+            log::Level::Info => {
+                tracing::info!(target: "berth::guest", plugin, call = %id, "{message}");
+            }
+            log::Level::Warn => {
+                tracing::warn!(target: "berth::guest", plugin, call = %id, "{message}");
+            }
+            log::Level::Error => {
+                tracing::error!(target: "berth::guest", plugin, call = %id, "{message}");
+            }
         }
         if left == 0 {
             tracing::warn!(target: "berth::guest", plugin, call = %id, "has used up its log lines; the rest is dropped");

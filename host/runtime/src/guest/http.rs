@@ -84,9 +84,14 @@ impl WasiHttpHooks for Hooks {
     ) -> Box<dyn Future<Output = Sent> + Send> {
         let requests = self.requests.clone();
         let options = options.unwrap_or_default();
-        let timeouts = Timeouts { first_byte: options.first_byte_timeout, between_bytes: options.between_bytes_timeout };
+        let timeouts = Timeouts {
+            first_byte: options.first_byte_timeout,
+            between_bytes: options.between_bytes_timeout,
+        };
         Box::new(async move {
-            let Some(requests) = requests else { return Err(wasmtime_wasi_http::Error::HttpRequestDenied) };
+            let Some(requests) = requests else {
+                return Err(wasmtime_wasi_http::Error::HttpRequestDenied);
+            };
             let response = requests.send(request, timeouts).await.map_err(error_for_guest)?;
             let nothing: BesideIt = Box::new(async { Ok(()) });
             Ok((response.map(|body| body.map_err(error_for_guest).boxed_unsync()), nothing))
@@ -121,13 +126,14 @@ fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
         Error::Protocol(_) => Told::HttpProtocolError,
         // Nothing in the interface is about these, and their words tell.
         Error::Requests(_) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
-        // A guest has no use for what the operator has to mend: the answer, the log and the record say it.
+        // A guest has no use for what the operator has to mend: the answer, the log and the record
+        // say it.
         Error::Secret(..) | Error::Setup(_) => Told::ConfigurationError,
     }
 }
 
-/// Tells guests why a body ended before its end. The crate's own function looks for another type than the one that the streams of its bodies
-/// fail with, and so never finds a reason.
+/// Tells guests why a body ended before its end. The crate's own function looks for another type
+/// than the one that the streams of its bodies fail with, and so never finds a reason.
 pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let why = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
@@ -147,7 +153,9 @@ fn of_body(error: &wasmtime_wasi_http::Error) -> ErrorCode {
         Told::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
         Told::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
         Told::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
-        Told::HttpResponseContentCoding(coding) => ErrorCode::HttpResponseContentCoding(coding.clone()),
+        Told::HttpResponseContentCoding(coding) => {
+            ErrorCode::HttpResponseContentCoding(coding.clone())
+        }
         Told::HttpProtocolError => ErrorCode::HttpProtocolError,
         Told::ConnectionTerminated => ErrorCode::ConnectionTerminated,
         other => ErrorCode::InternalError(Some(other.to_string())),

@@ -1,7 +1,8 @@
 //! What a component may import, and the host functions behind it.
 //!
-//! The WASI base is always linked, since interpreters import all of it, used or not; without a grant it is empty: no directories, no
-//! environment, no arguments, sockets that refuse every call. Everything else is a capability.
+//! The WASI base is always linked, since interpreters import all of it, used or not; without a
+//! grant it is empty: no directories, no environment, no arguments, sockets that refuse every call.
+//! Everything else is a capability.
 
 use wasmtime::Engine;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -64,33 +65,47 @@ const PROCESS: &str = "berth:host/process";
 /// The capability of making requests. Serving them is none.
 const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
 
-/// Why a component's import is refused, or nothing where it is allowed. `manifest`: what the component asks for; `policy`: what it gets.
+/// Why a component's import is refused, or nothing where it is allowed. `manifest`: what the
+/// component asks for; `policy`: what it gets.
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     let (process, http) = (name == PROCESS, HTTP.contains(&name));
     let looked_at = |capability| policy.looked_at && manifest.asks_for(capability).is_some();
-    let granted = process && (policy.process.is_some() || looked_at("process")) || http && (policy.egress.is_some() || looked_at("http"));
+    let granted = process && (policy.process.is_some() || looked_at("process"))
+        || http && (policy.egress.is_some() || looked_at("http"));
     if BASE.contains(&name) || granted {
         return None;
     }
     if process || http {
         let plugin = &manifest.name;
         let (capability, what, line) = match process {
-            true => ("process", "the programs that it may start, with their arguments,", r#"programs = ["git {status,diff} **"]"#),
+            true => (
+                "process",
+                "the programs that it may start, with their arguments,",
+                r#"programs = ["git {status,diff} **"]"#,
+            ),
             false => ("http", "the hosts that it may reach", r#"hosts = ["api.example.com"]"#),
         };
         let remedy = match manifest.asks_for(capability) {
             None => {
-                format!("Its manifest doesn't ask for `{capability}`, so nothing can be granted: whoever made the plugin has to add that.")
+                format!(
+                    "Its manifest doesn't ask for `{capability}`, so nothing can be granted: whoever made the plugin has to add that."
+                )
             }
-            Some(_) => format!("To grant it, name {what} in berth.toml:\n[plugins.{plugin}]\n{line}"),
+            Some(_) => {
+                format!("To grant it, name {what} in berth.toml:\n[plugins.{plugin}]\n{line}")
+            }
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
     let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
-        "wasi:http" => "A plugin makes requests and serves none, so no line of the configuration grants it. Build the plugin without it.",
+        "wasi:http" => {
+            "A plugin makes requests and serves none, so no line of the configuration grants it. Build the plugin without it."
+        }
         "berth:host" => "This version of Berth does not offer that interface: a newer one may.",
-        _ => "Berth does not offer that interface, so no line of the configuration grants it. Build the plugin without it.",
+        _ => {
+            "Berth does not offer that interface, so no line of the configuration grants it. Build the plugin without it."
+        }
     };
     Some(format!("it imports `{import}`, which is not granted. {remedy}"))
 }
@@ -127,7 +142,11 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     sockets::udp::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
     sockets::udp_create_socket::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
     sockets::instance_network::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
-    sockets::network::add_to_linker::<CallState, WasiSockets>(l, &sockets::network::LinkOptions::default(), CallState::sockets)?;
+    sockets::network::add_to_linker::<CallState, WasiSockets>(
+        l,
+        &sockets::network::LinkOptions::default(),
+        CallState::sockets,
+    )?;
     sockets::ip_name_lookup::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
 
     types::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
@@ -140,7 +159,11 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
-    http_types::add_to_linker::<CallState, WasiHttp>(l, &http_types::LinkOptions::default(), CallState::http_view)?;
+    http_types::add_to_linker::<CallState, WasiHttp>(
+        l,
+        &http_types::LinkOptions::default(),
+        CallState::http_view,
+    )?;
     crate::guest::http::link_error_codes(l)?;
     Ok(linker)
 }
@@ -157,15 +180,20 @@ mod tests {
     use super::*;
 
     fn refusal_of(import: &str, capabilities: &str) -> Option<String> {
-        let manifest =
-            format!(r#"{{"manifest": 1, "name": "tester", "version": "1", "description": "d", "capabilities": [{capabilities}]}}"#);
+        let manifest = format!(
+            r#"{{"manifest": 1, "name": "tester", "version": "1", "description": "d", "capabilities": [{capabilities}]}}"#
+        );
         let manifest = serde_json::from_str(&manifest).expect("it is a manifest");
         refusal(import, &manifest, &PluginPolicy::default())
     }
 
     #[test]
     fn the_base_is_allowed_in_every_version_of_its_line() {
-        for import in ["wasi:filesystem/types@0.2.0", "wasi:sockets/udp-create-socket@0.2.9", "berth:host/search@0.1.0"] {
+        for import in [
+            "wasi:filesystem/types@0.2.0",
+            "wasi:sockets/udp-create-socket@0.2.9",
+            "berth:host/search@0.1.0",
+        ] {
             assert_eq!(refusal_of(import, ""), None, "{import}");
         }
     }
@@ -173,10 +201,14 @@ mod tests {
     #[test]
     fn a_refusal_names_the_import_and_what_would_help() {
         let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
-        assert!(text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"), "{text}");
+        assert!(
+            text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"),
+            "{text}"
+        );
         let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");
         assert!(text.contains("doesn't ask for `http`"), "{text}");
-        let text = refusal_of("wasi:http/types@0.2.3", r#"{"name": "http", "reason": "r"}"#).expect("is refused");
+        let text = refusal_of("wasi:http/types@0.2.3", r#"{"name": "http", "reason": "r"}"#)
+            .expect("is refused");
         assert!(text.contains("[plugins.tester]\nhosts = "), "{text}");
         assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
         let text = refusal_of("berth:host/process@0.1.0", "").expect("is refused");

@@ -1,4 +1,5 @@
-//! What an instance sees and holds: the interfaces that it may import, the host's side of each, and the state of its one call.
+//! What an instance sees and holds: the interfaces that it may import, the host's side of each, and
+//! the state of its one call.
 
 pub(crate) mod bindings;
 pub(crate) mod convert;

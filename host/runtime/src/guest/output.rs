@@ -1,4 +1,5 @@
-//! What a guest prints: kept up to a bound, so that a flood costs the guest its words and the host nothing.
+//! What a guest prints: kept up to a bound, so that a flood costs the guest its words and the host
+//! nothing.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,7 +85,11 @@ impl IsTerminal for Capture {
 }
 
 impl AsyncWrite for Capture {
-    fn poll_write(self: Pin<&mut Self>, _context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         self.take(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
@@ -93,7 +98,10 @@ impl AsyncWrite for Capture {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }

@@ -1,4 +1,5 @@
-//! `berth:host/process` for guests: what is asked for is checked against what was granted and decided, and runs in its sandbox.
+//! `berth:host/process` for guests: what is asked for is checked against what was granted and
+//! decided, and runs in its sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,7 +106,11 @@ impl Teller {
         // Told or not: what has no end of a line is not looked through again for each piece of it.
         self.told = Instant::now();
         let all = all || self.waiting.len() > MAX_LINE;
-        let end = if all { self.waiting.len() } else { self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
+        let end = if all {
+            self.waiting.len()
+        } else {
+            self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+        };
         if end == 0 {
             return;
         }
@@ -117,8 +122,14 @@ impl Teller {
 
 impl CallState {
     /// Checks what is to be started, and starts it.
-    fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, wit::ProcessError> {
-        let checked = self.processes().and_then(|processes| Ok((processes.command(command, options)?, Arc::clone(&processes.policy))));
+    fn start(
+        &mut self,
+        command: wit::Command,
+        options: &wit::Options,
+    ) -> Result<Child, wit::ProcessError> {
+        let checked = self.processes().and_then(|processes| {
+            Ok((processes.command(command, options)?, Arc::clone(&processes.policy)))
+        });
         let (command, policy) = match checked {
             Ok(checked) => checked,
             Err(Refused::Denied(denial)) => {
@@ -129,22 +140,34 @@ impl CallState {
             Err(Refused::Invalid(reason)) => return Err(wit::ProcessError::Invalid(reason)),
         };
         let call = &self.call;
-        let Some(processes) = &call.processes else { return Err(wit::ProcessError::Failed("the call is over".to_owned())) };
+        let Some(processes) = &call.processes else {
+            return Err(wit::ProcessError::Failed("the call is over".to_owned()));
+        };
         if Arc::strong_count(&processes.running) > MAX_CHILDREN {
-            return Err(wit::ProcessError::Failed(format!("a call has at most {MAX_CHILDREN} processes at a time")));
+            return Err(wit::ProcessError::Failed(format!(
+                "a call has at most {MAX_CHILDREN} processes at a time"
+            )));
         }
         let running = Arc::clone(&processes.running);
         // What a program has looked at, nobody can tell.
         processes.report.lost_sight();
-        let limit = options.output_limit.map_or(MAX_OUTPUT, |limit| usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT));
-        let asked = options.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let limit = options.output_limit.map_or(MAX_OUTPUT, |limit| {
+            usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT)
+        });
+        let asked = options
+            .timeout_ms
+            .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let end = asked.unwrap_or(call.watch.deadline).min(call.watch.deadline);
         let teller = Teller::new(options.live.then(|| Arc::clone(&call.events)));
         match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
             Ok(child) => Ok(Child { child, teller, _running: running }),
-            Err(StartError::Sandbox(reason)) => Err(wit::ProcessError::Unavailable(unavailable(&reason))),
+            Err(StartError::Sandbox(reason)) => {
+                Err(wit::ProcessError::Unavailable(unavailable(&reason)))
+            }
             Err(error @ StartError::Moved(_)) => Err(wit::ProcessError::Failed(error.to_string())),
-            Err(StartError::Places(error)) => Err(wit::ProcessError::Unavailable(error.to_string())),
+            Err(StartError::Places(error)) => {
+                Err(wit::ProcessError::Unavailable(error.to_string()))
+            }
             Err(StartError::Io(error)) => Err(wit::ProcessError::Failed(error.to_string())),
         }
     }
@@ -173,21 +196,39 @@ impl CallState {
     }
 
     /// What became of a process, for the guest and for the record.
-    fn ended(&self, finished: &process::CommandResult, missing: &[String], stdout: &[u8], stderr: &[u8]) -> wit::Finished {
+    fn ended(
+        &self,
+        finished: &process::CommandResult,
+        missing: &[String],
+        stdout: &[u8],
+        stderr: &[u8],
+    ) -> wit::Finished {
         let mut notices = Vec::new();
         if let Some(processes) = &self.call.processes {
             processes.report.entries().exit_code = finished.code.or(Some(-1));
             if finished.code != Some(0) {
-                let tail = |bytes: &[u8]| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..]).into_owned();
+                let tail = |bytes: &[u8]| {
+                    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..])
+                        .into_owned()
+                };
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
                 let path_rules = processes.path_rules.as_deref();
                 let network = processes.reaches_network();
-                let failed = FailedCommand { code: finished.code, stdout: &stdout, stderr: &stderr, network, path_rules };
+                let failed = FailedCommand {
+                    code: finished.code,
+                    stdout: &stdout,
+                    stderr: &stderr,
+                    network,
+                    path_rules,
+                };
                 notices.extend(processes.policy.advisor.advice(&failed));
             }
         }
         if !missing.is_empty() {
-            notices.push(format!("This machine doesn't give all of the sandbox. Missing: {}", missing.join("; ")));
+            notices.push(format!(
+                "This machine doesn't give all of the sandbox. Missing: {}",
+                missing.join("; ")
+            ));
         }
         let ending = match finished.ending {
             Ending::Exited => wit::Ending::Exited,
@@ -198,7 +239,8 @@ impl CallState {
             Ending::Bound(Bound::Processor) => wit::Ending::Processor,
             Ending::Output => wit::Ending::Output,
         };
-        let notices: Vec<String> = notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
+        let notices: Vec<String> =
+            notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
         if let Some(processes) = &self.call.processes {
             notices.iter().for_each(|notice| processes.report.notice(notice));
         }
@@ -220,7 +262,12 @@ enum Refused {
 }
 
 impl Refused {
-    fn denied(action: String, rule: impl Into<String>, place: impl Into<String>, remedy: String) -> Self {
+    fn denied(
+        action: String,
+        rule: impl Into<String>,
+        place: impl Into<String>,
+        remedy: String,
+    ) -> Self {
         let (capability, rule, place) = ("process".to_owned(), rule.into(), place.into());
         Self::Denied(Box::new(Denial { capability, action, rule, place, remedy }))
     }
@@ -239,7 +286,13 @@ impl Processes {
         };
         let directory = self.directory(options.directory.as_deref())?;
         let environment = self.environment(&options.environment)?;
-        Ok(Command { arguments, environment, directory, network: self.reaches_network(), path_rules: self.path_rules.clone() })
+        Ok(Command {
+            arguments,
+            environment,
+            directory,
+            network: self.reaches_network(),
+            path_rules: self.path_rules.clone(),
+        })
     }
 
     fn reaches_network(&self) -> bool {
@@ -249,24 +302,40 @@ impl Processes {
     fn program(&self, words: Vec<String>) -> Result<Vec<String>, Refused> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
-            return Err(Refused::invalid(format!("a command has at most {MAX_WORDS} words and {MAX_COMMAND} bytes")));
+            return Err(Refused::invalid(format!(
+                "a command has at most {MAX_WORDS} words and {MAX_COMMAND} bytes"
+            )));
         }
         if words.iter().any(|word| word.contains('\0')) {
             return Err(Refused::invalid("a command has no NUL"));
         }
-        let Some((program, arguments)) = words.split_first().filter(|(program, _)| !program.is_empty()) else {
+        let Some((program, arguments)) =
+            words.split_first().filter(|(program, _)| !program.is_empty())
+        else {
             return Err(Refused::invalid("a command begins with a program"));
         };
         let line = berth_policy::command_line(&words);
         if !self.policy.programs.allow(program, arguments) {
             let shown = neutral_line(cut(&line, 512));
             let Some(place) = self.policy.programs.place(program) else {
-                let remedy = "To allow it, name it in `programs` of the plugin's table in berth.toml.".to_owned();
-                return Err(Refused::denied(format!("run {shown}"), "programs, which names none", "built in", remedy));
+                let remedy =
+                    "To allow it, name it in `programs` of the plugin's table in berth.toml."
+                        .to_owned();
+                return Err(Refused::denied(
+                    format!("run {shown}"),
+                    "programs, which names none",
+                    "built in",
+                    remedy,
+                ));
             };
             let remedy =
                 place.remedy(|| format!("To allow it, add to `programs`: \"{shown}\", with `*` and `**` for arguments that may differ."));
-            return Err(Refused::denied(format!("run {shown}"), "programs, which has no match", place.text.clone(), remedy.into_owned()));
+            return Err(Refused::denied(
+                format!("run {shown}"),
+                "programs, which has no match",
+                place.text.clone(),
+                remedy.into_owned(),
+            ));
         }
         // Whatever is granted, and however it is written there.
         if let Some(denial) = self.policy.advisor.blocked(&line) {
@@ -278,8 +347,7 @@ impl Processes {
     fn shell(&self, text: String) -> Result<Vec<String>, Refused> {
         let shown = || neutral_line(cut(&text, 512));
         if !self.policy.shell {
-            let remedy =
-                "To allow it, set `shell = true` in the plugin's table in berth.toml, which grants every command that the rules allow.";
+            let remedy = "To allow it, set `shell = true` in the plugin's table in berth.toml, which grants every command that the rules allow.";
             return Err(Refused::denied(
                 format!("run {} in a shell", shown()),
                 "shell = false",
@@ -318,11 +386,16 @@ impl Processes {
             return Err(Refused::invalid("the working directory is given by its absolute path"));
         }
         let rules = self.policy.places.grants.rules();
-        let refuse = |path: &Path, refusal| Refused::Denied(Box::new(rules.explain(refusal, path, Access::Read)));
+        let refuse = |path: &Path, refusal| {
+            Refused::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
+        };
         let real = berth_system::files::real_or_given(asked);
-        rules.decide(&real, Kind::Directory, Access::Read).map_err(|refusal| refuse(&real, refusal))?;
+        rules
+            .decide(&real, Kind::Directory, Access::Read)
+            .map_err(|refusal| refuse(&real, refusal))?;
         if let Some(rules) = &self.path_rules {
-            let explain = |refusal| Refused::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
+            let explain =
+                |refusal| Refused::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
             rules.decide(&real, Access::Read).map_err(explain)?;
         }
         Ok(real)
@@ -330,7 +403,9 @@ impl Processes {
 
     fn environment(&self, added: &[(String, String)]) -> Result<Vec<(String, String)>, Refused> {
         if added.len() > MAX_VARIABLES {
-            return Err(Refused::invalid(format!("at most {MAX_VARIABLES} variables can be added")));
+            return Err(Refused::invalid(format!(
+                "at most {MAX_VARIABLES} variables can be added"
+            )));
         }
         let mut environment = self.policy.environment.clone();
         for (name, value) in added {
@@ -345,14 +420,25 @@ impl Processes {
             if value.contains('\0') {
                 return Err(Refused::invalid(format!("the value of {shown} has a NUL")));
             }
-            let refuse = |rule: &str, remedy: String| Refused::denied(format!("set {shown}"), rule, "built in", remedy);
-            if STEERING.contains(&name.as_str()) || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            let refuse = |rule: &str, remedy: String| {
+                Refused::denied(format!("set {shown}"), rule, "built in", remedy)
+            };
+            if STEERING.contains(&name.as_str())
+                || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            {
                 let remedy = "No key changes that.".to_owned();
-                return Err(refuse("the rule that a call doesn't choose what programs load", remedy));
+                return Err(refuse(
+                    "the rule that a call doesn't choose what programs load",
+                    remedy,
+                ));
             }
             if redaction::field(name, value, Keys::Text) != *value {
-                let remedy = format!("To pass it on, have the operator name it: `env = [\"{shown}\"]`.");
-                return Err(refuse("the rule that what looks like a credential is passed on by its name alone", remedy));
+                let remedy =
+                    format!("To pass it on, have the operator name it: `env = [\"{shown}\"]`.");
+                return Err(refuse(
+                    "the rule that what looks like a credential is passed on by its name alone",
+                    remedy,
+                ));
             }
             environment.retain(|(known, _)| known != name);
             environment.push((name.clone(), value.clone()));
@@ -379,7 +465,9 @@ impl wit::Host for &mut CallState {
         options: wit::Options,
     ) -> wasmtime::Result<Result<(wit::Finished, wit::Output), wit::ProcessError>> {
         let started = if input.len() > MAX_INPUT {
-            Err(wit::ProcessError::Invalid(format!("a standard input has at most {MAX_INPUT} bytes")))
+            Err(wit::ProcessError::Invalid(format!(
+                "a standard input has at most {MAX_INPUT} bytes"
+            )))
         } else {
             self.start(command, &options)
         };
@@ -398,16 +486,25 @@ impl wit::Host for &mut CallState {
 }
 
 impl wit::HostChild for &mut CallState {
-    fn start(&mut self, command: wit::Command, options: wit::Options) -> wasmtime::Result<Result<Resource<Child>, wit::ProcessError>> {
+    fn start(
+        &mut self,
+        command: wit::Command,
+        options: wit::Options,
+    ) -> wasmtime::Result<Result<Resource<Child>, wit::ProcessError>> {
         match CallState::start(self, command, &options) {
             Ok(child) => Ok(Ok(self.table().push(child)?)),
             Err(error) => Ok(Err(error)),
         }
     }
 
-    fn read(&mut self, this: Resource<Child>, timeout_ms: Option<u64>) -> wasmtime::Result<wit::Output> {
+    fn read(
+        &mut self,
+        this: Resource<Child>,
+        timeout_ms: Option<u64>,
+    ) -> wasmtime::Result<wit::Output> {
         let Child { child, teller, .. } = self.table().get_mut(&this)?;
-        let until = timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let until =
+            timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         child.wait_for_output(until, &mut |bytes| teller.see(bytes));
         teller.tell(child.finished().is_some());
         Ok(output(child))
@@ -428,8 +525,13 @@ impl wit::HostChild for &mut CallState {
         let Child { child, teller, .. } = self.table().get_mut(&this)?;
         child.wait_for_end(&mut |bytes| teller.see(bytes));
         teller.tell(true);
-        self.finished_child(&this)
-            .map(|finished| finished.unwrap_or(wit::Finished { exit_code: None, ending: wit::Ending::Cancelled, notices: Vec::new() }))
+        self.finished_child(&this).map(|finished| {
+            finished.unwrap_or(wit::Finished {
+                exit_code: None,
+                ending: wit::Ending::Cancelled,
+                notices: Vec::new(),
+            })
+        })
     }
 
     fn kill(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
@@ -448,8 +550,12 @@ impl wit::HostChild for &mut CallState {
 }
 
 impl CallState {
-    /// What became of a child, where it is over. What it wrote has been taken, so nothing is known that could help.
-    fn finished_child(&mut self, this: &Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
+    /// What became of a child, where it is over. What it wrote has been taken, so nothing is known
+    /// that could help.
+    fn finished_child(
+        &mut self,
+        this: &Resource<Child>,
+    ) -> wasmtime::Result<Option<wit::Finished>> {
         let child = &self.table().get(this)?.child;
         let missing = child.missing().to_vec();
         let Some(finished) = child.finished().cloned() else { return Ok(None) };

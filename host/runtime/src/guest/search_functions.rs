@@ -8,9 +8,11 @@ use berth_search::{self as search, Control, EntryKind, SearchEnding, SearchError
 use crate::guest::bindings::berth::host::search as wit;
 use crate::guest::state::CallState;
 
-/// Threads of one search. More than a few gain little on one disk and would let one call take the machine. Looked up once: what the control
-/// groups leave this process takes twenty system calls to learn.
-static THREADS: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
+/// Threads of one search. More than a few gain little on one disk and would let one call take the
+/// machine. Looked up once: what the control groups leave this process takes twenty system calls to
+/// learn.
+static THREADS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
 
 impl CallState {
     fn search<T>(
@@ -21,7 +23,8 @@ impl CallState {
         let Some(view) = self.files.view() else {
             return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
         };
-        // The CPU budget counts for the helping threads too; it is charged afterwards, so a search is first of all bound by its deadline.
+        // The CPU budget counts for the helping threads too; it is charged afterwards, so a search
+        // is first of all bound by its deadline.
         let watch = &self.call.watch;
         let deadline = watch.deadline.min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
@@ -30,7 +33,9 @@ impl CallState {
                 watch.meter.charge(cpu(&found));
                 Ok(found)
             }
-            Err(SearchError::InvalidPattern(reason)) => Err(wit::SearchError::InvalidPattern(reason)),
+            Err(SearchError::InvalidPattern(reason)) => {
+                Err(wit::SearchError::InvalidPattern(reason))
+            }
             Err(SearchError::NotFound(path)) => Err(wit::SearchError::NotFound(path)),
             Err(SearchError::Denied(denial)) => {
                 let told = denial.to_string();
@@ -43,9 +48,16 @@ impl CallState {
 }
 
 impl wit::Host for &mut CallState {
-    fn find(&mut self, scope: wit::Scope, limit: u32) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
+    fn find(
+        &mut self,
+        scope: wit::Scope,
+        limit: u32,
+    ) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
         let scope = scope_of(scope);
-        let found = self.search(|found: &search::Entries| found.cpu, |view, control| search::find(view, &scope, limit, control));
+        let found = self.search(
+            |found: &search::Entries| found.cpu,
+            |view, control| search::find(view, &scope, limit, control),
+        );
         Ok(found.map(|found| wit::Entries {
             items: found.items.into_iter().map(entry).collect(),
             ending: ending(found.ending),
@@ -53,14 +65,27 @@ impl wit::Host for &mut CallState {
         }))
     }
 
-    fn grep(&mut self, scope: wit::Scope, pattern: wit::Pattern, limit: u32) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
+    fn grep(
+        &mut self,
+        scope: wit::Scope,
+        pattern: wit::Pattern,
+        limit: u32,
+    ) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
         let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
-        let found = self.search(|found: &search::Lines| found.cpu, |view, control| search::grep(view, &scope, &pattern, limit, control));
+        let found = self.search(
+            |found: &search::Lines| found.cpu,
+            |view, control| search::grep(view, &scope, &pattern, limit, control),
+        );
         Ok(found.map(|found| wit::Lines {
             items: found
                 .items
                 .into_iter()
-                .map(|line| wit::Line { path: line.path.to_string(), number: line.number, text: line.text, is_match: line.is_match })
+                .map(|line| wit::Line {
+                    path: line.path.to_string(),
+                    number: line.number,
+                    text: line.text,
+                    is_match: line.is_match,
+                })
                 .collect(),
             files_matched: found.files_matched,
             files_searched: found.files_searched,
@@ -69,10 +94,17 @@ impl wit::Host for &mut CallState {
         }))
     }
 
-    fn count(&mut self, scope: wit::Scope, pattern: wit::Pattern, limit: u32) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
+    fn count(
+        &mut self,
+        scope: wit::Scope,
+        pattern: wit::Pattern,
+        limit: u32,
+    ) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
         let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
-        let found =
-            self.search(|found: &search::SearchCounts| found.cpu, |view, control| search::count(view, &scope, &pattern, limit, control));
+        let found = self.search(
+            |found: &search::SearchCounts| found.cpu,
+            |view, control| search::count(view, &scope, &pattern, limit, control),
+        );
         Ok(found.map(|found| wit::Counts {
             items: found.items,
             files_searched: found.files_searched,

@@ -33,8 +33,8 @@ pub(crate) struct RunningCall {
     pub(crate) plugin: Arc<str>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
-    /// What the tool emitted, the answer should it be cut off. Shared with whoever waits for the call, since a call that is stopped
-    /// from outside takes its store along.
+    /// What the tool emitted, the answer should it be cut off. Shared with whoever waits for the
+    /// call, since a call that is stopped from outside takes its store along.
     pub(crate) emitted: Emitted,
     /// Bytes that may still be emitted.
     pub(crate) emit_budget: usize,
@@ -84,18 +84,27 @@ pub(crate) struct Setup<'a> {
     pub(crate) limits: &'a Limits,
 }
 
-/// Log messages of an instance that no call has begun in: what a component says while it is instantiated.
+/// Log messages of an instance that no call has begun in: what a component says while it is
+/// instantiated.
 const IDLE_LOG_LINES: usize = 20;
 
 impl CallState {
-    /// What an instance begins with, before it has a call. Code that a component runs while it is instantiated, which may be long before,
-    /// has no more authority than the weakest call: nobody hears what it emits, and of `files`, which should be read-only, the call gets
-    /// its own. `directory`: the working directory that the guest is told.
-    pub(crate) fn idle(plugin: &Arc<str>, limits: &Limits, files: Files, directory: Option<&str>, watch: Arc<Watch>) -> Self {
+    /// What an instance begins with, before it has a call. Code that a component runs while it is
+    /// instantiated, which may be long before, has no more authority than the weakest call: nobody
+    /// hears what it emits, and of `files`, which should be read-only, the call gets its own.
+    /// `directory`: the working directory that the guest is told.
+    pub(crate) fn idle(
+        plugin: &Arc<str>,
+        limits: &Limits,
+        files: Files,
+        directory: Option<&str>,
+        watch: Arc<Watch>,
+    ) -> Self {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
         let mut wasi = WasiCtxBuilder::new();
-        // No environment, no arguments, no sockets: the builder's default, and nothing here adds any.
+        // No environment, no arguments, no sockets: the builder's default, and nothing here adds
+        // any.
         wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
         if let Some(directory) = directory {
             wasi.initial_cwd(directory);
@@ -124,8 +133,8 @@ impl CallState {
         }
     }
 
-    /// Gives the instance its one call. What it holds already it keeps, and what it has used of the bounds that hold for an instance:
-    /// memory, handles, printed bytes.
+    /// Gives the instance its one call. What it holds already it keeps, and what it has used of the
+    /// bounds that hold for an instance: memory, handles, printed bytes.
     pub(crate) fn begin(&mut self, setup: Setup<'_>) {
         self.files = setup.files;
         self.http.begin(setup.requests);
@@ -140,8 +149,8 @@ impl CallState {
         call.processes = setup.processes;
     }
 
-    /// Ends the call for everybody else, before it answers: no file stays open, nobody is told anything any more. What is left is the
-    /// instance, and taking it apart can wait.
+    /// Ends the call for everybody else, before it answers: no file stays open, nobody is told
+    /// anything any more. What is left is the instance, and taking it apart can wait.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
         self.files = Files::new(None, 0);

@@ -26,15 +26,33 @@ fn fifos_and_sockets_are_listed_and_never_opened() {
     fifo(&tree, ".ignore");
     let _socket = UnixListener::bind(tree.root.join("socket")).expect("a socket");
 
-    let lines = grep(&tree.view(), &Scope { ignore_rules: true, ..tree.scope() }, &pattern("needle"), 10, &control()).expect("an answer");
+    let lines = grep(
+        &tree.view(),
+        &Scope { ignore_rules: true, ..tree.scope() },
+        &pattern("needle"),
+        10,
+        &control(),
+    )
+    .expect("an answer");
     assert_eq!(tree.shown(&lines), ["file:1:needle"]);
     assert_eq!(lines.files_searched, 1);
 
     let entries = find(&tree.view(), &tree.scope(), 10, &control()).expect("an answer");
-    let others: Vec<&str> = entries.items.iter().filter(|entry| entry.kind == EntryKind::Other).map(|entry| entry.path.as_str()).collect();
+    let others: Vec<&str> = entries
+        .items
+        .iter()
+        .filter(|entry| entry.kind == EntryKind::Other)
+        .map(|entry| entry.path.as_str())
+        .collect();
     assert_eq!(others, [tree.path(".ignore"), tree.path("fifo"), tree.path("socket")]);
 
-    let answer = grep(&tree.view(), &Scope { root: tree.path("fifo"), ..Scope::default() }, &pattern("x"), 10, &control());
+    let answer = grep(
+        &tree.view(),
+        &Scope { root: tree.path("fifo"), ..Scope::default() },
+        &pattern("x"),
+        10,
+        &control(),
+    );
     assert!(matches!(answer, Err(SearchError::Failed(_))), "{answer:?}");
 }
 
@@ -50,9 +68,18 @@ fn links_are_listed_and_lead_nowhere() {
     tree.link("out-file", &outside.path("secret"));
 
     assert_eq!(tree.grepped("needle"), ["dir/file:1:needle"]);
-    assert_eq!(tree.found(&tree.scope()), ["dir", "dir/file", "dir/loop", "dir/self", "out", "out-file"]);
+    assert_eq!(
+        tree.found(&tree.scope()),
+        ["dir", "dir/file", "dir/loop", "dir/self", "out", "out-file"]
+    );
     for root in ["out", "out-file", "dir/loop/out/secret"] {
-        let answer = grep(&tree.view(), &Scope { root: tree.path(root), ..Scope::default() }, &pattern("needle"), 10, &control());
+        let answer = grep(
+            &tree.view(),
+            &Scope { root: tree.path(root), ..Scope::default() },
+            &pattern("needle"),
+            10,
+            &control(),
+        );
         assert!(matches!(answer, Err(SearchError::Denied(_))), "{root}: {answer:?}");
     }
 }
@@ -72,8 +99,10 @@ fn what_permissions_keep_closed_is_counted() {
     tree.file("open/file", "needle\n");
     tree.file("closed/file", "needle\n");
     fs::set_permissions(tree.root.join("closed"), fs::Permissions::from_mode(0o0)).expect("a mode");
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
-    fs::set_permissions(tree.root.join("closed"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
+    fs::set_permissions(tree.root.join("closed"), fs::Permissions::from_mode(0o700))
+        .expect("a mode");
     // Nothing is closed to root.
     let expected = if rustix::process::geteuid().is_root() { (2, 0) } else { (1, 1) };
     assert_eq!((lines.items.len(), lines.skipped.unreadable), expected);
@@ -85,7 +114,8 @@ fn a_tree_without_end_has_one() {
     let deep = "d/".repeat(200);
     tree.file(&format!("{deep}file"), "needle\n");
     tree.file("file", "needle\n");
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
     assert_eq!(tree.shown(&lines), ["file:1:needle"]);
     assert_eq!(lines.skipped.unreadable, 1);
 }
@@ -114,8 +144,9 @@ fn a_long_line_is_searched() {
     assert_eq!(tree.grepped("needle$").len(), 1);
 }
 
-/// Text that is hard on patterns such as `a[ab]{1000}c`: each `a` may begin a match and has to be followed for 1,000 letters, and no two
-/// places look the same, so that the engine's tables don't help.
+/// Text that is hard on patterns such as `a[ab]{1000}c`: each `a` may begin a match and has to be
+/// followed for 1,000 letters, and no two places look the same, so that the engine's tables don't
+/// help.
 fn random_letters() -> impl Iterator<Item = u8> {
     let mut seed = 1_u32;
     std::iter::repeat_with(move || {
@@ -165,7 +196,8 @@ fn a_search_that_begins_too_late_finds_nothing() {
     assert_eq!((entries.items.len(), entries.ending), (0, SearchEnding::Cancelled));
 }
 
-/// Other names for the outside take turns with what is inside, as fast as they can, while the tree is searched.
+/// Other names for the outside take turns with what is inside, as fast as they can, while the tree
+/// is searched.
 #[test]
 fn swapped_directories_and_files_never_lead_out() {
     const SWAPS: usize = 10_000;
@@ -186,7 +218,8 @@ fn swapped_directories_and_files_never_lead_out() {
     tree.link("file-out", &outside.path("sub/file"));
     fifo(&tree, "fifo");
 
-    let pairs = [("dir", "dir-out"), ("dir/sub", "sub-out"), ("file", "file-out"), ("file", "fifo")];
+    let pairs =
+        [("dir", "dir-out"), ("dir/sub", "sub-out"), ("file", "file-out"), ("file", "fifo")];
     let pairs = pairs.map(|(a, b)| (tree.root.join(a), tree.root.join(b)));
     let searched = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
@@ -194,7 +227,8 @@ fn swapped_directories_and_files_never_lead_out() {
         scope.spawn(|| {
             while !searched.load(Ordering::Relaxed) {
                 for (a, b) in &pairs {
-                    // Twice, so that the tree ends as it began. A name below another one that is swapped out has none for a moment.
+                    // Twice, so that the tree ends as it began. A name below another one that is
+                    // swapped out has none for a moment.
                     for _ in 0..2 {
                         let swapped = renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok();
                         swaps.fetch_add(usize::from(swapped), Ordering::Relaxed);
@@ -207,11 +241,24 @@ fn swapped_directories_and_files_never_lead_out() {
         let mut searches = 0;
         let mut leaks = Vec::new();
         while searches < SEARCHES || swaps.load(Ordering::Relaxed) < SWAPS {
-            let lines = grep(&view, &scope, &pattern("needle"), 100, &control()).expect("an answer");
-            leaks.extend(lines.items.iter().filter(|line| line.text != "inside needle").map(|line| line.text.clone()));
+            let lines =
+                grep(&view, &scope, &pattern("needle"), 100, &control()).expect("an answer");
+            leaks.extend(
+                lines
+                    .items
+                    .iter()
+                    .filter(|line| line.text != "inside needle")
+                    .map(|line| line.text.clone()),
+            );
             inside += lines.items.len();
             let entries = find(&view, &scope, 100, &control()).expect("an answer");
-            leaks.extend(entries.items.into_iter().map(|entry| entry.path).filter(|path| path.ends_with("outside-only")));
+            leaks.extend(
+                entries
+                    .items
+                    .into_iter()
+                    .map(|entry| entry.path)
+                    .filter(|path| path.ends_with("outside-only")),
+            );
             searches += 1;
         }
         searched.store(true, Ordering::Relaxed);

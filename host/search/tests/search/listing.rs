@@ -11,7 +11,21 @@ use crate::tree::{NOTHING, Tree, control};
 fn everything_is_listed_sorted_by_bytes() {
     let tree = Tree::with_files(&["b/x", "b.txt", "B", "a/deep/er/file", ".hidden", "empty/"]);
     let paths = tree.found(&tree.scope());
-    assert_eq!(paths, [".hidden", "B", "a", "a/deep", "a/deep/er", "a/deep/er/file", "b", "b.txt", "b/x", "empty"]);
+    assert_eq!(
+        paths,
+        [
+            ".hidden",
+            "B",
+            "a",
+            "a/deep",
+            "a/deep/er",
+            "a/deep/er/file",
+            "b",
+            "b.txt",
+            "b/x",
+            "empty"
+        ]
+    );
 }
 
 #[test]
@@ -20,7 +34,11 @@ fn entries_tell_kind_size_and_time() {
     tree.file("file", "12345");
     tree.link("link", "/nowhere/at/all");
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
-    File::options().write(true).open(tree.root.join("file")).and_then(|file| file.set_modified(time)).expect("a time");
+    File::options()
+        .write(true)
+        .open(tree.root.join("file"))
+        .and_then(|file| file.set_modified(time))
+        .expect("a time");
 
     let entries = find(&tree.view(), &tree.scope(), 10, &control()).expect("an answer");
     let seen: Vec<_> = entries.items.iter().map(|entry| (entry.kind, entry.size)).collect();
@@ -38,7 +56,14 @@ fn files_only_leaves_out_directories_and_links() {
 
 #[track_caller]
 fn check_globs(globs: &[&str], expected: &[&str]) {
-    let tree = Tree::with_files(&["a.rs", "a.md", "src/b.rs", "src/deep/c.rs", "src/deep/c.md", "lib/src/d.rs"]);
+    let tree = Tree::with_files(&[
+        "a.rs",
+        "a.md",
+        "src/b.rs",
+        "src/deep/c.rs",
+        "src/deep/c.md",
+        "lib/src/d.rs",
+    ]);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
     assert_eq!(tree.found(&Scope { globs, ..tree.scope() }), expected);
 }
@@ -78,11 +103,21 @@ fn globs_are_bounded() {
     let tree = Tree::new();
     for globs in [vec!["*.rs".to_owned(); 1_001], vec!["[a-z]?".repeat(11_000)]] {
         match find(&tree.view(), &Scope { globs, ..tree.scope() }, 10, &control()) {
-            Err(SearchError::InvalidPattern(why)) => assert!(why.contains("the limit is 1000 globs and 65536 bytes"), "{why}"),
+            Err(SearchError::InvalidPattern(why)) => {
+                assert!(why.contains("the limit is 1000 globs and 65536 bytes"), "{why}");
+            }
             other => panic!("{other:?}"),
         }
     }
-    assert!(find(&tree.view(), &Scope { globs: vec!["*.rs".to_owned(); 1_000], ..tree.scope() }, 10, &control()).is_ok());
+    assert!(
+        find(
+            &tree.view(),
+            &Scope { globs: vec!["*.rs".to_owned(); 1_000], ..tree.scope() },
+            10,
+            &control()
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -100,7 +135,8 @@ fn paths_begin_as_the_caller_spelled_the_root() {
     let tree = Tree::with_files(&["real/file"]);
     tree.link("link", "real");
     let spelled = |root: String| {
-        let entries = find(&tree.view(), &Scope { root, ..Scope::default() }, 10, &control()).expect("an answer");
+        let entries = find(&tree.view(), &Scope { root, ..Scope::default() }, 10, &control())
+            .expect("an answer");
         entries.items.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
     };
     // A link is followed where the caller names it, as far as the rules let it lead.
@@ -116,7 +152,10 @@ fn a_missing_root_is_not_found() {
     for missing in ["nothing", "file/below"] {
         let scope = Scope { root: tree.path(missing), ..Scope::default() };
         let answer = find(&tree.view(), &scope, 10, &control());
-        assert!(matches!(&answer, Err(SearchError::NotFound(path)) if *path == tree.path(missing)), "{answer:?}");
+        assert!(
+            matches!(&answer, Err(SearchError::NotFound(path)) if *path == tree.path(missing)),
+            "{answer:?}"
+        );
     }
 }
 
@@ -127,9 +166,12 @@ fn the_limit_is_exact_and_told_only_where_it_cut() {
         tree.file(&format!("{}/{n}", n % 7), "");
     }
     let scope = Scope { files_only: true, ..tree.scope() };
-    for (limit, expected, ending) in
-        [(0, 0, SearchEnding::Limit), (1, 1, SearchEnding::Limit), (99, 99, SearchEnding::Limit), (100, 100, SearchEnding::Complete)]
-    {
+    for (limit, expected, ending) in [
+        (0, 0, SearchEnding::Limit),
+        (1, 1, SearchEnding::Limit),
+        (99, 99, SearchEnding::Limit),
+        (100, 100, SearchEnding::Complete),
+    ] {
         let entries = find(&tree.view(), &scope, limit, &control()).expect("an answer");
         assert_eq!((entries.items.len(), entries.ending), (expected, ending), "limit {limit}");
         assert!(entries.items.is_sorted_by(|a, b| a.path < b.path));
@@ -152,7 +194,10 @@ fn any_number_of_threads_finds_the_same() {
     for n in 0..600 {
         tree.file(&format!("{}/{}/{n}", n % 5, n % 7), "");
     }
-    let with = |threads| find(&tree.view(), &tree.scope(), 10_000, &berth_search::Control { threads, ..control() }).expect("an answer");
+    let with = |threads| {
+        find(&tree.view(), &tree.scope(), 10_000, &berth_search::Control { threads, ..control() })
+            .expect("an answer")
+    };
     let alone = with(1);
     assert_eq!(alone.cpu, Duration::ZERO);
     assert_eq!(alone.items.iter().filter(|entry| entry.kind == EntryKind::File).count(), 600);

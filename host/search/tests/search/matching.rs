@@ -10,9 +10,13 @@ fn lines_come_with_path_and_number_sorted() {
     tree.file("b.txt", "one\ntwo needle\n\nneedle three");
     tree.file("a/a.txt", "needle\r\nnothing\r\n");
     tree.file("c.txt", "nothing\n");
-    assert_eq!(tree.grepped("needle"), ["a/a.txt:1:needle", "b.txt:2:two needle", "b.txt:4:needle three"]);
+    assert_eq!(
+        tree.grepped("needle"),
+        ["a/a.txt:1:needle", "b.txt:2:two needle", "b.txt:4:needle three"]
+    );
 
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
     assert_eq!((lines.files_matched, lines.files_searched, lines.skipped), (2, 3, NOTHING));
 }
 
@@ -22,7 +26,8 @@ fn case_matters_only_where_asked() {
     tree.file("a", "Straße\nSTRASSE\nstraße\n");
     assert_eq!(tree.grepped("straße"), ["a:3:straße"]);
     let insensitive = Pattern { case_sensitive: false, ..pattern("straße") };
-    let lines = grep(&tree.view(), &tree.scope(), &insensitive, 100, &control()).expect("an answer");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &insensitive, 100, &control()).expect("an answer");
     assert_eq!(tree.shown(&lines), ["a:1:Straße", "a:3:straße"]);
 }
 
@@ -35,7 +40,8 @@ fn anchors_are_those_of_lines() {
     assert_eq!(tree.grepped("^$"), ["a:3:"]);
 }
 
-/// The carriage return before a line end is not shown, so an anchor passes over it as well; who names it finds it.
+/// The carriage return before a line end is not shown, so an anchor passes over it as well; who
+/// names it finds it.
 #[test]
 fn line_ends_may_be_crlf() {
     let tree = Tree::new();
@@ -57,7 +63,8 @@ fn line_ends_may_be_crlf() {
 #[test]
 fn anchors_hold_across_the_pieces_that_a_file_is_searched_in() {
     let tree = Tree::new();
-    // Lines of 64 bytes, so that every piece of any size that is a power of two ends where a line does.
+    // Lines of 64 bytes, so that every piece of any size that is a power of two ends where a line
+    // does.
     let line = format!("{}\n", "x".repeat(63));
     tree.file("a", line.repeat(4_096) + "y\n\nx");
     assert_eq!(tree.grepped("^$"), ["a:4098:"]);
@@ -72,7 +79,9 @@ fn context_surrounds_matches_and_is_marked() {
     tree.file("a", "1\n2\nneedle\n4\n5\n6\nneedle\n8\n");
     let with = |before, after| {
         let pattern = Pattern { before, after, ..pattern("needle") };
-        tree.shown(&grep(&tree.view(), &tree.scope(), &pattern, 100, &control()).expect("an answer"))
+        tree.shown(
+            &grep(&tree.view(), &tree.scope(), &pattern, 100, &control()).expect("an answer"),
+        )
     };
     assert_eq!(with(1, 0), ["a-2-2", "a:3:needle", "a-6-6", "a:7:needle"]);
     assert_eq!(with(0, 2), ["a:3:needle", "a-4-4", "a-5-5", "a:7:needle", "a-8-8"]);
@@ -103,7 +112,8 @@ fn a_root_that_is_a_file_is_searched_alone() {
     let tree = Tree::new();
     tree.file(".hidden", "needle\n");
     tree.file("other", "needle\n");
-    let scope = Scope { root: tree.path(".hidden"), globs: vec!["*.rs".to_owned()], ..tree.usual() };
+    let scope =
+        Scope { root: tree.path(".hidden"), globs: vec!["*.rs".to_owned()], ..tree.usual() };
     let lines = grep(&tree.view(), &scope, &pattern("needle"), 100, &control()).expect("an answer");
     assert_eq!(lines.items.len(), 1);
     assert_eq!(*lines.items[0].path, tree.path(".hidden"));
@@ -112,7 +122,9 @@ fn a_root_that_is_a_file_is_searched_alone() {
 #[test]
 fn a_bad_regex_gets_the_engines_explanation() {
     let tree = Tree::new();
-    for (regex, expected) in [("a(", "unclosed group"), (r"a\nb", "\\n"), ("(\\w{1000}){1000}", "size")] {
+    for (regex, expected) in
+        [("a(", "unclosed group"), (r"a\nb", "\\n"), ("(\\w{1000}){1000}", "size")]
+    {
         match grep(&tree.view(), &tree.scope(), &pattern(regex), 100, &control()) {
             Err(SearchError::InvalidPattern(why)) => assert!(why.contains(expected), "{why}"),
             other => panic!("{regex}: {other:?}"),
@@ -141,9 +153,12 @@ fn long_lines_are_cut_at_characters() {
     tree.file("a", "é".repeat(2_001) + "\n");
     tree.file("b", "漢".repeat(2_000) + "\n");
     tree.file("c", b"\xff".repeat(3_000));
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("."), 100, &control()).expect("an answer");
-    let c = grep(&tree.view(), &tree.scope(), &pattern(r"(?-u)\xff"), 100, &control()).expect("an answer");
-    let texts: Vec<&str> = lines.items.iter().chain(&c.items).map(|line| line.text.as_str()).collect();
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("."), 100, &control()).expect("an answer");
+    let c = grep(&tree.view(), &tree.scope(), &pattern(r"(?-u)\xff"), 100, &control())
+        .expect("an answer");
+    let texts: Vec<&str> =
+        lines.items.iter().chain(&c.items).map(|line| line.text.as_str()).collect();
     assert_eq!(texts, ["é".repeat(2_000), "漢".repeat(2_000), "\u{fffd}".repeat(2_000)]);
 }
 
@@ -154,7 +169,8 @@ fn binary_files_are_left_out_and_counted() {
     tree.file("binary", b"needle\n\0needle\n");
     // Where the NUL comes late, what was found long before it is kept.
     tree.file("late", [b"needle\n".as_slice(), &b"x\n".repeat(100_000), b"\0needle\n"].concat());
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
     assert_eq!(tree.shown(&lines), ["late:1:needle", "text:1:needle"]);
     assert_eq!((lines.skipped.binary, lines.files_searched), (2, 3));
     // Half a count would be a wrong one.
@@ -168,17 +184,23 @@ fn the_limit_counts_matching_lines_exactly() {
     for n in 0..10 {
         tree.file(&format!("{n}"), "needle\ncontext\n".repeat(10));
     }
-    for (limit, expected, ending) in
-        [(0, 0, SearchEnding::Limit), (1, 1, SearchEnding::Limit), (99, 99, SearchEnding::Limit), (100, 100, SearchEnding::Complete)]
-    {
+    for (limit, expected, ending) in [
+        (0, 0, SearchEnding::Limit),
+        (1, 1, SearchEnding::Limit),
+        (99, 99, SearchEnding::Limit),
+        (100, 100, SearchEnding::Complete),
+    ] {
         let pattern = Pattern { before: 1, after: 1, ..pattern("needle") };
-        let lines = grep(&tree.view(), &tree.scope(), &pattern, limit, &control()).expect("an answer");
+        let lines =
+            grep(&tree.view(), &tree.scope(), &pattern, limit, &control()).expect("an answer");
         let matches = lines.items.iter().filter(|line| line.is_match).count();
         assert_eq!((matches, lines.ending), (expected, ending), "limit {limit}");
         assert!(lines.items.is_sorted_by(|a, b| (&a.path, a.number) < (&b.path, b.number)));
         // No context without its match.
         let lonely = lines.items.iter().enumerate().find(|(at, line)| {
-            let neighbour = |at: Option<usize>| at.and_then(|at| lines.items.get(at)).is_some_and(|line| line.is_match);
+            let neighbour = |at: Option<usize>| {
+                at.and_then(|at| lines.items.get(at)).is_some_and(|line| line.is_match)
+            };
             !line.is_match && !neighbour(at.checked_sub(1)) && !neighbour(Some(at + 1))
         });
         assert_eq!(lonely, None);
@@ -189,7 +211,8 @@ fn the_limit_counts_matching_lines_exactly() {
 fn the_text_of_an_answer_is_bounded() {
     let tree = Tree::new();
     tree.file("a", format!("{}\n", "x".repeat(1_999)).repeat(5_000));
-    let lines = grep(&tree.view(), &tree.scope(), &pattern("x"), 10_000, &control()).expect("an answer");
+    let lines =
+        grep(&tree.view(), &tree.scope(), &pattern("x"), 10_000, &control()).expect("an answer");
     let text: usize = lines.items.iter().map(|line| line.text.len()).sum();
     assert_eq!(lines.ending, SearchEnding::Limit);
     assert!((3 << 20..4 << 20).contains(&text), "{text}");

@@ -101,7 +101,9 @@ fn ignore_files_between_the_grant_and_the_root_count() {
 fn a_root_that_is_named_is_never_ignored_itself() {
     let tree = Tree::with_files(&[".git/", "target/a", ".hidden/b"]);
     tree.file(".gitignore", "target/\n");
-    for (root, expected) in [("target", "target/a"), (".hidden", ".hidden/b"), ("target/a", "target/a")] {
+    for (root, expected) in
+        [("target", "target/a"), (".hidden", ".hidden/b"), ("target/a", "target/a")]
+    {
         assert_eq!(tree.found(&Scope { root: tree.path(root), ..tree.usual() }), [expected]);
     }
 }
@@ -124,7 +126,8 @@ fn ignore_files_that_are_links_huge_or_denied_say_nothing() {
     tree.file("c/.ignore", "x\n");
     let scope = Scope { globs: vec!["x".to_owned()], ..tree.usual() };
     assert_eq!(tree.found(&scope), ["a/x", "b/x"]);
-    let denied = find(&tree.view_of("", &["c/.ignore"], &[]), &scope, 10, &control()).expect("an answer");
+    let denied =
+        find(&tree.view_of("", &["c/.ignore"], &[]), &scope, 10, &control()).expect("an answer");
     assert_eq!(tree.rest(&denied), ["a/x", "b/x", "c/x"]);
 }
 
@@ -144,7 +147,8 @@ fn denied_entries_are_counted_and_not_shown() {
     assert_eq!(tree.shown(&lines), ["a.txt:1:needle", "sub/b.txt:1:needle"]);
     assert_eq!((lines.files_searched, lines.skipped.denied), (2, 3));
 
-    let counts = count(&view, &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
+    let counts =
+        count(&view, &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
     assert_eq!(counts.items.len(), 2);
     assert_eq!(counts.skipped.denied, 3);
 }
@@ -152,7 +156,13 @@ fn denied_entries_are_counted_and_not_shown() {
 #[test]
 fn only_what_is_allowed_is_read_where_that_is_said() {
     let tree = Tree::with_files(&["src/a.rs", "src/a.md", "docs/b.md"]);
-    let entries = find(&tree.view_of("", &[], &["*.rs"]), &Scope { files_only: true, ..tree.scope() }, 100, &control()).expect("an answer");
+    let entries = find(
+        &tree.view_of("", &[], &["*.rs"]),
+        &Scope { files_only: true, ..tree.scope() },
+        100,
+        &control(),
+    )
+    .expect("an answer");
     assert_eq!(tree.rest(&entries), ["src/a.rs"]);
     assert_eq!(entries.skipped.denied, 2);
 }
@@ -161,7 +171,8 @@ fn only_what_is_allowed_is_read_where_that_is_said() {
 fn what_the_search_is_not_after_is_not_counted() {
     let tree = Tree::with_files(&["a.rs", ".env"]);
     let scope = Scope { globs: vec!["*.rs".to_owned()], ..tree.scope() };
-    let entries = find(&tree.view_of("", &[".env"], &[]), &scope, 100, &control()).expect("an answer");
+    let entries =
+        find(&tree.view_of("", &[".env"], &[]), &scope, 100, &control()).expect("an answer");
     assert_eq!((tree.rest(&entries), entries.skipped), (vec!["a.rs".to_owned()], NOTHING));
 }
 
@@ -176,7 +187,13 @@ fn a_denied_root_says_by_which_rule() {
         Err(SearchError::Denied(denial)) => assert_eq!(denial.rule, "deny_read = \"secrets/**\""),
         other => panic!("{other:?}"),
     }
-    for outside in [tree.path(""), tree.path("sub/../secrets"), "/".to_owned(), "/etc".to_owned(), "relative".to_owned()] {
+    for outside in [
+        tree.path(""),
+        tree.path("sub/../secrets"),
+        "/".to_owned(),
+        "/etc".to_owned(),
+        "relative".to_owned(),
+    ] {
         let answer = answer("sub", &outside);
         assert!(matches!(&answer, Err(SearchError::Denied(_))), "{outside}: {answer:?}");
     }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{Access, CancellationToken};
 use berth_policy::files::{Grant, PathGlobs};
-use berth_search::{Control, Entries, Lines, Pattern, Scope, SearchCounts, SearchEnding, SkipCounts, count, find, grep};
+use berth_search::{
+    Control, Entries, Lines, Pattern, Scope, SearchCounts, SearchEnding, SkipCounts, count, find,
+    grep,
+};
 use berth_system::files::{FileView, Grants};
 use tempfile::TempDir;
 
@@ -61,9 +64,12 @@ impl Tree {
             let globs = globs.iter().map(|glob| ((*glob).to_owned(), "the test".to_owned()));
             PathGlobs::new(globs.collect()).expect("globs")
         };
-        let grant = Grant { path: self.root.join(below), access: Access::Read, place: "the test".into() };
+        let grant =
+            Grant { path: self.root.join(below), access: Access::Read, place: "the test".into() };
         let (deny_read, allow_read) = (globs(deny_read), globs(allow_read));
-        let grants = Grants::open(vec![grant], Vec::new(), |rules| rules.with_globs(deny_read, allow_read, PathGlobs::default()));
+        let grants = Grants::open(vec![grant], Vec::new(), |rules| {
+            rules.with_globs(deny_read, allow_read, PathGlobs::default())
+        });
         FileView::new(Arc::new(grants.expect("the grant")), true)
     }
 
@@ -87,13 +93,18 @@ impl Tree {
     #[track_caller]
     pub(crate) fn rest(&self, entries: &Entries) -> Vec<String> {
         let root = self.path("");
-        entries.items.iter().map(|entry| entry.path.strip_prefix(&root).expect("below the root").to_owned()).collect()
+        entries
+            .items
+            .iter()
+            .map(|entry| entry.path.strip_prefix(&root).expect("below the root").to_owned())
+            .collect()
     }
 
     /// The matching lines of the whole tree, as `path:number:text`.
     #[track_caller]
     pub(crate) fn grepped(&self, regex: &str) -> Vec<String> {
-        let lines = grep(&self.view(), &self.scope(), &pattern(regex), 10_000, &control()).expect("an answer");
+        let lines = grep(&self.view(), &self.scope(), &pattern(regex), 10_000, &control())
+            .expect("an answer");
         assert_eq!(lines.ending, SearchEnding::Complete);
         self.shown(&lines)
     }
@@ -103,7 +114,12 @@ impl Tree {
         let root = self.path("");
         let show = |line: &berth_search::Line| {
             let mark = if line.is_match { ':' } else { '-' };
-            format!("{}{mark}{}{mark}{}", line.path.strip_prefix(&root).unwrap_or(&line.path), line.number, line.text)
+            format!(
+                "{}{mark}{}{mark}{}",
+                line.path.strip_prefix(&root).unwrap_or(&line.path),
+                line.number,
+                line.text
+            )
         };
         lines.items.iter().map(show).collect()
     }
@@ -116,7 +132,11 @@ impl Tree {
 
 /// Time enough, two threads.
 pub(crate) fn control() -> Control {
-    Control { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new(), threads: 2 }
+    Control {
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: CancellationToken::new(),
+        threads: 2,
+    }
 }
 
 pub(crate) fn pattern(regex: &str) -> Pattern {

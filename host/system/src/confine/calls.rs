@@ -1,10 +1,15 @@
-//! System calls that no program needs that works on files, and that reach the kernel, other processes or other sandboxes.
+//! System calls that no program needs that works on files, and that reach the kernel, other
+//! processes or other sandboxes.
 //!
-//! They fail, and the program goes on. The filter knows what to refuse, not what to allow: an ordinary program may call anything else.
+//! They fail, and the program goes on. The filter knows what to refuse, not what to allow: an
+//! ordinary program may call anything else.
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, sock_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, sock_filter,
+};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -109,7 +114,8 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that open a file, and where they have a mode, which is read only where the flags before it say that a file is made.
+/// Calls that open a file, and where they have a mode, which is read only where the flags before it
+/// say that a file is made.
 const OPENS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
@@ -119,14 +125,15 @@ const OPENS: &[(libc::c_long, u8)] = &[
 /// The flags with which a file is made: with one name, and with none yet.
 const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// Who runs a file with one of these bits does so with its owner's rights, or its group's, outside of the sandbox too.
+/// Who runs a file with one of these bits does so with its owner's rights, or its group's, outside
+/// of the sandbox too.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// The bit of system calls with 32-bit pointers on x86-64, which have numbers of their own.
 const X32: u32 = 0x4000_0000;
 
-/// Filters the system calls of this process and all that it starts. `view`: whether files outside, sockets among them, can't be seen;
-/// `network`: whether it reaches the network.
+/// Filters the system calls of this process and all that it starts. `view`: whether files outside,
+/// sockets among them, can't be seen; `network`: whether it reaches the network.
 ///
 /// # Errors
 ///
@@ -143,26 +150,43 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for flag in NAMESPACES {
         let flag = u64::try_from(flag)?;
-        let flag = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
+        let flag =
+            SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
         rules.entry(libc::SYS_clone).or_default().push(SeccompRule::new(vec![flag])?);
     }
     for request in TERMINAL {
-        let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(request))?;
+        let request = SeccompCondition::new(
+            1,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Eq,
+            u64::from(request),
+        )?;
         rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
     }
     for bit in SET_ID.map(u64::from) {
-        let has = |argument, bit| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit);
+        let has = |argument, bit| {
+            SeccompCondition::new(
+                argument,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::MaskedEq(bit),
+                bit,
+            )
+        };
         for (call, mode) in MODES {
             rules.entry(*call).or_default().push(SeccompRule::new(vec![has(*mode, bit)?])?);
         }
         for (call, mode) in OPENS {
             for flag in MAKES {
                 let made = has(mode - 1, u64::try_from(flag)?)?;
-                rules.entry(*call).or_default().push(SeccompRule::new(vec![made, has(*mode, bit)?])?);
+                rules
+                    .entry(*call)
+                    .or_default()
+                    .push(SeccompRule::new(vec![made, has(*mode, bit)?])?);
             }
         }
     }
-    // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the network, where there is one of its own.
+    // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the
+    // network, where there is one of its own.
     let mut known = Vec::new();
     if view {
         known.push(libc::AF_UNIX);
@@ -172,24 +196,40 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
     }
     let mut other = Vec::new();
     for family in known {
-        other.push(SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::try_from(family)?)?);
+        other.push(SeccompCondition::new(
+            0,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::Ne,
+            u64::try_from(family)?,
+        )?);
     }
-    rules.insert(libc::SYS_socket, if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] });
+    rules.insert(
+        libc::SYS_socket,
+        if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] },
+    );
     let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
-    let refused = SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()?;
+    let refused = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        refuse,
+        std::env::consts::ARCH.try_into()?,
+    )?
+    .try_into()?;
     Ok(vec![refused, missing()])
 }
 
-/// Says of some system calls that there are none, as an older kernel would; libraries have other ways then. Of `clone3`, the flags lie in
-/// memory, which a filter can't read, and so does the mode of `openat2`. Files in memory without a name are counted as nobody's memory. And
-/// there is a second numbering of all calls, by which every filter could be passed.
+/// Says of some system calls that there are none, as an older kernel would; libraries have other
+/// ways then. Of `clone3`, the flags lie in memory, which a filter can't read, and so does the mode
+/// of `openat2`. Files in memory without a name are counted as nobody's memory. And there is a
+/// second numbering of all calls, by which every filter could be passed.
 fn missing() -> BpfProgram {
     let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
     let allowed = 0x7fff_0000;
     let clone3 = libc::SYS_clone3 as u32;
     vec![
-        // Load the number; a jump leads over as many lines as it says, where the comparison holds, else goes on.
+        // Load the number; a jump leads over as many lines as it says, where the comparison holds,
+        // else goes on.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
         sock_filter { code: at_least, jt: 5, jf: 0, k: X32 },
         sock_filter { code: equal, jt: 4, jf: 0, k: clone3 },

@@ -11,30 +11,40 @@ const MEMORY: u64 = 6 << 30;
 /// Seconds on processors, all threads together, whatever there is to compute. See [`lower_bounds`].
 const CPU_SECONDS: u64 = 300;
 
-/// Confines this process for good to reading its standard input, computing, and writing its standard output and error: no new files, no
-/// sockets, no programs, and bounds on memory and time. For a process that has no other threads yet.
+/// Confines this process for good to reading its standard input, computing, and writing its
+/// standard output and error: no new files, no sockets, no programs, and bounds on memory and time.
+/// For a process that has no other threads yet.
 ///
 /// # Errors
 ///
 /// What could not be enforced. The caller must not go on then.
 pub fn to_computing() -> Result<(), String> {
-    let bounds = [(Resource::As, MEMORY), (Resource::Cpu, CPU_SECONDS), (Resource::Fsize, 0), (Resource::Core, 0), (Resource::Nofile, 64)];
+    let bounds = [
+        (Resource::As, MEMORY),
+        (Resource::Cpu, CPU_SECONDS),
+        (Resource::Fsize, 0),
+        (Resource::Core, 0),
+        (Resource::Nofile, 64),
+    ];
     for (resource, bound) in bounds {
         let limit = Rlimit { current: Some(bound), maximum: Some(bound) };
         setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
     }
     let filter = filter().map_err(|error| format!("building the system call filter: {error}"))?;
-    seccompiler::apply_filter(&filter).map_err(|error| format!("installing the system call filter: {error}"))
+    seccompiler::apply_filter(&filter)
+        .map_err(|error| format!("installing the system call filter: {error}"))
 }
 
-/// Bounds the processor time of this process and all its threads, in seconds, and its memory, in bytes: what [`to_computing`] leaves is lowered
-/// to what the input is worth. Beyond the time it is ended by `SIGXCPU`, and memory beyond the bound is not given.
+/// Bounds the processor time of this process and all its threads, in seconds, and its memory, in
+/// bytes: what [`to_computing`] leaves is lowered to what the input is worth. Beyond the time it is
+/// ended by `SIGXCPU`, and memory beyond the bound is not given.
 ///
 /// # Errors
 ///
 /// What could not be enforced. The caller must not go on then.
 pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
-    // At the hard limit comes SIGKILL, which says nothing of its reason. Memory is what is written to: an allocator reserves more than that.
+    // At the hard limit comes SIGKILL, which says nothing of its reason. Memory is what is written
+    // to: an allocator reserves more than that.
     let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
     let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
     for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
@@ -43,7 +53,8 @@ pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the kernel takes and enforces such a filter: tried on a thread of its own, which ends with it.
+/// Whether the kernel takes and enforces such a filter: tried on a thread of its own, which ends
+/// with it.
 ///
 /// # Errors
 ///
@@ -57,11 +68,15 @@ pub fn filter_works() -> Result<(), String> {
             _ => Err("the kernel took the filter and does not enforce it".to_owned()),
         }
     };
-    let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(attempt).map_err(|error| error.to_string())?;
+    let thread = std::thread::Builder::new()
+        .name("filtered".to_owned())
+        .spawn(attempt)
+        .map_err(|error| error.to_string())?;
     thread.join().unwrap_or_else(|_| Err("the thread that tried it failed".to_owned()))
 }
 
-/// System calls that reach beyond the process. They fail as if not permitted, which the libraries that try some of them take calmly.
+/// System calls that reach beyond the process. They fail as if not permitted, which the libraries
+/// that try some of them take calmly.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -127,8 +142,14 @@ const REFUSED: &[i64] = &[
 ];
 
 fn filter() -> Result<BpfProgram, Box<dyn std::error::Error>> {
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        refuse,
+        std::env::consts::ARCH.try_into()?,
+    )?;
     Ok(filter.try_into()?)
 }

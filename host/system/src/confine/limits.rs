@@ -7,7 +7,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::spec::Limits;
 
-/// Numbers of processes that the kernel doesn't give away a second time. A namespace's bound counts them.
+/// Numbers of processes that the kernel doesn't give away a second time. A namespace's bound counts
+/// them.
 const RESERVED: u64 = 300;
 
 /// Bounds this process and what it starts.
@@ -28,7 +29,8 @@ pub(super) fn bound(limits: &Limits) -> Result<(), String> {
         (Resource::Nproc, limits.processes),
     ];
     for (resource, bound) in bounds {
-        let most = rustix::process::getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
+        let most =
+            rustix::process::getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
     }
@@ -66,6 +68,9 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
         }
     }
     let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
     Ok(())
 }

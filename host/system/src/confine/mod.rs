@@ -1,15 +1,21 @@
-//! What a helper process does to itself before it runs what a stranger wrote: a compiler for a component ([`to_computing`]), or a program
-//! that a call starts ([`run`]).
+//! What a helper process does to itself before it runs what a stranger wrote: a compiler for a
+//! component ([`to_computing`]), or a program that a call starts ([`run`]).
 //!
-//! Such a program leaves the sandbox of WebAssembly, so the kernel's takes over. Its parts, in the order in which they are put on:
+//! Such a program leaves the sandbox of WebAssembly, so the kernel's takes over. Its parts, in the
+//! order in which they are put on:
 //!
-//! 1. namespaces: processes, mounts, network and System V objects of its own, in a user namespace with nobody but the user in it;
-//! 2. a view: a root directory that holds the granted trees and what programs need of the system, with what is denied covered up;
-//! 3. bounds on memory, processes, processor time, file sizes and descriptors, of each process and of all together;
-//! 4. Landlock: the same trees once more, for what is written and what is read, and no way to processes outside;
+//! 1. namespaces: processes, mounts, network and System V objects of its own, in a user namespace
+//!    with nobody but the user in it;
+//! 2. a view: a root directory that holds the granted trees and what programs need of the system,
+//!    with what is denied covered up;
+//! 3. bounds on memory, processes, processor time, file sizes and descriptors, of each process and
+//!    of all together;
+//! 4. Landlock: the same trees once more, for what is written and what is read, and no way to
+//!    processes outside;
 //! 5. no capabilities, no way to get any, and a filter of system calls.
 //!
-//! The process that did this stays as the first one of the namespace: it watches the bounds, and when it ends, the kernel ends all others.
+//! The process that did this stays as the first one of the namespace: it watches the bounds, and
+//! when it ends, the kernel ends all others.
 
 mod calls;
 mod compute;

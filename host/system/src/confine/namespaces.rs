@@ -6,7 +6,8 @@ use rustix::thread::UnshareFlags;
 
 use super::raw;
 
-/// Enters a namespace with nobody but the user in it, and has children be the first in one of processes.
+/// Enters a namespace with nobody but the user in it, and has children be the first in one of
+/// processes.
 pub(super) fn enter_outer() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     raw::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWPID)?;
@@ -23,7 +24,8 @@ pub(super) fn enter_inner(network: bool) -> io::Result<()> {
         return raw::unshare(others);
     }
     raw::unshare(others | UnshareFlags::NEWNET)?;
-    // Programs talk to themselves over it: servers that a test starts, say. Where it can't be had, they see that.
+    // Programs talk to themselves over it: servers that a test starts, say. Where it can't be had,
+    // they see that.
     let _ = raw::loopback_up();
     Ok(())
 }

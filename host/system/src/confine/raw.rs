@@ -1,22 +1,23 @@
 //! System calls that have no safe function yet.
 //!
-//! The helper has one thread, from its start to its end: so `fork` is as safe as starting a process, and a namespace that one thread enters is
-//! the whole process's.
+//! The helper has one thread, from its start to its end: so `fork` is as safe as starting a
+//! process, and a namespace that one thread enters is the whole process's.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
-/// Closes every descriptor but the standard ones. For a process that has just begun, and has opened none itself: what is there comes from
-/// whoever started this program, and would lead around every wall.
+/// Closes every descriptor but the standard ones. For a process that has just begun, and has opened
+/// none itself: what is there comes from whoever started this program, and would lead around every
+/// wall.
 ///
 /// # Errors
 ///
 /// The kernel's: before Linux 5.9 it can't.
 pub fn close_inherited() -> io::Result<()> {
     // SAFETY: nothing of this process's own is open yet, so nobody uses one of them later.
-    #[expect(unsafe_code, reason = "neither libc for every platform nor rustix has a function for it")]
+    #[expect(unsafe_code, reason = "libc has no function for it on every platform")]
     let answer = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -36,7 +37,9 @@ pub(super) fn fork() -> io::Result<Fork> {
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
-        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::other("fork gave no process")),
+        pid => Pid::from_raw(pid)
+            .map(Fork::Parent)
+            .ok_or_else(|| io::Error::other("fork gave no process")),
     }
 }
 
@@ -47,7 +50,7 @@ fn has_one_thread() -> bool {
 /// Moves this process, or for `NEWPID` its children, into namespaces of their own.
 pub(super) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags take no memory and no descriptors from under anybody.
-    #[expect(unsafe_code, reason = "rustix marks it so for the flag that unshares the table of descriptors, which is not among these")]
+    #[expect(unsafe_code, reason = "unsafe only with the flag for descriptors, not used here")]
     let done = unsafe { rustix::thread::unshare_unsafe(flags) };
     done.map_err(io::Error::from)
 }
@@ -62,10 +65,14 @@ pub(super) fn loopback_up() -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
-    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
-    // SAFETY: the call reads one `ifreq`, which is there and whole. C libraries differ in the type of a request.
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    // SAFETY: the call reads one `ifreq`, which is there and whole. C libraries differ in the type
+    // of a request.
     #[expect(unsafe_code, reason = "ioctl takes a pointer")]
-    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    let answer = unsafe {
+        libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)
+    };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -73,7 +80,8 @@ pub(super) fn loopback_up() -> io::Result<()> {
 pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
     // `struct mount_attr`: what is set, what is cleared, propagation, user namespace.
     let attributes: [u64; 4] = [set, 0, 0, 0];
-    // SAFETY: the path is an empty string that ends in NUL, and the structure is there, whole and as long as is said.
+    // SAFETY: the path is an empty string that ends in NUL, and the structure is there, whole and
+    // as long as is said.
     #[expect(unsafe_code, reason = "neither libc nor rustix has a function for it")]
     let answer = unsafe {
         libc::syscall(

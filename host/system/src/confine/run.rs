@@ -1,6 +1,7 @@
 //! `berth __confine`: the process that confines itself, and the program that it becomes.
 //!
-//! Up to three processes: the outer one, which the host started and waits for; the first of the namespace, which watches; and the program.
+//! Up to three processes: the outer one, which the host started and waits for; the first of the
+//! namespace, which watches; and the program.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +21,8 @@ use crate::processes;
 /// The first argument of the helper.
 pub const HELPER: &str = "__confine";
 
-/// Its option: to enter namespaces without the network and wait there, for a little while, for what to do.
+/// Its option: to enter namespaces without the network and wait there, for a little while, for what
+/// to do.
 pub(crate) const WAITS: &str = "--waits";
 
 /// How long it waits.
@@ -32,8 +34,8 @@ const MAX_SPEC: u32 = 16 << 20;
 /// The exit code of a helper that could not do its work; its first line says why.
 const FAILED: i32 = 125;
 
-/// Runs the helper: reads a [`Spec`] from standard input, confines itself as it says, and runs the program with what is left of it. For a
-/// process that has no other threads yet.
+/// Runs the helper: reads a [`Spec`] from standard input, confines itself as it says, and runs the
+/// program with what is left of it. For a process that has no other threads yet.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         fail("what was handed down can't be closed: Linux 5.9 is needed".to_owned());
@@ -42,9 +44,12 @@ pub fn run() -> ! {
     // No terminal: nobody can be typed for.
     let _ = rustix::process::setsid();
     let parent = rustix::process::getppid();
-    let Some(host) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok()) else { exit(FAILED) };
+    let Some(host) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok()) else {
+        exit(FAILED)
+    };
     let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle: host };
-    let begun = if waits { inside(&host, None) } else { host.spec().and_then(|spec| begin(&host, spec)) };
+    let begun =
+        if waits { inside(&host, None) } else { host.spec().and_then(|spec| begin(&host, spec)) };
     match begun {
         Ok(never) => match never {},
         Err(reason) => fail(reason),
@@ -70,7 +75,11 @@ impl Host {
 enum Never {}
 
 fn fail(reason: String) -> ! {
-    tell(&if reason.starts_with(view::MOVED) { Begun::Moved(reason) } else { Begun::Failed(reason) });
+    tell(&if reason.starts_with(view::MOVED) {
+        Begun::Moved(reason)
+    } else {
+        Begun::Failed(reason)
+    });
     exit(FAILED)
 }
 
@@ -85,9 +94,15 @@ fn tell(begun: &Begun) {
 
 /// Reads the spec, and not a byte more: the rest is the program's.
 fn read() -> Result<Spec, String> {
-    let mut stdin = io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from).map_err(|error| error.to_string())?;
+    let mut stdin = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(std::fs::File::from)
+        .map_err(|error| error.to_string())?;
     let mut length = [0; 4];
-    stdin.read_exact(&mut length).map_err(|error| format!("{HELPER} is for Berth itself: {error}"))?;
+    stdin
+        .read_exact(&mut length)
+        .map_err(|error| format!("{HELPER} is for Berth itself: {error}"))?;
     let length = u32::from_le_bytes(length);
     if length > MAX_SPEC {
         return Err("what is to be run takes too many words".to_owned());
@@ -108,8 +123,10 @@ fn begin(host: &Host, spec: Spec) -> Result<Never, String> {
 /// With namespaces. `spec`: None where it is yet to come, and will not want the network.
 fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
     limits::go_first();
-    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| errno.to_string())?;
+    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+        .map_err(|errno| errno.to_string())?;
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| errno.to_string())?;
     let entered = namespaces::enter_outer().map_err(|error| format!("namespaces: {error}"));
     let child = raw::fork().map_err(|error| format!("a process in namespaces: {error}"))?;
     let Fork::Parent(inner) = child else {
@@ -130,10 +147,14 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
         entered?;
         let ended = first(&spec, host, &outer)?;
         init::end_all();
-        // What became of it is known, and nothing of it is left, before this process takes the namespaces apart, which takes a while.
+        // What became of it is known, and nothing of it is left, before this process takes the
+        // namespaces apart, which takes a while.
         let answer = match ended {
             End::Exited(code) => (code, 0),
-            End::Reached(bound) => (FAILED, ENDED_BY.iter().find(|(_, known)| *known == bound).map_or(0, |(signal, _)| *signal)),
+            End::Reached(bound) => (
+                FAILED,
+                ENDED_BY.iter().find(|(_, known)| *known == bound).map_or(0, |(signal, _)| *signal),
+            ),
             End::Alone => (FAILED, 0),
         };
         let answer = [answer.0.to_ne_bytes(), answer.1.to_ne_bytes()].concat();
@@ -170,7 +191,8 @@ fn end_by(signal: Signal) -> ! {
 /// What the first process of the namespace does. The program's part of it never returns.
 fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
     // Beside the watching, which may come late.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| errno.to_string())?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| errno.to_string())?;
     limits::bound_processes(&spec.limits);
     limits::bound_shared_memory(&spec.limits);
     view::enter(spec)?;
@@ -178,12 +200,18 @@ fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
         Fork::Child => Err(program(spec, true)),
         Fork::Parent(program) => {
             close_streams();
-            Ok(init::watch(program, &[host.handle.as_fd(), outer.as_fd()], &spec.limits, init::ProcessScope::Namespace))
+            Ok(init::watch(
+                program,
+                &[host.handle.as_fd(), outer.as_fd()],
+                &spec.limits,
+                init::ProcessScope::Namespace,
+            ))
         }
     }
 }
 
-/// Without namespaces: this process watches, and goes through the list of all processes to find those that it has to end.
+/// Without namespaces: this process watches, and goes through the list of all processes to find
+/// those that it has to end.
 fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
     limits::go_first();
     let own = rustix::process::getpid();
@@ -192,20 +220,32 @@ fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
         Fork::Child => Err(program(spec, false)),
         Fork::Parent(program) => {
             close_streams();
-            let end = init::watch(program, &[host.handle.as_fd()], &spec.limits, init::ProcessScope::Below(own));
+            let end = init::watch(
+                program,
+                &[host.handle.as_fd()],
+                &spec.limits,
+                init::ProcessScope::Below(own),
+            );
             processes::end_below(own);
-            let signal =
-                |bound: Bound| ENDED_BY.iter().find(|(_, known)| *known == bound).and_then(|(signal, _)| Signal::from_named_raw(*signal));
+            let signal = |bound: Bound| {
+                ENDED_BY
+                    .iter()
+                    .find(|(_, known)| *known == bound)
+                    .and_then(|(signal, _)| Signal::from_named_raw(*signal))
+            };
             match end {
                 End::Exited(code) => exit(code),
-                End::Reached(bound) => signal(bound).map_or_else(|| exit(FAILED), |signal| end_by(signal)),
+                End::Reached(bound) => {
+                    signal(bound).map_or_else(|| exit(FAILED), |signal| end_by(signal))
+                }
                 End::Alone => exit(FAILED),
             }
         }
     }
 }
 
-/// Lets go of the program's streams: their other ends have to see when the last of the program's processes does.
+/// Lets go of the program's streams: their other ends have to see when the last of the program's
+/// processes does.
 fn close_streams() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null)
@@ -226,7 +266,12 @@ fn program(spec: &Spec, view: bool) -> String {
     };
     let all = put_on(limits::bound(&spec.limits))
         .and_then(|()| put_on(trees::restrict(spec, view)))
-        .and_then(|()| put_on(limits::drop_capabilities().map_err(|error| format!("giving up capabilities: {error}"))))
+        .and_then(|()| {
+            put_on(
+                limits::drop_capabilities()
+                    .map_err(|error| format!("giving up capabilities: {error}")),
+            )
+        })
         .and_then(|()| put_on(calls::filter(view, spec.network)));
     if let Err(reason) = all {
         return reason;
@@ -245,22 +290,39 @@ fn uncovered(spec: &Spec) -> Vec<String> {
         shown
     };
     let inner = spec.trees.iter().enumerate().filter(|(at, tree)| {
-        let around = spec.trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
-        tree.access == TreeAccess::Read && around.is_some_and(|outer| outer.access == TreeAccess::Write)
+        let around =
+            spec.trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+        tree.access == TreeAccess::Read
+            && around.is_some_and(|outer| outer.access == TreeAccess::Write)
     });
     let inner: Vec<String> = inner.map(|(_, tree)| tree.path.clone()).collect();
-    let kinds =
-        [("what may not be read", &spec.hidden), ("what may not be written", &spec.frozen), ("what is granted for reading only", &inner)];
-    kinds.iter().filter(|(_, paths)| !paths.is_empty()).map(|(kind, paths)| format!("{kind}: {}", some(paths))).collect()
+    let kinds = [
+        ("what may not be read", &spec.hidden),
+        ("what may not be written", &spec.frozen),
+        ("what is granted for reading only", &inner),
+    ];
+    kinds
+        .iter()
+        .filter(|(_, paths)| !paths.is_empty())
+        .map(|(kind, paths)| format!("{kind}: {}", some(paths)))
+        .collect()
 }
 
-/// Becomes the program. Returns only where that fails, which is then the program's failure, told as a shell would.
+/// Becomes the program. Returns only where that fails, which is then the program's failure, told as
+/// a shell would.
 fn become_program(spec: &Spec) -> String {
     let Some((program, arguments)) = spec.arguments.split_first() else { exit(127) };
     let environment = spec.environment.iter().map(|(name, value)| (name, value));
-    let error = Command::new(program).args(arguments).env_clear().envs(environment).current_dir(&spec.directory).exec();
+    let error = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(environment)
+        .current_dir(&spec.directory)
+        .exec();
     let (code, reason) = match error.kind() {
-        io::ErrorKind::NotFound if std::fs::metadata(&spec.directory).is_err() => (1, format!("{}: {error}", spec.directory)),
+        io::ErrorKind::NotFound if std::fs::metadata(&spec.directory).is_err() => {
+            (1, format!("{}: {error}", spec.directory))
+        }
         io::ErrorKind::NotFound => (127, format!("{program}: not found")),
         _ => (126, format!("{program}: {error}")),
     };

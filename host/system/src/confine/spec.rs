@@ -53,7 +53,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let gibibyte = 1 << 30;
-        Self { memory: 4 * gibibyte, processes: 512, cpu: 3600, file_size: 4 * gibibyte, open_files: 4096, scratch: gibibyte }
+        Self {
+            memory: 4 * gibibyte,
+            processes: 512,
+            cpu: 3600,
+            file_size: 4 * gibibyte,
+            open_files: 4096,
+            scratch: gibibyte,
+        }
     }
 }
 
@@ -70,14 +77,15 @@ pub struct Spec {
     pub directory: String,
     /// How much of the sandbox there has to be.
     pub sandbox: Sandbox,
-    /// Whether it gets namespaces and a view of its own: always, but for [`Sandbox::BestEffort`] where there are none to be had.
+    /// Whether it gets namespaces and a view of its own: always, but for [`Sandbox::BestEffort`]
+    /// where there are none to be had.
     pub namespaces: bool,
     /// Whether it reaches the network.
     pub network: bool,
     /// What it sees, the outer before the inner.
     pub trees: Vec<Tree>,
-    /// Directories in those that keep their names and places, the outer before the inner: were they moved, what is covered up in them would
-    /// come to light.
+    /// Directories in those that keep their names and places, the outer before the inner: were they
+    /// moved, what is covered up in them would come to light.
     pub pinned: Vec<String>,
     /// What lies in those and can't be read nor written.
     pub hidden: Vec<String>,
@@ -100,9 +108,13 @@ pub(crate) enum Begun {
     Moved(String),
 }
 
-/// The signals by which the helper ends itself to say which bound was reached. Nothing in the sandbox can send it one.
-pub(crate) const ENDED_BY: [(i32, Bound); 3] =
-    [(libc::SIGUSR1, Bound::Memory), (libc::SIGUSR2, Bound::Processes), (libc::SIGXCPU, Bound::Processor)];
+/// The signals by which the helper ends itself to say which bound was reached. Nothing in the
+/// sandbox can send it one.
+pub(crate) const ENDED_BY: [(i32, Bound); 3] = [
+    (libc::SIGUSR1, Bound::Memory),
+    (libc::SIGUSR2, Bound::Processes),
+    (libc::SIGXCPU, Bound::Processor),
+];
 
 /// A bound on all that a command starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

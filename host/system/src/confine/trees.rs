@@ -3,17 +3,20 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
+    Scope,
 };
 
 use super::spec::{Spec, TreeAccess};
 
-/// What is asked for: the oldest kernel that has it is 6.2. What later ones can do besides is taken where it is there.
+/// What is asked for: the oldest kernel that has it is 6.2. What later ones can do besides is taken
+/// where it is there.
 const ABI_NEEDED: ABI = ABI::V3;
 const ABI_KNOWN: ABI = ABI::V6;
 
-/// Lets this process, and all that it starts, use the trees of the spec alone. `view`: whether its root holds nothing else.
+/// Lets this process, and all that it starts, use the trees of the spec alone. `view`: whether its
+/// root holds nothing else.
 ///
 /// # Errors
 ///
@@ -33,12 +36,15 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
         .map_err(|error| failed(&error))?;
     // With a view it has a network of its own, with nobody else in it.
     if !spec.network && !view {
-        ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp).map_err(|error| failed(&error))?;
+        ruleset = ruleset
+            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)
+            .map_err(|error| failed(&error))?;
     }
     let mut rules = ruleset.create().map_err(|error| failed(&error))?;
     let read: BitFlags<AccessFs> = AccessFs::from_read(ABI_KNOWN);
     for tree in &spec.trees {
-        rules = allow(rules, &tree.path, if tree.access == TreeAccess::Write { all } else { read })?;
+        rules =
+            allow(rules, &tree.path, if tree.access == TreeAccess::Write { all } else { read })?;
     }
     for path in super::view::OWN_WRITABLE.into_iter().chain(spec.home.as_deref()).filter(|_| view) {
         rules = allow(rules, path, all)?;
@@ -61,24 +67,33 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
     }
 }
 
-/// The version of Landlock that this kernel has, as far as Berth knows versions. None: it has none, or doesn't let it be used.
+/// The version of Landlock that this kernel has, as far as Berth knows versions. None: it has none,
+/// or doesn't let it be used.
 ///
 /// It is told to who is restricted, so a thread that ends at once has itself restricted.
 pub fn landlock_version() -> Option<u32> {
     let tried = || {
         let ruleset = Ruleset::default().handle_access(AccessFs::MakeSock).ok()?.create().ok()?;
         match ruleset.restrict_self().ok()?.landlock {
-            LandlockStatus::Available { effective_abi, .. } => u32::try_from(effective_abi as i32).ok(),
+            LandlockStatus::Available { effective_abi, .. } => {
+                u32::try_from(effective_abi as i32).ok()
+            }
             _ => None,
         }
     };
     std::thread::scope(|scope| scope.spawn(tried).join().ok().flatten())
 }
 
-fn allow(rules: RulesetCreated, path: &str, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+fn allow(
+    rules: RulesetCreated,
+    path: &str,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, String> {
     // What is not there needs no rule.
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
     let file = AccessFs::from_file(ABI_KNOWN);
     let access = if Path::new(path).is_dir() { access } else { access & file };
-    rules.add_rule(PathBeneath::new(handle, access)).map_err(|error| format!("Landlock: {path}: {error}"))
+    rules
+        .add_rule(PathBeneath::new(handle, access))
+        .map_err(|error| format!("Landlock: {path}: {error}"))
 }

@@ -1,7 +1,9 @@
-//! The root directory that a program sees: the trees of its spec and what programs need of the system, and nothing else.
+//! The root directory that a program sees: the trees of its spec and what programs need of the
+//! system, and nothing else.
 //!
-//! What isn't in it can't be reached by any name, the sockets of other programs included, about which Landlock says nothing yet. Trees are
-//! cloned by handles that were opened without following links, so that nobody can move another one in between.
+//! What isn't in it can't be reached by any name, the sockets of other programs included, about
+//! which Landlock says nothing yet. Trees are cloned by handles that were opened without following
+//! links, so that nobody can move another one in between.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +12,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    mount_change, move_mount, open_tree, unmount,
 };
 
 use super::raw;
@@ -36,18 +39,20 @@ const LINKS: [(&str, &str); 4] = [
 /// A step that failed, for whoever reads why there is no sandbox.
 type Step<T> = Result<T, String>;
 
-/// How the reason begins where something lies elsewhere by now. It was found a moment ago; where it has gone, it is not covered up.
+/// How the reason begins where something lies elsewhere by now. It was found a moment ago; where it
+/// has gone, it is not covered up.
 pub(super) const MOVED: &str = "moved meanwhile: ";
 
-/// Makes the view this process's root directory. To be called by the first process of a namespace of processes, in a namespace of mounts of
-/// its own.
+/// Makes the view this process's root directory. To be called by the first process of a namespace
+/// of processes, in a namespace of mounts of its own.
 ///
 /// # Errors
 ///
 /// The step that failed. The process must not go on then.
 pub(super) fn enter(spec: &Spec) -> Step<()> {
     // Nothing that is mounted here is seen elsewhere.
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("taking the mounts apart"))?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(failed("taking the mounts apart"))?;
     // All are opened before anything is covered up.
     let mut trees = Vec::new();
     for tree in &spec.trees {
@@ -62,7 +67,9 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
     }
     let root = Root::make(spec.limits.scratch)?;
     let proc = is_mounted("proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-    for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm"].into_iter().chain(spec.home.as_deref()) {
+    for path in
+        ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm"].into_iter().chain(spec.home.as_deref())
+    {
         root.directory(path)?;
     }
     for (name, target) in LINKS {
@@ -108,7 +115,8 @@ fn is_mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) 
             fsconfig_set_string(context.as_fd(), *key, *value)?;
         }
         fsconfig_create(context.as_fd())?;
-        let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let attributes =
+            attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     };
     mount().map_err(|errno| format!("mounting {kind}: {errno}"))
@@ -125,8 +133,15 @@ impl Source {
     fn open(path: &str, writable: bool) -> Step<Option<Self>> {
         let opened = |errno: Errno| format!("opening {path}: {errno}");
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Without links on the way: the path is a real one, and what has become a link since then is not what was meant.
-        let handle = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS) {
+        // Without links on the way: the path is a real one, and what has become a link since then
+        // is not what was meant.
+        let handle = match openat2(
+            CWD,
+            path,
+            flags,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        ) {
             Ok(handle) => handle,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(opened(errno)),
@@ -141,8 +156,13 @@ impl Source {
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
         attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, !device);
         attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, !writable);
-        raw::mount_attributes(&clone, attributes.bits().into()).map_err(|error| format!("protecting {path}: {error}"))?;
-        Ok(Some(Self::Tree { path: path.to_owned(), clone, is_directory: kind == FileType::Directory }))
+        raw::mount_attributes(&clone, attributes.bits().into())
+            .map_err(|error| format!("protecting {path}: {error}"))?;
+        Ok(Some(Self::Tree {
+            path: path.to_owned(),
+            clone,
+            is_directory: kind == FileType::Directory,
+        }))
     }
 
     fn attach(&self, root: &Root) -> Step<()> {
@@ -169,7 +189,9 @@ impl Source {
 }
 
 fn clone(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     open_tree(handle, c"", flags | OpenTreeFlags::AT_EMPTY_PATH)
 }
 
@@ -183,7 +205,8 @@ impl Root {
         let root = is_mounted("tmpfs", &options, MountAttrFlags::empty())?;
         // Where doesn't matter: all that is needed of the old root is open.
         let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
-        move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mounting the view"))?;
+        move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(failed("mounting the view"))?;
         Ok(Self(root))
     }
 
@@ -191,7 +214,13 @@ impl Root {
     fn find(&self, path: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = if path.len() > 1 { &path[1..] } else { "." };
-        openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
+        openat2(
+            &self.0,
+            path,
+            flags,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
     }
 
     /// Makes a directory, and those above it.
@@ -204,8 +233,10 @@ impl Root {
         }
         let (above, leaf) = split(path);
         self.directory(above)?;
-        // What anybody may write to, or the user alone, is the user's own anyway: nobody else is in here.
-        let made = self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
+        // What anybody may write to, or the user alone, is the user's own anyway: nobody else is in
+        // here.
+        let made =
+            self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
         made.map_err(|errno| format!("making {path} in the view: {errno}"))
     }
 
@@ -227,7 +258,8 @@ impl Root {
     fn attach(&self, mount: &OwnedFd, path: &str) -> Step<()> {
         let attach = || {
             let target = self.find(path)?;
-            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+            let flags =
+                MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
             move_mount(mount, c"", target, c"", flags)
         };
         attach().map_err(|errno| format!("mounting {path}: {errno}"))
@@ -241,9 +273,11 @@ impl Root {
         })
     }
 
-    /// Has a directory stay what it is called: where something is mounted, nothing is renamed or removed.
+    /// Has a directory stay what it is called: where something is mounted, nothing is renamed or
+    /// removed.
     fn pin(&self, path: &str) -> Step<()> {
-        let clone = clone(&self.known(path)?).map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
+        let clone = clone(&self.known(path)?)
+            .map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
         self.attach(&clone, path)
     }
 
@@ -251,18 +285,23 @@ impl Root {
     fn freeze(&self, path: &str) -> Step<()> {
         let failed = |errno: Errno| format!("protecting {path}: {errno}");
         let target = self.known(path)?;
-        if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode) == FileType::Symlink {
-            // A link has nothing that could be written; what it leads to is decided on where it lies.
+        if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode)
+            == FileType::Symlink
+        {
+            // A link has nothing that could be written; what it leads to is decided on where it
+            // lies.
             return Ok(());
         }
         let clone = clone(&target).map_err(failed)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
-        raw::mount_attributes(&clone, attributes).map_err(|error| format!("protecting {path}: {error}"))?;
+        raw::mount_attributes(&clone, attributes)
+            .map_err(|error| format!("protecting {path}: {error}"))?;
         self.attach(&clone, path)
     }
 }
 
-/// What is laid over things that may not be read: an empty file and an empty directory that nobody may open.
+/// What is laid over things that may not be read: an empty file and an empty directory that nobody
+/// may open.
 struct Covers {
     file: OwnedFd,
     directory: OwnedFd,
@@ -273,14 +312,23 @@ const COVERS: &str = "/.covers";
 
 impl Covers {
     fn make(root: &Root) -> Step<Self> {
-        let mount = is_mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
+        let mount =
+            is_mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
         root.directory(COVERS)?;
         root.attach(&mount, COVERS)?;
         let make = || {
             mkdirat(&mount, "directory", Mode::empty())?;
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
             rustix::fs::openat(&mount, "file", flags, Mode::empty())?;
-            let open = |name: &str| openat2(&mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
+            let open = |name: &str| {
+                openat2(
+                    &mount,
+                    name,
+                    OFlags::PATH | OFlags::CLOEXEC,
+                    Mode::empty(),
+                    ResolveFlags::BENEATH,
+                )
+            };
             Ok(Self { file: open("file")?, directory: open("directory")? })
         };
         make().map_err(failed("making what hides files"))
@@ -295,7 +343,8 @@ impl Covers {
             // It leads to nothing that isn't covered itself, or isn't there.
             return Ok(());
         }
-        let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file }).map_err(failed)?;
+        let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })
+            .map_err(failed)?;
         raw::mount_attributes(&cover, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
             .map_err(|error| format!("hiding {path}: {error}"))?;
         root.attach(&cover, path)

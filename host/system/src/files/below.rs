@@ -1,4 +1,5 @@
-//! Whether a directory may be renamed as a whole: nothing below it may be refused under its old or its new name.
+//! Whether a directory may be renamed as a whole: nothing below it may be refused under its old or
+//! its new name.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,15 +11,22 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, Place, kernel};
 
-/// How many entries below a directory are looked at, some 5 µs each. A directory with more is refused: the check would take too long.
+/// How many entries below a directory are looked at, some 5 µs each. A directory with more is
+/// refused: the check would take too long.
 const MAX_ENTRIES: usize = 100_000;
 
 /// How deep below a directory is looked. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
-    /// Checks everything below the directory at `place` for being renamed from `old` to `new`, one of which is its path now.
-    pub(super) fn check_below(&self, place: &Place<'_>, old: &Path, new: &Path) -> Result<(), FileError> {
+    /// Checks everything below the directory at `place` for being renamed from `old` to `new`, one
+    /// of which is its path now.
+    pub(super) fn check_below(
+        &self,
+        place: &Place<'_>,
+        old: &Path,
+        new: &Path,
+    ) -> Result<(), FileError> {
         let mut seen = 0;
         let top = enter(place.dir.as_fd(), place.leaf)?;
         // Of every level only the directory that is being looked at is open.
@@ -38,7 +46,8 @@ impl FileView {
                 self.check(path, kind, Access::Read)?;
             }
             if kind == FileType::Directory
-                && let Some(below) = unless_gone(enter(handle.as_fd(), &name).map_err(FileError::from))?
+                && let Some(below) =
+                    unless_gone(enter(handle.as_fd(), &name).map_err(FileError::from))?
             {
                 levels.push((names(&below)?, below, old, new));
             }
@@ -59,11 +68,16 @@ fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> 
 }
 
 fn enter(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
-    kernel::open_beneath(dir, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, ResolveFlags::NO_SYMLINKS)
+    kernel::open_beneath(
+        dir,
+        name,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+        ResolveFlags::NO_SYMLINKS,
+    )
 }
 
-/// The entries of a directory, at most one more than are ever looked at. A name that is not UTF-8 can't be decided on by rules that are,
-/// so the directory is refused.
+/// The entries of a directory, at most one more than are ever looked at. A name that is not UTF-8
+/// can't be decided on by rules that are, so the directory is refused.
 fn names(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)?.take(MAX_ENTRIES + 3) {
@@ -73,7 +87,11 @@ fn names(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
             continue;
         }
         let kind = match entry.file_type() {
-            FileType::Unknown => kernel::file_type(&rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?),
+            FileType::Unknown => kernel::file_type(&rustix::fs::statat(
+                dir,
+                name,
+                rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+            )?),
             kind => kind,
         };
         names.push((name.to_owned(), kind));

@@ -21,8 +21,11 @@ impl FileView {
     /// A rule's refusal, or the kernel's error.
     pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = match self.place(dir, path) {
-            // It is there already, which is what whoever makes a path directory by directory wants to hear.
-            Err(FileError::Errno(NO_LEAF)) => return self.find_at(dir, path, true).and(Err(Errno::EXIST.into())),
+            // It is there already, which is what whoever makes a path directory by directory wants
+            // to hear.
+            Err(FileError::Errno(NO_LEAF)) => {
+                return self.find_at(dir, path, true).and(Err(Errno::EXIST.into()));
+            }
             place => place?,
         };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
@@ -59,14 +62,19 @@ impl FileView {
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::empty())?)
     }
 
-    /// Renames within and between grants of one file system. What the call itself made takes over the mode and, where that is allowed,
-    /// the owner of the file that it replaces, so that writing a file anew by way of a temporary one changes neither.
+    /// Renames within and between grants of one file system. What the call itself made takes over
+    /// the mode and, where that is allowed, the owner of the file that it replaces, so that writing
+    /// a file anew by way of a temporary one changes neither.
     ///
     /// # Errors
     ///
-    /// A rule's refusal: of either name, of anything below a directory under its old or new name, or of what a link would point to from
-    /// its new place. The kernel's error otherwise.
-    pub fn rename(&self, from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> Result<(), FileError> {
+    /// A rule's refusal: of either name, of anything below a directory under its old or new name,
+    /// or of what a link would point to from its new place. The kernel's error otherwise.
+    pub fn rename(
+        &self,
+        from: (BorrowedFd<'_>, &str),
+        to: (BorrowedFd<'_>, &str),
+    ) -> Result<(), FileError> {
         let source = self.place(from.0, from.1)?;
         let target = self.place(to.0, to.1)?;
         let stat = rustix::fs::statat(&source.dir, source.leaf, AtFlags::SYMLINK_NOFOLLOW);
@@ -93,54 +101,99 @@ impl FileView {
         } else if kind == FileType::RegularFile {
             self.keep_mode(&source, &stat, &target);
         } else if kind == FileType::Symlink {
-            self.check_moved_link(source.dir.as_fd(), source.leaf, &source.dir_path, &target.dir_path)?;
+            self.check_moved_link(
+                source.dir.as_fd(),
+                source.leaf,
+                &source.dir_path,
+                &target.dir_path,
+            )?;
         }
-        rustix::fs::renameat_with(&source.dir, source.leaf, &target.dir, target.leaf, RenameFlags::empty())?;
+        rustix::fs::renameat_with(
+            &source.dir,
+            source.leaf,
+            &target.dir,
+            target.leaf,
+            RenameFlags::empty(),
+        )?;
         if is_directory && source.path() != target.path() {
-            // Somebody else may have put something there since it was looked at. By its old name nobody does any more.
+            // Somebody else may have put something there since it was looked at. By its old name
+            // nobody does any more.
             self.check_below(&target, &source.path(), &target.path()).inspect_err(|_| {
-                let back = rustix::fs::renameat_with(&target.dir, target.leaf, &source.dir, source.leaf, RenameFlags::NOREPLACE);
+                let back = rustix::fs::renameat_with(
+                    &target.dir,
+                    target.leaf,
+                    &source.dir,
+                    source.leaf,
+                    RenameFlags::NOREPLACE,
+                );
                 if let Err(errno) = back {
-                    tracing::warn!("{} can't go back to {}: {errno}", target.path().display(), source.path().display());
+                    tracing::warn!(
+                        "{} can't go back to {}: {errno}",
+                        target.path().display(),
+                        source.path().display()
+                    );
                 }
             })?;
         }
         Ok(())
     }
 
-    /// Makes a second name for a regular file. The object that was decided on is linked, not whatever has its name by then.
+    /// Makes a second name for a regular file. The object that was decided on is linked, not
+    /// whatever has its name by then.
     ///
     /// # Errors
     ///
-    /// A rule's refusal of either name, for reading or writing: a link must open no way that the old name did not. The kernel's error
-    /// otherwise.
-    pub fn link(&self, from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> Result<(), FileError> {
+    /// A rule's refusal of either name, for reading or writing: a link must open no way that the
+    /// old name did not. The kernel's error otherwise.
+    pub fn link(
+        &self,
+        from: (BorrowedFd<'_>, &str),
+        to: (BorrowedFd<'_>, &str),
+    ) -> Result<(), FileError> {
         let found = self.resolve(from.0, from.1, false, Access::Write)?;
         let target = self.place(to.0, to.1)?;
         for path in [&found.path, &target.path()] {
             self.check(path, found.kind, Access::Write)?;
             self.check(path, found.kind, Access::Read)?;
         }
-        if found.kind != FileType::RegularFile || target.wants_directory || !may_get_to(&found.path, &target.path()) {
+        if found.kind != FileType::RegularFile
+            || target.wants_directory
+            || !may_get_to(&found.path, &target.path())
+        {
             return Err(Errno::PERM.into());
         }
         let name = kernel::fd_name(found.handle.as_fd());
-        Ok(rustix::fs::linkat(kernel::proc_fds()?, name.as_str(), &target.dir, target.leaf, AtFlags::SYMLINK_FOLLOW)?)
+        Ok(rustix::fs::linkat(
+            kernel::proc_fds()?,
+            name.as_str(),
+            &target.dir,
+            target.leaf,
+            AtFlags::SYMLINK_FOLLOW,
+        )?)
     }
 
     /// Makes a symbolic link to `points_to`, relative to where the link lies.
     ///
     /// # Errors
     ///
-    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the sandbox follow links too. Spelling
-    /// tells only where `..` stands at the beginning; after a name, which may be a link itself or become one, it is refused. The
-    /// kernel's error otherwise.
-    pub fn symlink(&self, points_to: &str, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
+    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the
+    /// sandbox follow links too. Spelling tells only where `..` stands at the beginning; after a
+    /// name, which may be a link itself or become one, it is refused. The kernel's error otherwise.
+    pub fn symlink(
+        &self,
+        points_to: &str,
+        dir: BorrowedFd<'_>,
+        path: &str,
+    ) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Symlink, Access::Write)?;
         let target = lexical_join(&place.dir_path, Path::new(points_to));
         if Path::new(points_to).is_absolute() || climbs_late(Path::new(points_to)) {
-            return Err(self.denied(Refusal::Outside, &place.dir_path.join(points_to), Access::Read));
+            return Err(self.denied(
+                Refusal::Outside,
+                &place.dir_path.join(points_to),
+                Access::Read,
+            ));
         }
         self.check(&target, FileType::Directory, Access::Read)?;
         if place.wants_directory {
@@ -170,7 +223,13 @@ impl FileView {
     /// # Errors
     ///
     /// A rule's refusal; `NOTSUP` for a link itself; the kernel's error otherwise.
-    pub fn set_times(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, times: &Timestamps) -> Result<(), FileError> {
+    pub fn set_times(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+        times: &Timestamps,
+    ) -> Result<(), FileError> {
         let found = self.resolve(dir, path, follow, Access::Write)?;
         self.check(&found.path, found.kind, Access::Write)?;
         if !matches!(found.kind, FileType::RegularFile | FileType::Directory) {
@@ -180,32 +239,55 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
-    /// Whether a relative link may move from one directory to another: it must not point from there to what it did not from here, when
-    /// a program outside the sandbox follows it. What points outside already may move, since that opens nothing.
-    pub(super) fn check_moved_link(&self, dir: BorrowedFd<'_>, name: &str, old: &Path, new: &Path) -> Result<(), FileError> {
-        let text = PathBuf::from(OsString::from_vec(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes()));
+    /// Whether a relative link may move from one directory to another: it must not point from there
+    /// to what it did not from here, when a program outside the sandbox follows it. What points
+    /// outside already may move, since that opens nothing.
+    pub(super) fn check_moved_link(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &str,
+        old: &Path,
+        new: &Path,
+    ) -> Result<(), FileError> {
+        let text = PathBuf::from(OsString::from_vec(
+            rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes(),
+        ));
         let (before, after) = (lexical_join(old, &text), lexical_join(new, &text));
         match self.decide(&after, Kind::Directory, Access::Read) {
-            Err(refusal) if before != after && self.decide(&before, Kind::Directory, Access::Read).is_ok() => {
+            Err(refusal)
+                if before != after
+                    && self.decide(&before, Kind::Directory, Access::Read).is_ok() =>
+            {
                 Err(self.denied(refusal, &after, Access::Read))
             }
             _ => Ok(()),
         }
     }
 
-    /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider than the process's umask.
+    /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider
+    /// than the process's umask.
     fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
-        // What has another name too would change there: a file that got the number of one that this call made and removed, say.
+        // What has another name too would change there: a file that got the number of one that this
+        // call made and removed, say.
         if !self.made_by_this_call(stat) || stat.st_nlink != 1 {
             return;
         }
-        let Ok(replaced) = rustix::fs::statat(&target.dir, target.leaf, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let Ok(replaced) = rustix::fs::statat(&target.dir, target.leaf, AtFlags::SYMLINK_NOFOLLOW)
+        else {
+            return;
+        };
         let Ok(handle) = kernel::resolve(source.dir.as_fd(), source.leaf, false) else { return };
-        let same = rustix::fs::fstat(&handle).is_ok_and(|now| (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino));
-        let (Ok(fds), true, FileType::RegularFile) = (kernel::proc_fds(), same, kernel::file_type(&replaced)) else { return };
+        let same = rustix::fs::fstat(&handle)
+            .is_ok_and(|now| (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino));
+        let (Ok(fds), true, FileType::RegularFile) =
+            (kernel::proc_fds(), same, kernel::file_type(&replaced))
+        else {
+            return;
+        };
         let name = kernel::fd_name(handle.as_fd());
         if (replaced.st_uid, replaced.st_gid) != (stat.st_uid, stat.st_gid) {
-            let owner = (Some(Uid::from_raw(replaced.st_uid)), Some(Gid::from_raw(replaced.st_gid)));
+            let owner =
+                (Some(Uid::from_raw(replaced.st_uid)), Some(Gid::from_raw(replaced.st_gid)));
             // Only root may give files away; for anyone else the new file is their own.
             let _ = rustix::fs::chownat(fds, name.as_str(), owner.0, owner.1, AtFlags::empty());
         }

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
-/// The directories of one policy, opened once. The handles pin the directories that were there then: a name that is later pointed
-/// elsewhere changes nothing until the policy is built again.
+/// The directories of one policy, opened once. The handles pin the directories that were there
+/// then: a name that is later pointed elsewhere changes nothing until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,
@@ -64,13 +64,18 @@ pub enum GrantError {
 }
 
 impl Grants {
-    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them, `own` folders and `/proc` taken out,
-    /// `globs` added by the function of that name.
+    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them,
+    /// `own` folders and `/proc` taken out, `globs` added by the function of that name.
     ///
     /// # Errors
     ///
-    /// [`GrantError`] for a directory that is not there or not a directory, or where `/proc` is missing.
-    pub fn open(grants: Vec<Grant>, own: Vec<OwnFolder>, globs: impl FnOnce(FileRules) -> FileRules) -> Result<Self, GrantError> {
+    /// [`GrantError`] for a directory that is not there or not a directory, or where `/proc` is
+    /// missing.
+    pub fn open(
+        grants: Vec<Grant>,
+        own: Vec<OwnFolder>,
+        globs: impl FnOnce(FileRules) -> FileRules,
+    ) -> Result<Self, GrantError> {
         let mut roots = Vec::new();
         let mut real_grants = Vec::new();
         let mut devices = Vec::new();
@@ -82,7 +87,8 @@ impl Grants {
                 other => failed(other.into()),
             })?;
             real_grants.push(Grant { path: path.clone(), ..grant.clone() });
-            let failed = |errno: Errno| GrantError::Open { path: grant.path.clone(), source: errno.into() };
+            let failed =
+                |errno: Errno| GrantError::Open { path: grant.path.clone(), source: errno.into() };
             if rustix::fs::fstatfs(&dir).map_err(failed)?.f_type != mounts::PROC {
                 devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
             }
@@ -91,18 +97,31 @@ impl Grants {
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
         let own = own.into_iter().flat_map(with_its_name).chain([proc]).collect();
-        Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots, devices, aliases: Mutex::default() })
+        Ok(Self {
+            rules: globs(FileRules::new(real_grants, own)),
+            roots,
+            devices,
+            aliases: Mutex::default(),
+        })
     }
 
-    /// Berth's own folders under the other names that they have by what is mounted now. Where that can't be told, it was told last.
+    /// Berth's own folders under the other names that they have by what is mounted now. Where that
+    /// can't be told, it was told last.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::now() else { return Arc::clone(&known.own) };
         if known.mounts.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &mounts)) {
-            let names = |own: &OwnFolder| mounts.other_names(&own.path).into_iter().map(move |path| (path, own.secret)).collect::<Vec<_>>();
+            let names = |own: &OwnFolder| {
+                mounts
+                    .other_names(&own.path)
+                    .into_iter()
+                    .map(move |path| (path, own.secret))
+                    .collect::<Vec<_>>()
+            };
             // Each procfs is known by what it is.
             let own = self.rules.own().iter().filter(|own| own.path != Path::new("/proc"));
-            let own = own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
+            let own =
+                own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
             *known = Aliases { mounts: Some(mounts), own };
         }
         Arc::clone(&known.own)
@@ -123,28 +142,36 @@ impl Grants {
         &self.roots
     }
 
-    /// The root that covers an absolute path most closely, and what of the path is left below it. Compares spellings: nothing is opened.
+    /// The root that covers an absolute path most closely, and what of the path is left below it.
+    /// Compares spellings: nothing is opened.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
-        let below = |root: &Root| path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok();
+        let below = |root: &Root| {
+            path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok()
+        };
         let covering = self.roots.iter().filter_map(|root| Some((root, below(root)?)));
         covering.min_by_key(|(_, rest)| rest.components().count())
     }
 }
 
-/// What has to stay as it is for a path to lead where it does: what it leads to, and the name itself, which may be a link that could be
-/// replaced.
+/// What has to stay as it is for a path to lead where it does: what it leads to, and the name
+/// itself, which may be a link that could be replaced.
 fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let target = real_or_given(&own.path);
-    let name = own.path.parent().zip(own.path.file_name()).map(|(parent, leaf)| real_or_given(parent).join(leaf));
+    let name = own
+        .path
+        .parent()
+        .zip(own.path.file_name())
+        .map(|(parent, leaf)| real_or_given(parent).join(leaf));
     let name = name.filter(|name| *name != target);
     [Some(target), name].into_iter().flatten().map(move |path| OwnFolder { path, ..own })
 }
 
-/// The real path of something that need not be there yet: that of the nearest folder above it that is, and the rest. So one of Berth's
-/// own folders is protected under the name that it will get.
+/// The real path of something that need not be there yet: that of the nearest folder above it that
+/// is, and the rest. So one of Berth's own folders is protected under the name that it will get.
 pub fn real_or_given(path: &Path) -> PathBuf {
     for (depth, ancestor) in path.ancestors().enumerate() {
-        // One look tells that it is missing, where looking for the links in it takes one for each folder above.
+        // One look tells that it is missing, where looking for the links in it takes one for each
+        // folder above.
         if !ancestor.exists() {
             continue;
         }

@@ -1,4 +1,5 @@
-//! What the kernel is asked, in one place: resolving a name without side effects, and telling where the result lies.
+//! What the kernel is asked, in one place: resolving a name without side effects, and telling where
+//! the result lies.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,8 @@ pub(super) const PATH_MAX: usize = 4096;
 /// Says that `/proc` is not what it should be.
 pub(super) const NO_PROC: Errno = Errno::NOSYS;
 
-/// Finds what `path` names below `dir`, without opening it for use: no FIFO blocks, no device is touched, no link leads out.
+/// Finds what `path` names below `dir`, without opening it for use: no FIFO blocks, no device is
+/// touched, no link leads out.
 ///
 /// A final link is followed where `follow` says so.
 ///
@@ -33,22 +35,33 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// The same from the kernel's cache, without asking a file system, which may be slow or not answer at all.
+/// The same from the kernel's cache, without asking a file system, which may be slow or not answer
+/// at all.
 ///
 /// # Errors
 ///
 /// `AGAIN` where the cache doesn't have it, and before Linux 5.12.
-pub(super) fn resolve_cached(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
+pub(super) fn resolve_cached(
+    dir: BorrowedFd<'_>,
+    path: &str,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
-    rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve).map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
+    rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)
+        .map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
 }
 
 /// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.
-pub(super) fn open_beneath(dir: BorrowedFd<'_>, path: &str, flags: OFlags, also: ResolveFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn open_beneath(
+    dir: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+    also: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     if path.len() > PATH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
@@ -68,16 +81,21 @@ pub(super) fn open_beneath(dir: BorrowedFd<'_>, path: &str, flags: OFlags, also:
 ///
 /// `NOENT` for an object without a name any more, [`NO_PROC`] where `/proc` is not mounted.
 pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    let path = rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
+    let path =
+        rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
-    // What is not a file system's (`pipe:[1]`) or not below our root has no path that a rule could decide on.
-    if !path.is_absolute() || path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path) {
+    // What is not a file system's (`pipe:[1]`) or not below our root has no path that a rule could
+    // decide on.
+    if !path.is_absolute()
+        || path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path)
+    {
         return Err(Errno::NOENT);
     }
     Ok(path)
 }
 
-/// How the kernel ends the path of what has lost its name, though it may have another: a rule would be asked about a name that nothing has.
+/// How the kernel ends the path of what has lost its name, though it may have another: a rule would
+/// be asked about a name that nothing has.
 const GONE: &[u8] = b" (deleted)";
 
 /// Whether a path, which a file may have as well, names what is behind a handle.
@@ -86,14 +104,17 @@ fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
     matches!((named, rustix::fs::fstat(handle)), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
 }
 
-/// Opens for use what an `O_PATH` handle names: the same object, whatever its name points to by now.
+/// Opens for use what an `O_PATH` handle names: the same object, whatever its name points to by
+/// now.
 pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    // Neither flag matters for what passes the type check; both are a second line should that ever be wrong.
+    // Neither flag matters for what passes the type check; both are a second line should that ever
+    // be wrong.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
 }
 
-/// The name under [`proc_fds`] through which system calls that take a path reach the object behind a handle.
+/// The name under [`proc_fds`] through which system calls that take a path reach the object behind
+/// a handle.
 pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
     handle.as_raw_fd().to_string()
 }
@@ -111,7 +132,8 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
-/// Whether `/proc` is mounted and the kernel's own: without it nothing tells where a file really lies, and no directory can be granted.
+/// Whether `/proc` is mounted and the kernel's own: without it nothing tells where a file really
+/// lies, and no directory can be granted.
 pub fn proc_works() -> bool {
     proc_fds().is_ok()
 }

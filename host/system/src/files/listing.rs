@@ -29,13 +29,19 @@ pub struct ListingEntry {
 }
 
 impl FileView {
-    /// Starts to read the entries of an open directory. It is decided on anew, since it may have been moved since it was opened.
+    /// Starts to read the entries of an open directory. It is decided on anew, since it may have
+    /// been moved since it was opened.
     ///
     /// # Errors
     ///
     /// A rule's refusal, or the kernel's error.
     pub fn list(&self, dir: BorrowedFd<'_>) -> Result<Listing, FileError> {
-        let handle = kernel::open_beneath(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)?;
+        let handle = kernel::open_beneath(
+            dir,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY,
+            ResolveFlags::NO_SYMLINKS,
+        )?;
         let path = kernel::real_path(handle.as_fd())?;
         self.check(&path, FileType::Directory, Access::Read)?;
         self.record_at(path.as_os_str().as_bytes(), handle.as_fd());

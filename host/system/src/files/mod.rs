@@ -1,9 +1,10 @@
 //! The path layer: the one place that opens granted paths.
 //!
-//! A name from a guest is resolved below a directory handle without side effects (`openat2`, `O_PATH`), the kernel is asked where the
-//! result really lies, and the rules decide on that path. What passes is opened again through its handle, so that it is the object that
-//! was decided on, whatever its name points to by then. Changes of names work on the parent's handle and the last component, which the
-//! kernel does not follow.
+//! A name from a guest is resolved below a directory handle without side effects (`openat2`,
+//! `O_PATH`), the kernel is asked where the result really lies, and the rules decide on that path.
+//! What passes is opened again through its handle, so that it is the object that was decided on,
+//! whatever its name points to by then. Changes of names work on the parent's handle and the last
+//! component, which the kernel does not follow.
 
 mod below;
 mod change;
@@ -35,28 +36,34 @@ use seen::Watcher;
 
 use crate::mounts;
 
-/// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
+/// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a
+/// replaced file's mode.
 const REMEMBERED: usize = 1024;
 
-/// Links to what isn't there, one after the other, that are followed. The kernel follows as many of any kind.
+/// Links to what isn't there, one after the other, that are followed. The kernel follows as many of
+/// any kind.
 const MAX_LINKS: u32 = 40;
 
 /// A path without a last component of its own, `.` say, where one is needed.
 const NO_LEAF: Errno = Errno::INVAL;
 
-/// What one call may do with files: the grants of its plugin, all of them read-only where the call is.
+/// What one call may do with files: the grants of its plugin, all of them read-only where the call
+/// is.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
-    /// Berth's own folders under other names, which they have where they lie in what is mounted there too.
+    /// Berth's own folders under other names, which they have where they lie in what is mounted
+    /// there too.
     aliases: Arc<[OwnFolder]>,
-    /// The file systems that were met beside those of the grants, by their devices, and whether each is the kernel's own.
+    /// The file systems that were met beside those of the grants, by their devices, and whether
+    /// each is the kernel's own.
     devices: Arc<Mutex<Vec<(u64, bool)>>>,
     made: Arc<Mutex<Made>>,
     /// Who wants to know what is looked at, if anybody does.
     watcher: Option<Arc<Watcher>>,
-    /// The rules about calls, where they say something of paths, and who is told what listings leave out on their account.
+    /// The rules about calls, where they say something of paths, and who is told what listings
+    /// leave out on their account.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
     /// Whether only what the kernel has in its cache is resolved.
     cached: bool,
@@ -79,7 +86,8 @@ struct LastRead {
     directory: Option<Mode>,
 }
 
-/// Something that exists and may be used: where the kernel says it lies, and a handle that no longer depends on its name.
+/// Something that exists and may be used: where the kernel says it lies, and a handle that no
+/// longer depends on its name.
 #[derive(Debug)]
 pub struct ResolvedObject {
     /// `O_PATH`: names the object, reads nothing.
@@ -106,7 +114,8 @@ pub struct ResolvedPath {
 pub enum LastLink {
     /// What it leads to.
     Followed,
-    /// The link: it is removed, renamed or replaced. Then no granted directory may be meant, however it is spelled.
+    /// The link: it is removed, renamed or replaced. Then no granted directory may be meant,
+    /// however it is spelled.
     Meant,
 }
 
@@ -145,10 +154,20 @@ impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
         let aliases = grants.aliases();
-        Self { grants, read_only, aliases, devices: Arc::default(), made: Arc::default(), watcher: None, call: None, cached: false }
+        Self {
+            grants,
+            read_only,
+            aliases,
+            devices: Arc::default(),
+            made: Arc::default(),
+            watcher: None,
+            call: None,
+            cached: false,
+        }
     }
 
-    /// The same view, which asks no file system where names lead: what the kernel doesn't have in its cache fails with `AGAIN`.
+    /// The same view, which asks no file system where names lead: what the kernel doesn't have in
+    /// its cache fails with `AGAIN`.
     #[must_use]
     pub fn cached(self) -> Self {
         Self { cached: true, ..self }
@@ -184,7 +203,9 @@ impl FileView {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
         }
-        let of = |own: &OwnFolder| (own.secret || access == Access::Write) && path.starts_with(&own.path);
+        let of = |own: &OwnFolder| {
+            (own.secret || access == Access::Write) && path.starts_with(&own.path)
+        };
         if self.aliases.iter().any(of) {
             return Err(Refusal::Own);
         }
@@ -192,13 +213,15 @@ impl FileView {
         let Some((rules, _)) = &self.call else { return Ok(()) };
         // What is built beside its place is decided on as what it will be.
         let place = provisional::outermost(path).and_then(|built| {
-            let (place, rest) = (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
+            let (place, rest) =
+                (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
             Some(if rest.as_os_str().is_empty() { place.to_owned() } else { place.join(rest) })
         });
         rules.decide(place.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
     }
 
-    /// Whether a listing or a search leaves out the real path. Where a rule about calls has it do so, the call is told of it.
+    /// Whether a listing or a search leaves out the real path. Where a rule about calls has it do
+    /// so, the call is told of it.
     pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
         if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
@@ -217,11 +240,13 @@ impl FileView {
         if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
     }
 
-    /// Finds what an absolute path names, for reading: through the grant that covers it, links followed but never out of the grant.
+    /// Finds what an absolute path names, for reading: through the grant that covers it, links
+    /// followed but never out of the grant.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] for what lies outside every grant or is refused; the kernel's error otherwise (`NOENT`, `LOOP`, …).
+    /// [`FileError::Denied`] for what lies outside every grant or is refused; the kernel's error
+    /// otherwise (`NOENT`, `LOOP`, …).
     pub fn find(&self, path: &Path) -> Result<ResolvedObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -243,24 +268,37 @@ impl FileView {
         self.open_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, how)
     }
 
-    /// Finds what `path` names below `dir`, for reading. `follow` says whether a final link is followed.
+    /// Finds what `path` names below `dir`, for reading. `follow` says whether a final link is
+    /// followed.
     ///
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub fn find_at(&self, dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<ResolvedObject, FileError> {
+    pub fn find_at(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+    ) -> Result<ResolvedObject, FileError> {
         let found = self.resolve(dir, path, follow, Access::Read)?;
         self.check(&found.path, found.kind, Access::Read)?;
         Ok(found)
     }
 
-    /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it, and where it really
-    /// leads. What does not exist yet is decided on where it would be made.
+    /// Decides on an absolute path before a tool is started with it, and returns the form in which
+    /// the tool can use it, and where it really leads. What does not exist yet is decided on where
+    /// it would be made.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
-    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<ResolvedPath, FileError> {
+    /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to
+    /// explain.
+    pub fn locate(
+        &self,
+        path: &Path,
+        access: Access,
+        last: LastLink,
+    ) -> Result<ResolvedPath, FileError> {
         if path.as_os_str().len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
@@ -271,35 +309,59 @@ impl FileView {
         if self.cached {
             return Err(Errno::AGAIN.into());
         }
-        // Perhaps it is only spelled differently: a link above the grant or from one grant to another, a `..` too many. Looking has no
-        // side effects, what it finds is decided on like any other path, and the refusal is the same whether or not something is there.
+        // Perhaps it is only spelled differently: a link above the grant or from one grant to
+        // another, a `..` too many. Looking has no side effects, what it finds is decided on like
+        // any other path, and the refusal is the same whether or not something is there.
         let real = match (last, path.parent(), path.file_name()) {
             (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
             _ => grants::real_or_given(path),
         };
-        if real == path { located } else { self.locate_spelled(&real, access, last, MAX_LINKS).or(located) }
+        if real == path {
+            located
+        } else {
+            self.locate_spelled(&real, access, last, MAX_LINKS).or(located)
+        }
     }
 
-    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink, links: u32) -> Result<ResolvedPath, FileError> {
+    fn locate_spelled(
+        &self,
+        path: &Path,
+        access: Access,
+        last: LastLink,
+        links: u32,
+    ) -> Result<ResolvedPath, FileError> {
         let outside = || self.denied(Refusal::Outside, path, access);
         let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
-        let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
+        let given =
+            if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
         let rest = rest.to_str().ok_or_else(outside)?;
         let mut there = rest;
         loop {
             let follow = last == LastLink::Followed || there.len() < rest.len();
-            match self.resolve(root.dir.as_fd(), if there.is_empty() { "." } else { there }, follow, access) {
+            match self.resolve(
+                root.dir.as_fd(),
+                if there.is_empty() { "." } else { there },
+                follow,
+                access,
+            ) {
                 Ok(found) => {
                     let missing = Path::new(rest[there.len()..].trim_start_matches('/'));
                     if missing.components().any(|part| part == Component::ParentDir) {
                         return Err(outside());
                     }
                     let mut parts = missing.components();
-                    let link = parts.next().and_then(|first| rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok());
+                    let link = parts.next().and_then(|first| {
+                        rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok()
+                    });
                     if let Some(target) = link.filter(|_| links > 0) {
                         // A link to what isn't there yet: whoever writes through it makes that.
-                        let target = found.path.join(OsStr::from_bytes(target.as_bytes())).join(parts.as_path());
-                        let real = self.locate_spelled(&real_or_given(&target), access, last, links - 1)?.real;
+                        let target = found
+                            .path
+                            .join(OsStr::from_bytes(target.as_bytes()))
+                            .join(parts.as_path());
+                        let real = self
+                            .locate_spelled(&real_or_given(&target), access, last, links - 1)?
+                            .real;
                         return Ok(ResolvedPath { given, real });
                     }
                     let (path, kind) = match missing.as_os_str().is_empty() {
@@ -312,31 +374,61 @@ impl FileView {
                         return Err(self.denied(refusal, &path, access));
                     }
                     self.check(&path, kind, access)?;
-                    // A directory that is named by `..` has a name of its own, which is the one to change.
-                    let given = if last == LastLink::Meant && given.file_name().is_none() { path.clone() } else { given };
+                    // A directory that is named by `..` has a name of its own, which is the one to
+                    // change.
+                    let given = if last == LastLink::Meant && given.file_name().is_none() {
+                        path.clone()
+                    } else {
+                        given
+                    };
                     return Ok(ResolvedPath { given, real: path });
                 }
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
-                    there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
+                    there = there
+                        .trim_end_matches('/')
+                        .rsplit_once('/')
+                        .map_or("", |(parent, _)| parent);
                 }
-                Err(FileError::Errno(Errno::AGAIN)) if self.cached => return Err(Errno::AGAIN.into()),
-                // The tool will meet it too; until then, its nearest folder that is there tells where it lies.
-                Err(FileError::Errno(_)) => return Ok(ResolvedPath { real: real_or_given(&given), given }),
+                Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
+                    return Err(Errno::AGAIN.into());
+                }
+                // The tool will meet it too; until then, its nearest folder that is there tells
+                // where it lies.
+                Err(FileError::Errno(_)) => {
+                    return Ok(ResolvedPath { real: real_or_given(&given), given });
+                }
                 Err(denied) => return Err(denied),
             }
         }
     }
 
-    /// Resolves without deciding on the result: every caller decides next. What leads out of `dir` is denied here, and so is what does
-    /// not exist where it would be denied if it did, so that denied names can't be probed.
-    fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<ResolvedObject, FileError> {
+    /// Resolves without deciding on the result: every caller decides next. What leads out of `dir`
+    /// is denied here, and so is what does not exist where it would be denied if it did, so that
+    /// denied names can't be probed.
+    fn resolve(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+        access: Access,
+    ) -> Result<ResolvedObject, FileError> {
         let found = self.resolve_untold(dir, path, follow, access);
         self.record_lookup(dir, path, follow, &found);
         found
     }
 
-    fn resolve_untold(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<ResolvedObject, FileError> {
-        let resolved = if self.cached { kernel::resolve_cached(dir, path, follow) } else { kernel::resolve(dir, path, follow) };
+    fn resolve_untold(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+        access: Access,
+    ) -> Result<ResolvedObject, FileError> {
+        let resolved = if self.cached {
+            kernel::resolve_cached(dir, path, follow)
+        } else {
+            kernel::resolve(dir, path, follow)
+        };
         let handle = match resolved {
             Ok(handle) => handle,
             Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
@@ -357,7 +449,8 @@ impl FileView {
         Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
-    /// Splits `path` into the directory that it names, which has to exist below `dir`, and the last component, which need not.
+    /// Splits `path` into the directory that it names, which has to exist below `dir`, and the last
+    /// component, which need not.
     fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<Place<'p>, FileError> {
         let trimmed = path.trim_end_matches('/');
         let (parent, leaf) = match trimmed.rsplit_once('/') {
@@ -382,7 +475,8 @@ impl FileView {
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
         self.check_file_system(&handle, &stat, &dir_path, Access::Write)?;
-        let place = Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
+        let place =
+            Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
         match self.rules().decide_name(&place.path()) {
             Ok(()) => Ok(place),
             Err(refusal) => Err(self.denied(refusal, &place.path(), Access::Write)),
@@ -394,14 +488,22 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Refuses what lies in one of the kernel's own file systems. Told by the object itself, whatever its name is by now. A directory that is
-    /// granted by itself is taken at the operator's word.
-    fn check_file_system(&self, handle: &OwnedFd, stat: &Stat, path: &Path, access: Access) -> Result<(), FileError> {
+    /// Refuses what lies in one of the kernel's own file systems. Told by the object itself,
+    /// whatever its name is by now. A directory that is granted by itself is taken at the
+    /// operator's word.
+    fn check_file_system(
+        &self,
+        handle: &OwnedFd,
+        stat: &Stat,
+        path: &Path,
+        access: Access,
+    ) -> Result<(), FileError> {
         if self.grants.is_on_a_granted_device(stat.st_dev) {
             return Ok(());
         }
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = devices.iter().find(|(device, _)| *device == stat.st_dev).map(|(_, kernels)| *kernels);
+        let known =
+            devices.iter().find(|(device, _)| *device == stat.st_dev).map(|(_, kernels)| *kernels);
         let kernels = match known {
             Some(kernels) => kernels,
             None => {

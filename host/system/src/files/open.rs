@@ -9,10 +9,12 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// How often an open starts again that found a name neither taken nor free: a link to nothing, or a race.
+/// How often an open starts again that found a name neither taken nor free: a link to nothing, or a
+/// race.
 const ATTEMPTS: usize = 4;
 
-/// What is to be opened, and how. The default opens for neither reading nor writing, and follows links.
+/// What is to be opened, and how. The default opens for neither reading nor writing, and follows
+/// links.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Data can be read.
@@ -64,24 +66,36 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] where a rule refuses, before anything was touched; the kernel's error otherwise.
-    pub fn open_at(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<OpenObject, FileError> {
+    /// [`FileError::Denied`] where a rule refuses, before anything was touched; the kernel's error
+    /// otherwise.
+    pub fn open_at(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        how: OpenOptions,
+    ) -> Result<OpenObject, FileError> {
         let access = how.access();
         for _ in 0..ATTEMPTS {
             match self.resolve(dir, path, !how.no_follow, access) {
                 Ok(_) if how.create && how.exclusive => return Err(Errno::EXIST.into()),
                 Ok(found) => return self.open_found(&found, how),
-                Err(FileError::Errno(Errno::NOENT)) if how.create && !how.directory => match self.make(dir, path, how) {
-                    Err(FileError::Errno(Errno::EXIST)) if !how.exclusive => {}
-                    made => return made,
-                },
+                Err(FileError::Errno(Errno::NOENT)) if how.create && !how.directory => {
+                    match self.make(dir, path, how) {
+                        Err(FileError::Errno(Errno::EXIST)) if !how.exclusive => {}
+                        made => return made,
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::LOOP.into())
     }
 
-    fn open_found(&self, found: &ResolvedObject, how: OpenOptions) -> Result<OpenObject, FileError> {
+    fn open_found(
+        &self,
+        found: &ResolvedObject,
+        how: OpenOptions,
+    ) -> Result<OpenObject, FileError> {
         self.check(&found.path, found.kind, how.access())?;
         if how.write || how.truncate {
             // What is open for writing can mostly be read as well, by `metadata` at least.
@@ -106,15 +120,22 @@ impl FileView {
         Ok(OpenObject { handle, path: found.path.clone(), kind: found.kind })
     }
 
-    fn make(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<OpenObject, FileError> {
+    fn make(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        how: OpenOptions,
+    ) -> Result<OpenObject, FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::RegularFile, Access::Write)?;
         if place.wants_directory {
             return Err(Errno::ISDIR.into());
         }
         self.expect_provisional(&place)?;
-        let flags = how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
+        let flags =
+            how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle =
+            rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
         self.remember_provisional(&place)?;
         self.remember_made(&rustix::fs::fstat(&handle)?);
         Ok(OpenObject { handle, path: place.path(), kind: FileType::RegularFile })

@@ -1,8 +1,10 @@
-//! What a call builds beside its place, under a name of a reserved form, and did not come to name: it is removed when the call ends.
+//! What a call builds beside its place, under a name of a reserved form, and did not come to name:
+//! it is removed when the call ends.
 //!
-//! A guest that is stopped can't tidy up after itself. So the view remembers what the call made under such a name, and holds on to it, so
-//! that nothing else can pass for it. Nothing that was made under another name gets such a name or comes to lie below one. So the
-//! clean-up removes only what calls have made; and the rules decide on every entry, as if the guest removed it.
+//! A guest that is stopped can't tidy up after itself. So the view remembers what the call made
+//! under such a name, and holds on to it, so that nothing else can pass for it. Nothing that was
+//! made under another name gets such a name or comes to lie below one. So the clean-up removes only
+//! what calls have made; and the rules decide on every entry, as if the guest removed it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,8 +60,9 @@ impl FileView {
         }
     }
 
-    /// Less the process's umask. What is made under or below a provisional name is a copy of, or in place of, what was opened last for
-    /// reading, and takes its mode: WASI has no modes, and a copy of a script should run, that of a private file be private.
+    /// Less the process's umask. What is made under or below a provisional name is a copy of, or in
+    /// place of, what was opened last for reading, and takes its mode: WASI has no modes, and a
+    /// copy of a script should run, that of a private file be private.
     pub(super) fn mode_of_new_file(&self, place: &Place<'_>) -> Mode {
         let read = outermost(&place.path()).and_then(|_| self.made().read.file);
         read.unwrap_or(Mode::from_raw_mode(0o666))
@@ -71,7 +74,8 @@ impl FileView {
         read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
     }
 
-    /// Removes what the call has left under provisional names. For the end of a call, however it came to it.
+    /// Removes what the call has left under provisional names. For the end of a call, however it
+    /// came to it.
     ///
     /// What can't be removed stays, under its provisional name.
     pub fn remove_provisional(&self) {
@@ -88,7 +92,11 @@ impl FileView {
         let kind = kernel::file_type(&stat);
         self.check(&path, kind, Access::Write)?;
         if kind != FileType::Directory {
-            return Ok(rustix::fs::unlinkat(&provisional.parent, provisional.name.as_str(), AtFlags::empty())?);
+            return Ok(rustix::fs::unlinkat(
+                &provisional.parent,
+                provisional.name.as_str(),
+                AtFlags::empty(),
+            )?);
         }
         // The directory that was made, whatever has its name by now.
         let top = kernel::reopen(provisional.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -97,8 +105,14 @@ impl FileView {
             let Some(entry) = entries.next() else {
                 let (.., name) = levels.pop().ok_or(Errno::INVAL)?;
                 match levels.last() {
-                    Some((parent, ..)) => rustix::fs::unlinkat(parent.fd()?, &name, AtFlags::REMOVEDIR)?,
-                    None => rustix::fs::unlinkat(&provisional.parent, provisional.name.as_str(), AtFlags::REMOVEDIR)?,
+                    Some((parent, ..)) => {
+                        rustix::fs::unlinkat(parent.fd()?, &name, AtFlags::REMOVEDIR)?;
+                    }
+                    None => rustix::fs::unlinkat(
+                        &provisional.parent,
+                        provisional.name.as_str(),
+                        AtFlags::REMOVEDIR,
+                    )?,
                 }
                 continue;
             };
@@ -112,14 +126,23 @@ impl FileView {
             let below = match entry.file_type() {
                 FileType::Directory | FileType::Unknown => {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                    match kernel::open_beneath(entries.fd()?, leaf, flags, ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV) {
+                    match kernel::open_beneath(
+                        entries.fd()?,
+                        leaf,
+                        flags,
+                        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
+                    ) {
                         Err(Errno::NOTDIR | Errno::LOOP) => None,
                         below => Some(below?),
                     }
                 }
                 _ => None,
             };
-            self.check(&path, if below.is_some() { FileType::Directory } else { FileType::RegularFile }, Access::Write)?;
+            self.check(
+                &path,
+                if below.is_some() { FileType::Directory } else { FileType::RegularFile },
+                Access::Write,
+            )?;
             match below {
                 None => rustix::fs::unlinkat(entries.fd()?, name, AtFlags::empty())?,
                 Some(below) => {
@@ -143,19 +166,22 @@ impl Provisional {
     }
 }
 
-/// Whether a provisional name begins here. What is below another goes with that, and stays with it where that gets its name.
+/// Whether a provisional name begins here. What is below another goes with that, and stays with it
+/// where that gets its name.
 fn is_outermost(place: &Place<'_>) -> bool {
     is_provisional(place.leaf) && outermost(&place.dir_path).is_none()
 }
 
-/// Whether something may get from one path to another: into what is removed in the end comes only what was made there.
+/// Whether something may get from one path to another: into what is removed in the end comes only
+/// what was made there.
 pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
     outermost(to).is_none_or(|place| from.starts_with(place))
 }
 
 /// The path down to the first provisional name in it.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
-    let provisional = |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_provisional);
+    let provisional =
+        |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_provisional);
     let mut found = None;
     for above in path.ancestors() {
         if provisional(above) {
@@ -168,5 +194,7 @@ pub(super) fn outermost(path: &Path) -> Option<&Path> {
 /// The reserved form: `.berth-`, sixteen hexadecimal digits, `.tmp`.
 fn is_provisional(name: &str) -> bool {
     let digits = name.strip_prefix(".berth-").and_then(|rest| rest.strip_suffix(".tmp"));
-    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    digits.is_some_and(|digits| {
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
 }

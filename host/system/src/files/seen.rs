@@ -1,7 +1,8 @@
 //! What a call has looked at, and whether that is still so.
 //!
-//! A view that is watched tells each lookup that a guest can make: by which path, and what was there. An answer was made of nothing else, so
-//! it is true as long as every one of them would come to the same. That is asked of the kernel again, through the same grants.
+//! A view that is watched tells each lookup that a guest can make: by which path, and what was
+//! there. An answer was made of nothing else, so it is true as long as every one of them would come
+//! to the same. That is asked of the kernel again, through the same grants.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,8 +16,8 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// File systems of this machine, which give every change a time of this machine's clock. On one of another machine, times are that one's, and
-/// may be told late.
+/// File systems of this machine, which give every change a time of this machine's clock. On one of
+/// another machine, times are that one's, and may be told late.
 const LOCAL: [i64; 11] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -31,8 +32,9 @@ const LOCAL: [i64; 11] = [
     0xe0f5_e1e2, // EROFS
 ];
 
-/// How much later than a file's last change it has to be seen, so that a change after that gets another time. The kernel stamps changes with
-/// the time of its last tick, of which there are at least a hundred a second.
+/// How much later than a file's last change it has to be seen, so that a change after that gets
+/// another time. The kernel stamps changes with the time of its last tick, of which there are at
+/// least a hundred a second.
 const TICK: (i64, u64) = (0, 20_000_000);
 
 /// The same on file systems that only know seconds, or pairs of them.
@@ -47,10 +49,13 @@ pub(super) struct Watcher {
 }
 
 impl FileView {
-    /// The same view, telling `report` what it sees, where somebody [watches](Report::is_watching) it.
+    /// The same view, telling `report` what it sees, where somebody [watches](Report::is_watching)
+    /// it.
     #[must_use]
     pub fn reporting_to(self, report: &Arc<Report>) -> Self {
-        let watcher = report.is_watching().then(|| Arc::new(Watcher { report: Arc::clone(report), devices: Mutex::default() }));
+        let watcher = report
+            .is_watching()
+            .then(|| Arc::new(Watcher { report: Arc::clone(report), devices: Mutex::default() }));
         Self { watcher, ..self }
     }
 
@@ -85,7 +90,11 @@ impl FileView {
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         if let Some(watcher) = &self.watcher {
             match watcher.is_local(stat, handle) {
-                true => watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), Sight::File(state(stat))),
+                true => watcher.tell(
+                    Lookup::Real,
+                    Path::new(OsStr::from_bytes(path)),
+                    Sight::File(state(stat)),
+                ),
                 false => watcher.report.lost_sight(),
             }
         }
@@ -107,20 +116,33 @@ impl FileView {
     }
 
     /// Tells what came of looking for `path` below `dir`.
-    pub(super) fn record_lookup(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<ResolvedObject, FileError>) {
+    pub(super) fn record_lookup(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+        found: &Result<ResolvedObject, FileError>,
+    ) {
         let Some(watcher) = &self.watcher else { return };
         let sight = match found {
-            Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => Sight::File(state(&found.stat)),
+            Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => {
+                Sight::File(state(&found.stat))
+            }
             Err(FileError::Errno(Errno::NOENT)) => Sight::Nothing,
             _ => return watcher.report.lost_sight(),
         };
         match kernel::real_path(dir) {
-            Ok(dir) => watcher.tell(if follow { Lookup::Followed } else { Lookup::Itself }, &dir.join(path), sight),
+            Ok(dir) => watcher.tell(
+                if follow { Lookup::Followed } else { Lookup::Itself },
+                &dir.join(path),
+                sight,
+            ),
             Err(_) => watcher.report.lost_sight(),
         }
     }
 
-    /// Whether everything is as it was seen. Looks at each once more, by its name, and decides anew where a link may lead elsewhere.
+    /// Whether everything is as it was seen. Looks at each once more, by its name, and decides anew
+    /// where a link may lead elsewhere.
     pub fn is_still(&self, sights: &Sights) -> bool {
         let mut folder = None;
         sights.0.iter().all(|seen| match seen.lookup {
@@ -140,8 +162,13 @@ impl FileView {
         }
     }
 
-    /// `folder` has the directory that was looked into last: in a sorted list, most entries lie in the one of the entry before.
-    fn real_is_still<'s>(&self, seen: &'s SeenFile, folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>) -> bool {
+    /// `folder` has the directory that was looked into last: in a sorted list, most entries lie in
+    /// the one of the entry before.
+    fn real_is_still<'s>(
+        &self,
+        seen: &'s SeenFile,
+        folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
+    ) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         if rest.as_os_str().is_empty() {
             return rustix::fs::fstat(&root.dir).is_ok_and(|stat| is(seen.sight, &stat));
@@ -151,12 +178,19 @@ impl FileView {
             let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
             let rest = if rest.is_empty() { "." } else { rest };
             // Without links, so that what was decided on is where it was.
-            let opened = kernel::open_beneath(root.dir.as_fd(), rest, OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS);
+            let opened = kernel::open_beneath(
+                root.dir.as_fd(),
+                rest,
+                OFlags::PATH | OFlags::DIRECTORY,
+                ResolveFlags::NO_SYMLINKS,
+            );
             *folder = Some((above, opened));
         }
         let Some((_, opened)) = folder else { return false };
         let stat = match opened {
-            Ok(folder) => rustix::fs::statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW),
+            Ok(folder) => {
+                rustix::fs::statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+            }
             Err(errno) => Err(*errno),
         };
         match stat {
@@ -189,8 +223,9 @@ impl Watcher {
 pub struct Sights(Vec<SeenFile>);
 
 impl Sights {
-    /// What a call has seen that began at `began`, in seconds and nanoseconds since 1970. `None` where a change might not show: something
-    /// changed while the call looked at it, or so shortly before that a later change may have gotten the same time.
+    /// What a call has seen that began at `began`, in seconds and nanoseconds since 1970. `None`
+    /// where a change might not show: something changed while the call looked at it, or so shortly
+    /// before that a later change may have gotten the same time.
     pub fn new(mut seen: Vec<SeenFile>, began: (i64, u64)) -> Option<Self> {
         let settled = |seen: &SeenFile| match seen.sight {
             Sight::File(state) => is_settled(state, began),
@@ -199,11 +234,14 @@ impl Sights {
         if !seen.iter().all(settled) {
             return None;
         }
-        seen.sort_unstable_by(|a, b| (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight)));
+        seen.sort_unstable_by(|a, b| {
+            (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight))
+        });
         seen.dedup();
         let differ = |pair: &[SeenFile]| {
             let [a, b] = pair else { return false };
-            (a.lookup, &a.path) == (b.lookup, &b.path) && !(a.sight == Sight::Something && b.sight != Sight::Nothing)
+            (a.lookup, &a.path) == (b.lookup, &b.path)
+                && !(a.sight == Sight::Something && b.sight != Sight::Nothing)
         };
         if seen.windows(2).any(differ) {
             return None;
@@ -250,12 +288,16 @@ fn state(stat: &Stat) -> FileState {
     }
 }
 
-/// Whether a file that was as `state` says could not have changed after `seen` without getting another time.
+/// Whether a file that was as `state` says could not have changed after `seen` without getting
+/// another time.
 fn is_settled(state: FileState, seen: (i64, u64)) -> bool {
     let coarse = state.changed.1 == 0 && state.modified.1 == 0;
     let (seconds, nanos) = if coarse { SECONDS } else { TICK };
     let sum = state.changed.1.saturating_add(nanos);
-    let settled = (state.changed.0.saturating_add(seconds).saturating_add((sum / 1_000_000_000) as i64), sum % 1_000_000_000);
+    let settled = (
+        state.changed.0.saturating_add(seconds).saturating_add((sum / 1_000_000_000) as i64),
+        sum % 1_000_000_000,
+    );
     settled < seen
 }
 
@@ -278,12 +320,21 @@ mod tests {
     }
 
     fn whether(path: &str, is_there: bool) -> SeenFile {
-        SeenFile { lookup: Lookup::Real, path: path.into(), sight: if is_there { Sight::Something } else { Sight::Nothing } }
+        SeenFile {
+            lookup: Lookup::Real,
+            path: path.into(),
+            sight: if is_there { Sight::Something } else { Sight::Nothing },
+        }
     }
 
     #[test]
     fn a_change_shortly_before_it_was_seen_might_hide_another() {
-        let changed = |seconds, nanos| FileState { identity: (1, 2), size: 3, modified: (seconds, nanos), changed: (seconds, nanos) };
+        let changed = |seconds, nanos| FileState {
+            identity: (1, 2),
+            size: 3,
+            modified: (seconds, nanos),
+            changed: (seconds, nanos),
+        };
         for (state, seen, expected) in [
             (changed(10, 5), (10, 5), false),
             (changed(10, 5), (10, 20_000_005), false),

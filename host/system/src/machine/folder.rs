@@ -75,18 +75,35 @@ pub fn look_at(path: &Path) -> io::Result<Folder> {
 }
 
 fn missing(path: &Path) -> Folder {
-    let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok()).unwrap_or(Path::new("/")).to_owned();
-    let writable = rustix::fs::accessat(CWD, &above, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    let above = path
+        .ancestors()
+        .skip(1)
+        .find(|above| above.symlink_metadata().is_ok())
+        .unwrap_or(Path::new("/"))
+        .to_owned();
+    let writable =
+        rustix::fs::accessat(CWD, &above, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+            .is_ok();
     Folder::Missing { above, writable }
 }
 
 /// The numbers are those of `statfs(2)`; rustix gives them as what the kernel has.
 fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
     // The kernel fills 32 bits; on some platforms they come with a sign.
-    #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "the low 32 bits are the number")]
+    #[expect(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "the low 32 bits are the number"
+    )]
     let kind = kind as u32;
-    let known =
-        [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9p"), (0x00c3_6400, "Ceph"), (0x5346_414f, "AFS")];
+    let known = [
+        (0x6969, "NFS"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x0102_1997, "9p"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+    ];
     known.into_iter().find(|(number, _)| *number == kind).map(|(_, name)| name)
 }
 
@@ -132,7 +149,8 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder is made");
         let path = |name: &str| root.path().join(name);
         fs::create_dir(path("folder")).expect("a folder is made");
-        fs::set_permissions(path("folder"), fs::Permissions::from_mode(0o750)).expect("its mode is set");
+        fs::set_permissions(path("folder"), fs::Permissions::from_mode(0o750))
+            .expect("its mode is set");
         fs::write(path("folder/file"), "12345").expect("a file is written");
         symlink(path("folder"), path("link")).expect("a link is made");
         let look = |name: &str| look_at(&path(name)).expect("it can be looked at");
@@ -141,17 +159,27 @@ mod tests {
         );
         assert_eq!(look("link"), Folder::Link);
         assert_eq!(look("folder/file"), Folder::NoFolder);
-        assert_eq!(look("no/such"), Folder::Missing { above: root.path().to_owned(), writable: true });
+        assert_eq!(
+            look("no/such"),
+            Folder::Missing { above: root.path().to_owned(), writable: true }
+        );
         assert_eq!(usage(&path("folder")).expect("it is there"), Usage { files: 1, bytes: 5 });
     }
 
     #[test]
     fn mount_flags_are_seen() {
-        let Folder::There(proc) = look_at(Path::new("/proc")).expect("it is mounted") else { panic!("/proc is a folder") };
+        let Folder::There(proc) = look_at(Path::new("/proc")).expect("it is mounted") else {
+            panic!("/proc is a folder")
+        };
         assert_eq!(proc.file_system.network, None);
-        let Folder::There(sys) = look_at(Path::new("/sys")).expect("it is mounted") else { panic!("/sys is a folder") };
+        let Folder::There(sys) = look_at(Path::new("/sys")).expect("it is mounted") else {
+            panic!("/sys is a folder")
+        };
         let mounts = fs::read_to_string("/proc/mounts").expect("/proc is mounted");
-        let options = mounts.lines().find_map(|line| line.strip_prefix("sysfs /sys sysfs ")).unwrap_or_default();
+        let options = mounts
+            .lines()
+            .find_map(|line| line.strip_prefix("sysfs /sys sysfs "))
+            .unwrap_or_default();
         assert_eq!(sys.file_system.no_exec, options.contains("noexec"), "{options}");
     }
 }

@@ -25,17 +25,28 @@ pub struct Namespaces {
     pub forbidden_by: Vec<&'static str>,
 }
 
-/// See [`Namespaces`]. Read, not tried: a process with several threads can't enter a user namespace.
+/// See [`Namespaces`]. Read, not tried: a process with several threads can't enter a user
+/// namespace.
 pub fn namespaces() -> Namespaces {
-    let kinds = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok());
+    let kinds = ["user", "mnt", "pid", "net"]
+        .into_iter()
+        .filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok());
     let settings = [
         ("/proc/sys/user/max_user_namespaces", 0, "user.max_user_namespaces=15000"),
         // Of Debian and its derivatives.
         ("/proc/sys/kernel/unprivileged_userns_clone", 0, "kernel.unprivileged_userns_clone=1"),
         // Of Ubuntu.
-        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1, "kernel.apparmor_restrict_unprivileged_userns=0"),
+        (
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            1,
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
     ];
-    let forbidden_by = settings.into_iter().filter(|(path, forbids, _)| number(path) == Some(*forbids)).map(|(_, _, fix)| fix).collect();
+    let forbidden_by = settings
+        .into_iter()
+        .filter(|(path, forbids, _)| number(path) == Some(*forbids))
+        .map(|(_, _, fix)| fix)
+        .collect();
     Namespaces { kinds: kinds.collect(), forbidden_by }
 }
 
@@ -51,7 +62,10 @@ pub struct WatchLimits {
 /// See [`WatchLimits`]. `None` where the kernel does not say.
 pub fn watch_limits() -> Option<WatchLimits> {
     let limit = |name: &str| number(&format!("/proc/sys/fs/inotify/{name}"));
-    Some(WatchLimits { instances: limit("max_user_instances")?, watches: limit("max_user_watches")? })
+    Some(WatchLimits {
+        instances: limit("max_user_instances")?,
+        watches: limit("max_user_watches")?,
+    })
 }
 
 /// Makes a watcher and closes it again.

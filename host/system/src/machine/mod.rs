@@ -1,5 +1,5 @@
-//! Facts about this machine that Berth depends on. Each is found out by trying, where trying changes nothing, else by reading what the
-//! kernel says; for `berth doctor`, which judges them.
+//! Facts about this machine that Berth depends on. Each is found out by trying, where trying
+//! changes nothing, else by reading what the kernel says; for `berth doctor`, which judges them.
 
 mod folder;
 mod kernel;
@@ -8,7 +8,9 @@ mod resources;
 pub use crate::confine::{filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
 pub use folder::{FileSystem, Folder, FolderStatus, Usage, look_at, usage};
-pub use kernel::{Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works};
+pub use kernel::{
+    Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works,
+};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
 /// Calls that run at a time where nobody says how many: eight for each processor, at least 16.

@@ -33,26 +33,34 @@ pub fn address_space() -> Option<u64> {
     kibibytes("/proc/self/status", "VmSize:")
 }
 
-/// Bytes of memory that this process can have at most, and who says so: the machine, or a control group.
+/// Bytes of memory that this process can have at most, and who says so: the machine, or a control
+/// group.
 pub fn memory() -> Option<(u64, String)> {
-    let machine = kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
+    let machine =
+        kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
     let groups = text("/proc/self/cgroup").unwrap_or_default();
     let groups = groups.lines().filter_map(read_limits).flatten();
-    let groups = groups.filter_map(|file| Some((number(&file.display().to_string())?, format!("{}", file.display()))));
+    let groups = groups.filter_map(|file| {
+        Some((number(&file.display().to_string())?, format!("{}", file.display())))
+    });
     groups.chain(machine).min()
 }
 
-/// Whether more memory is promised than there is, as is usual. `None` where the kernel does not say.
+/// Whether more memory is promised than there is, as is usual. `None` where the kernel does not
+/// say.
 pub fn overcommits() -> Option<bool> {
     number("/proc/sys/vm/overcommit_memory").map(|mode| mode != 2)
 }
 
-/// The files that bound the memory of a control group and of those above it; `line` is one of `/proc/self/cgroup`.
+/// The files that bound the memory of a control group and of those above it; `line` is one of
+/// `/proc/self/cgroup`.
 fn read_limits(line: &str) -> Option<Vec<PathBuf>> {
     let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
-        controllers if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        controllers if controllers.split(',').any(|name| name == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
         _ => return None,
     };
     let below = Path::new(group.trim_start_matches('/'));
@@ -71,11 +79,22 @@ mod tests {
 
     #[test]
     fn a_group_is_bounded_by_all_above_it() {
-        let files = |line: &str| read_limits(line).map(|files| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>());
-        let expected = ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
+        let files = |line: &str| {
+            read_limits(line).map(|files| {
+                files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>()
+            })
+        };
+        let expected = [
+            "/sys/fs/cgroup/a/b/memory.max",
+            "/sys/fs/cgroup/a/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
         assert_eq!(files("0::/a/b"), Some(expected.map(str::to_owned).to_vec()));
         assert_eq!(files("0::/"), Some(vec![expected[2].to_owned()]));
-        assert_eq!(files("5:cpu,memory:/"), Some(vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()]));
+        assert_eq!(
+            files("5:cpu,memory:/"),
+            Some(vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()])
+        );
         assert_eq!(files("5:cpu:/"), None);
     }
 

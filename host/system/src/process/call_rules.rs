@@ -7,9 +7,15 @@ use berth_contract::{Access, PathRules};
 use super::places::{DenialWalk, DeniedPaths, MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
-/// Takes trees away that the rules deny as a whole, and the right to write to others. What is no grant, programs need: only a rule that names
-/// it from the root on takes that away, and none for not being listed.
-pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, is_granted: impl Fn(&Path) -> bool, denied: &mut DeniedPaths) {
+/// Takes trees away that the rules deny as a whole, and the right to write to others. What is no
+/// grant, programs need: only a rule that names it from the root on takes that away, and none for
+/// not being listed.
+pub(super) fn bound(
+    call: &dyn PathRules,
+    trees: &mut Vec<Tree>,
+    is_granted: impl Fn(&Path) -> bool,
+    denied: &mut DeniedPaths,
+) {
     let anchors = call.anchors();
     trees.retain_mut(|tree| {
         let path = Path::new(&tree.path);
@@ -28,8 +34,8 @@ pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, is_granted: imp
     });
 }
 
-/// Looks for what the rules deny in trees that are no grants: system folders and caches, which are large. So only where a rule names the path
-/// from the root on.
+/// Looks for what the rules deny in trees that are no grants: system folders and caches, which are
+/// large. So only where a rule names the path from the root on.
 pub(super) fn look(
     call: &dyn PathRules,
     trees: &[Tree],
@@ -49,8 +55,10 @@ pub(super) fn look(
                 continue;
             }
             let writable = tree.access == TreeAccess::Write;
-            let mut look = DenialWalk { rules: None, call: Some(call), denied, left: MAX_LOOKED_AT };
-            if start != &path && !look.at(start, metadata.is_dir(), writable)? || !metadata.is_dir() {
+            let mut look =
+                DenialWalk { rules: None, call: Some(call), denied, left: MAX_LOOKED_AT };
+            if start != &path && !look.at(start, metadata.is_dir(), writable)? || !metadata.is_dir()
+            {
                 continue;
             }
             look.below(start, 0, writable)?;

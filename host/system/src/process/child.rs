@@ -33,10 +33,12 @@ const MAX_BEGUN: usize = 16 * 1024;
 /// How often it is looked whether anybody still waits.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long the output of a program that has ended is waited for, where something that it left behind keeps it open.
+/// How long the output of a program that has ended is waited for, where something that it left
+/// behind keeps it open.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Bytes that are taken in all, of which only the first are kept. More come from something that never ends.
+/// Bytes that are taken in all, of which only the first are kept. More come from something that
+/// never ends.
 const MAX_WRITTEN: u64 = 256 << 20;
 
 /// What to start. The program is looked for on the `PATH` of `environment`.
@@ -55,14 +57,29 @@ pub struct Command {
 }
 
 impl Command {
-    /// The folders where programs are looked for, by their real paths: those that hold programs and nothing else.
+    /// The folders where programs are looked for, by their real paths: those that hold programs and
+    /// nothing else.
     pub(crate) fn path_folders(&self) -> impl Iterator<Item = String> {
-        let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
-        let path = self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
-        let folders = path.split(':').map(Path::new).filter(|path| path.is_absolute()).filter_map(|path| path.canonicalize().ok());
+        let home = self
+            .environment
+            .iter()
+            .find(|(name, _)| name == "HOME")
+            .map(|(_, value)| PathBuf::from(value));
+        let path =
+            self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        let folders = path
+            .split(':')
+            .map(Path::new)
+            .filter(|path| path.is_absolute())
+            .filter_map(|path| path.canonicalize().ok());
         // Not a home, nor what homes lie in.
-        let folders = folders.filter(move |path| path.is_dir() && home.as_ref().is_none_or(|home| !home.starts_with(path)));
-        folders.filter_map(|path| path.into_os_string().into_string().ok()).collect::<Vec<_>>().into_iter()
+        let folders = folders.filter(move |path| {
+            path.is_dir() && home.as_ref().is_none_or(|home| !home.starts_with(path))
+        });
+        folders
+            .filter_map(|path| path.into_os_string().into_string().ok())
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 }
 
@@ -107,8 +124,8 @@ pub struct CommandResult {
     pub ending: Ending,
 }
 
-/// What of one output was kept since it was taken the last time: where that is too much, its beginning and its end, where programs say what went
-/// wrong.
+/// What of one output was kept since it was taken the last time: where that is too much, its
+/// beginning and its end, where programs say what went wrong.
 #[derive(Debug, Default)]
 pub struct BoundedOutput {
     beginning: Vec<u8>,
@@ -132,7 +149,8 @@ pub struct Output {
 
 impl BoundedOutput {
     fn push(&mut self, bytes: &[u8], limit: usize) {
-        let (beginning, rest) = bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
+        let (beginning, rest) =
+            bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
         self.beginning.extend_from_slice(beginning);
         let room = (limit - limit / 4).saturating_sub(MARK);
         self.end.extend(&rest[rest.len().saturating_sub(room)..]);
@@ -155,7 +173,8 @@ impl BoundedOutput {
         if let Some(back) = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
             beginning.truncate(beginning.len() - 1 - back);
         }
-        beginning.extend_from_slice(format!("\n[… {left_out} bytes are left out here …]\n").as_bytes());
+        beginning
+            .extend_from_slice(format!("\n[… {left_out} bytes are left out here …]\n").as_bytes());
         beginning.extend(end.into_iter().skip_while(|byte| byte & 0xc0 == 0x80));
         beginning
     }
@@ -191,8 +210,8 @@ pub struct Child {
     held: Vec<PinnedDirectory>,
 }
 
-/// A helper that was started before anybody asked for it, since that takes longer than what is left to do then. It goes by itself after a
-/// while.
+/// A helper that was started before anybody asked for it, since that takes longer than what is left
+/// to do then. It goes by itself after a while.
 #[derive(Debug)]
 pub(crate) struct WarmHelper(Option<std::process::Child>);
 
@@ -232,13 +251,19 @@ const MARK: usize = 64;
 const CHUNK: usize = 64 * 1024;
 
 impl Child {
-    /// Starts a command in the sandbox of `places`. It is ended at `end`, and when `cancel` is set; of each of its outputs at most `limit`
-    /// bytes are kept. Blocks until the program runs.
+    /// Starts a command in the sandbox of `places`. It is ended at `end`, and when `cancel` is set;
+    /// of each of its outputs at most `limit` bytes are kept. Blocks until the program runs.
     ///
     /// # Errors
     ///
     /// [`StartError`]; nothing runs then.
-    pub fn start(places: &Places, command: &Command, limit: usize, end: Instant, cancel: &CancellationToken) -> Result<Self, StartError> {
+    pub fn start(
+        places: &Places,
+        command: &Command,
+        limit: usize,
+        end: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Self, StartError> {
         let begin = |namespaces: bool| Self::begin(places, command, namespaces, limit, end, cancel);
         let namespaces = places.tries_namespaces();
         // What was moved is looked for anew.
@@ -249,7 +274,9 @@ impl Child {
             }
         }
         match begun {
-            Err(StartError::Sandbox(reason)) if namespaces && places.sandbox == Sandbox::BestEffort => {
+            Err(StartError::Sandbox(reason))
+                if namespaces && places.sandbox == Sandbox::BestEffort =>
+            {
                 let mut child = begin(false)?;
                 places.known.without_namespaces.store(true, Ordering::Relaxed);
                 child.missing.insert(0, reason);
@@ -257,7 +284,10 @@ impl Child {
             }
             Ok(mut child) => {
                 if !namespaces && places.sandbox == Sandbox::BestEffort {
-                    child.missing.insert(0, "namespaces: they were tried before, and can't be had".to_owned());
+                    child.missing.insert(
+                        0,
+                        "namespaces: they were tried before, and can't be had".to_owned(),
+                    );
                 }
                 Ok(child)
             }
@@ -288,16 +318,34 @@ impl Child {
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             // One that has waited for too long has gone.
-            let told = ready.and_then(WarmHelper::taken).map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
+            let told = ready
+                .and_then(WarmHelper::taken)
+                .map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
             let child = match told {
                 Some(Ok(child)) => child,
                 Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
-                Some(Err(_)) | None => Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, false, limit, end, cancel)?,
+                Some(Err(_)) | None => Self::tell(
+                    helper::start(helper, &[HELPER])?,
+                    &spec,
+                    namespaces,
+                    false,
+                    limit,
+                    end,
+                    cancel,
+                )?,
             };
             WarmHelper::make(helper, waiting);
             return Ok(holding(child, held));
         }
-        let child = Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)?;
+        let child = Self::tell(
+            helper::start(helper, &[HELPER])?,
+            &spec,
+            namespaces,
+            places.sandbox == Sandbox::Off,
+            limit,
+            end,
+            cancel,
+        )?;
         Ok(holding(child, held))
     }
 
@@ -313,7 +361,8 @@ impl Child {
     ) -> Result<Self, StartError> {
         let length = u32::try_from(spec.len()).map_err(io::Error::other)?;
         let pid = Pid::from_child(&process);
-        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        let (stdin, stdout, stderr) =
+            (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => handle,
             Err(errno) => {
@@ -342,11 +391,15 @@ impl Child {
         // It reads this first. Where it doesn't, its first line says why.
         let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));
         child.missing = child.begun()?;
-        for stream in
-            [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd), child.stdin.as_ref().map(AsFd::as_fd)]
-        {
+        for stream in [
+            child.stdout.as_ref().map(AsFd::as_fd),
+            child.stderr.as_ref().map(AsFd::as_fd),
+            child.stdin.as_ref().map(AsFd::as_fd),
+        ] {
             let Some(stream) = stream else { continue };
-            fcntl_getfl(stream).and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK)).map_err(io::Error::from)?;
+            fcntl_getfl(stream)
+                .and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK))
+                .map_err(io::Error::from)?;
         }
         Ok(child)
     }
@@ -370,14 +423,20 @@ impl Child {
             let mut byte = [0];
             if stderr.read(&mut byte)? == 0 || line.len() >= MAX_BEGUN {
                 let said = String::from_utf8_lossy(&line).trim().to_owned();
-                return Err(StartError::Sandbox(if said.is_empty() { "the helper ended without a word".to_owned() } else { said }));
+                return Err(StartError::Sandbox(if said.is_empty() {
+                    "the helper ended without a word".to_owned()
+                } else {
+                    said
+                }));
             }
             if byte == *b"\n" {
                 return match serde_json::from_slice(&line) {
                     Ok(Begun::Without(missing)) => Ok(missing),
                     Ok(Begun::Failed(reason)) => Err(StartError::Sandbox(reason)),
                     Ok(Begun::Moved(reason)) => Err(StartError::Moved(reason)),
-                    Err(_) => Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned())),
+                    Err(_) => {
+                        Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned()))
+                    }
                 };
             }
             line.extend_from_slice(&byte);
@@ -399,7 +458,8 @@ impl Child {
         &mut self.output
     }
 
-    /// Waits until it has written something or is over, but not longer than until `until`. What it writes is shown to `see` as well.
+    /// Waits until it has written something or is over, but not longer than until `until`. What it
+    /// writes is shown to `see` as well.
     pub fn wait_for_output(&mut self, until: Option<Instant>, see: &mut dyn FnMut(&[u8])) {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
@@ -432,7 +492,8 @@ impl Child {
             // All that can be found of it without namespaces: it began a session of its own.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         } else if !self.namespaces {
-            // The outer process inherits what is orphaned, so it is found as long as that one is there.
+            // The outer process inherits what is orphaned, so it is found as long as that one is
+            // there.
             processes::end_below(group);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -440,14 +501,25 @@ impl Child {
         self.finished = Some(CommandResult { code: None, ending });
     }
 
-    /// The one loop: feeds `input`, takes output, and sees whether it is over, until there is nothing left to feed and `enough`, or `until`.
-    fn wait(&mut self, mut input: Option<&mut &[u8]>, until: Option<Instant>, see: &mut dyn FnMut(&[u8]), enough: impl Fn(&Self) -> bool) {
+    /// The one loop: feeds `input`, takes output, and sees whether it is over, until there is
+    /// nothing left to feed and `enough`, or `until`.
+    fn wait(
+        &mut self,
+        mut input: Option<&mut &[u8]>,
+        until: Option<Instant>,
+        see: &mut dyn FnMut(&[u8]),
+        enough: impl Fn(&Self) -> bool,
+    ) {
         let feeds = input.is_some();
         let mut buffer = vec![0; CHUNK];
         loop {
             let fed = input.as_ref().is_none_or(|left| left.is_empty()) || self.stdin.is_none();
             let now = Instant::now();
-            if self.finished.is_some() || feeds && fed || !feeds && enough(self) || until.is_some_and(|until| now >= until) {
+            if self.finished.is_some()
+                || feeds && fed
+                || !feeds && enough(self)
+                || until.is_some_and(|until| now >= until)
+            {
                 return;
             }
             if self.cancel.is_cancelled() {
@@ -459,12 +531,18 @@ impl Child {
             if self.output.written > MAX_WRITTEN {
                 return self.end(Ending::Output);
             }
-            let next = until.unwrap_or(self.end).min(self.end).saturating_duration_since(now).min(LOOK);
+            let next =
+                until.unwrap_or(self.end).min(self.end).saturating_duration_since(now).min(LOOK);
             let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            fds.extend(self.stdin.as_ref().filter(|_| !fed).map(|stream| PollFd::new(stream, PollFlags::OUT)));
+            fds.extend(
+                self.stdin
+                    .as_ref()
+                    .filter(|_| !fed)
+                    .map(|stream| PollFd::new(stream, PollFlags::OUT)),
+            );
             let _ = poll(&mut fds, Some(&timeout));
             let over = !fds[0].revents().is_empty();
             drop(fds);
@@ -472,12 +550,16 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
-            // Nothing new, and perhaps time to tell what is there: a program may write a line and then work for long.
+            // Nothing new, and perhaps time to tell what is there: a program may write a line and
+            // then work for long.
             see(&[]);
             if over {
                 self.drain(&mut buffer, see);
                 let status = self.process.wait();
-                self.finished = Some(status.map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished));
+                self.finished = Some(
+                    status
+                        .map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished),
+                );
             }
         }
     }
@@ -505,17 +587,22 @@ impl Child {
     /// What is still in the pipes once it is over. In a namespace nobody else has them by then.
     fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
         let until = Instant::now() + DRAIN;
-        while (self.stdout.is_some() || self.stderr.is_some()) && Instant::now() < until && self.output.written <= MAX_WRITTEN {
+        while (self.stdout.is_some() || self.stderr.is_some())
+            && Instant::now() < until
+            && self.output.written <= MAX_WRITTEN
+        {
             let mut fds: Vec<PollFd<'_>> = Vec::new();
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now()))
+                .unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let _ = poll(&mut fds, Some(&timeout));
             drop(fds);
             self.take(buffer, see);
         }
         if self.off {
-            let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+            let _ =
+                rustix::process::kill_process_group(Pid::from_child(&self.process), Signal::KILL);
         }
     }
 }
@@ -535,14 +622,16 @@ fn take_from(
     buffer: &mut [u8],
     see: &mut dyn FnMut(&[u8]),
 ) {
-    // A few chunks at a time, so that somebody who writes without an end keeps nobody from looking at the clock.
+    // A few chunks at a time, so that somebody who writes without an end keeps nobody from looking
+    // at the clock.
     for _ in 0..16 {
         let Some(open) = stream else { return };
         match open.read(buffer) {
             Ok(0) => *stream = None,
             Ok(read) => {
                 // As much of it is shown as it comes as would be kept.
-                let shown = limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
+                let shown =
+                    limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
                 kept.push(&buffer[..read], limit);
                 see(&buffer[..shown]);

@@ -1,7 +1,7 @@
 //! The one place that starts processes.
 //!
-//! Today they are Berth's own helpers: the program itself, started again with one task, which confines itself before it looks at its
-//! input.
+//! Today they are Berth's own helpers: the program itself, started again with one task, which
+//! confines itself before it looks at its input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt as _;
@@ -69,19 +69,28 @@ pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Runs `program` with `argument`, `input` on its standard input and nothing in its environment, and returns its standard output. Blocks.
+/// Runs `program` with `argument`, `input` on its standard input and nothing in its environment,
+/// and returns its standard output. Blocks.
 ///
 /// # Errors
 ///
 /// [`HelperError`]; the process is gone in every case.
-pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: HelperBounds) -> Result<Vec<u8>, HelperError> {
+pub fn run_helper(
+    program: &Path,
+    arguments: &[&str],
+    input: &[u8],
+    bounds: HelperBounds,
+) -> Result<Vec<u8>, HelperError> {
     let mut child = start(program, arguments).map(ChildGuard)?;
-    let (Some(stdin), Some(mut stdout), Some(stderr)) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take()) else {
+    let (Some(stdin), Some(mut stdout), Some(stderr)) =
+        (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take())
+    else {
         return Err(HelperError::Failed("it has no pipes".into()));
     };
     let deadline = Instant::now() + bounds.time;
     std::thread::scope(|scope| {
-        // A helper that does not read its input dies of its deadline, and with it the thread that writes.
+        // A helper that does not read its input dies of its deadline, and with it the thread that
+        // writes.
         scope.spawn(move || {
             let mut stdin = stdin;
             // Where it ends early, its complaint says why.
@@ -108,18 +117,24 @@ pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: Help
 }
 
 fn failed(status: ExitStatus, complaint: String) -> HelperError {
-    let complaint = if complaint.is_empty() { format!("it ended with {status}") } else { complaint };
+    let complaint =
+        if complaint.is_empty() { format!("it ended with {status}") } else { complaint };
     match (status.code(), status.signal()) {
         (Some(INPUT_AT_FAULT), _) => HelperError::Input(complaint),
         (_, Some(libc::SIGXCPU)) => HelperError::ProcessorTime,
-        (Some(PANICKED), _) | (_, Some(libc::SIGABRT | libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)) => {
+        (Some(PANICKED), _)
+        | (_, Some(libc::SIGABRT | libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)) => {
             HelperError::Crashed(complaint)
         }
         _ => HelperError::Failed(complaint),
     }
 }
 
-fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, deadline: Instant) -> Result<Vec<u8>, HelperError> {
+fn read_until(
+    stdout: &mut std::process::ChildStdout,
+    bounds: HelperBounds,
+    deadline: Instant,
+) -> Result<Vec<u8>, HelperError> {
     let mut output = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -128,12 +143,17 @@ fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, dead
             return Err(HelperError::Timeout(bounds.time));
         }
         let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        if poll(&mut [PollFd::new(&*stdout, PollFlags::IN)], Some(&timeout)).map_err(std::io::Error::from)? == 0 {
+        if poll(&mut [PollFd::new(&*stdout, PollFlags::IN)], Some(&timeout))
+            .map_err(std::io::Error::from)?
+            == 0
+        {
             continue;
         }
         match stdout.read(&mut buffer)? {
             0 => return Ok(output),
-            read if output.len() + read > bounds.output => return Err(HelperError::Output(bounds.output)),
+            read if output.len() + read > bounds.output => {
+                return Err(HelperError::Output(bounds.output));
+            }
             read => output.extend_from_slice(&buffer[..read]),
         }
     }
@@ -144,7 +164,11 @@ struct ChildGuard(Child);
 
 impl ChildGuard {
     /// Waits for a child that has closed its output and should be ending.
-    fn wait_until(&mut self, deadline: Instant, time: Duration) -> Result<std::process::ExitStatus, HelperError> {
+    fn wait_until(
+        &mut self,
+        deadline: Instant,
+        time: Duration,
+    ) -> Result<std::process::ExitStatus, HelperError> {
         loop {
             if let Some(status) = self.0.try_wait()? {
                 return Ok(status);

@@ -1,13 +1,14 @@
-//! Empty directories that stand in places where a command must not make anything: it finds them there, and can't write to them. They go when the
-//! last command has ended that found them.
+//! Empty directories that stand in places where a command must not make anything: it finds them
+//! there, and can't write to them. They go when the last command has ended that found them.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Timespec, Timestamps};
 
-/// The time of their last change, which nothing else has, and which they lose when something comes to lie in them. By it whoever ends last
-/// knows that they are there for this alone, also where it was another program that made them, and was killed.
+/// The time of their last change, which nothing else has, and which they lose when something comes
+/// to lie in them. By it whoever ends last knows that they are there for this alone, also where it
+/// was another program that made them, and was killed.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
 /// How often it is tried again, where another command's end removes it meanwhile.
@@ -22,7 +23,8 @@ pub(super) struct PinnedDirectory {
 }
 
 impl PinnedDirectory {
-    /// Makes the directory, or finds it. None where there is something else, or nothing can be made: then neither can a command.
+    /// Makes the directory, or finds it. None where there is something else, or nothing can be
+    /// made: then neither can a command.
     pub(super) fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             let made = rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)).is_ok();
@@ -31,7 +33,10 @@ impl PinnedDirectory {
             let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
             let held = Self { path: path.to_owned(), handle };
             if made {
-                let _ = rustix::fs::futimens(&held.handle, &Timestamps { last_access: MARK, last_modification: MARK });
+                let _ = rustix::fs::futimens(
+                    &held.handle,
+                    &Timestamps { last_access: MARK, last_modification: MARK },
+                );
             }
             // Somebody is about to remove it, or has.
             if locked.is_ok() && held.is_there() {
@@ -55,7 +60,8 @@ impl PinnedDirectory {
 impl Drop for PinnedDirectory {
     fn drop(&mut self) {
         // A command in whose view it is mounted would lose it.
-        let is_last = rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let is_last =
+            rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_last && self.is_marked() && self.is_there() {
             // Only where nothing lies in it.
             let _ = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
@@ -87,6 +93,9 @@ mod tests {
         drop(held);
         assert!(path.join("file").exists());
         std::fs::write(dir.path().join("file"), "").expect("a file");
-        assert!(PinnedDirectory::at(&dir.path().join("file")).is_none() && PinnedDirectory::at(&dir.path().join("none/hooks")).is_none());
+        assert!(
+            PinnedDirectory::at(&dir.path().join("file")).is_none()
+                && PinnedDirectory::at(&dir.path().join("none/hooks")).is_none()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the processes of a plugin see and may change: the plugin's directories and what programs need of the system.
+//! What the processes of a plugin see and may change: the plugin's directories and what programs
+//! need of the system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,13 +18,25 @@ use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
-/// What programs need of the system, for reading: programs and libraries, settings that are everybody's to read, and what there is of
-/// processors.
-const SYSTEM: [&str; 12] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/etc", "/sys/devices/system/cpu"];
+/// What programs need of the system, for reading: programs and libraries, settings that are
+/// everybody's to read, and what there is of processors.
+const SYSTEM: [&str; 12] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/etc",
+    "/sys/devices/system/cpu",
+];
 
-/// What of a repository's own folder git would run later, outside of this sandbox, or read what to run from. It stays as it is, unless the
-/// folder is granted by itself.
+/// What of a repository's own folder git would run later, outside of this sandbox, or read what to
+/// run from. It stays as it is, unless the folder is granted by itself.
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
 /// Entries below the granted directories that are looked at for those that globs deny.
@@ -47,7 +60,8 @@ pub struct Places {
     pub also: Vec<Tree>,
     /// What of all that isn't theirs, by real paths: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets that they may connect to, and folders of such, by their spelling: what a link leads to is another place.
+    /// Sockets that they may connect to, and folders of such, by their spelling: what a link leads
+    /// to is another place.
     pub sockets: Vec<PathBuf>,
     /// How much of the sandbox there has to be.
     pub sandbox: Sandbox,
@@ -55,7 +69,8 @@ pub struct Places {
     pub limits: Limits,
     /// Their home: an empty directory of their own, but for what of it is granted.
     pub home: Option<PathBuf>,
-    /// The program that confines itself: one whose `main` begins with the helper hook. `None`: nothing starts.
+    /// The program that confines itself: one whose `main` begins with the helper hook. `None`:
+    /// nothing starts.
     pub helper: Option<PathBuf>,
     /// What was found out and made ready by the commands before.
     pub known: RememberedPlaces,
@@ -101,31 +116,43 @@ pub enum PlacesError {
 }
 
 impl Places {
-    /// The command and its sandbox, as the helper takes them, and what has to be held until it is over. Looks at the directories, so it may block.
+    /// The command and its sandbox, as the helper takes them, and what has to be held until it is
+    /// over. Looks at the directories, so it may block.
     ///
     /// # Errors
     ///
     /// [`PlacesError`].
-    pub(super) fn spec(&self, command: &Command, namespaces: bool) -> Result<(Spec, Vec<PinnedDirectory>), PlacesError> {
+    pub(super) fn spec(
+        &self,
+        command: &Command,
+        namespaces: bool,
+    ) -> Result<(Spec, Vec<PinnedDirectory>), PlacesError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let rules = self.grants.rules();
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
         let programs = command.path_folders().map(|path| (path, TreeAccess::Read));
         let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
         let grants = rules.grants().iter().map(|grant| {
-            let access = if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
+            let access =
+                if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
             (text(&grant.path), access)
         });
-        // Of one path, what the operator says of it counts, which comes last; the outer before the inner.
-        let mut trees: BTreeMap<String, TreeAccess> = system.chain(programs).chain(also).chain(grants).collect();
-        let mounts = Mounts::now().map_err(|errno| PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into()))?;
+        // Of one path, what the operator says of it counts, which comes last; the outer before the
+        // inner.
+        let mut trees: BTreeMap<String, TreeAccess> =
+            system.chain(programs).chain(also).chain(grants).collect();
+        let mounts = Mounts::now().map_err(|errno| {
+            PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into())
+        })?;
         // Other processes, this one's memory among them. They have a procfs of their own.
         trees.retain(|path, _| !mounts.around(Path::new(path)).is_some_and(Mount::is_proc));
-        let mut trees: Vec<Tree> = trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
+        let mut trees: Vec<Tree> =
+            trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
         trees.sort_by_key(|tree| tree.path.split('/').count());
         let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
         for tree in trees {
-            let around = needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+            let around =
+                needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
             if around.is_none_or(|outer| outer.access != tree.access) {
                 needed.push(tree);
             }
@@ -135,22 +162,31 @@ impl Places {
             return Err(PlacesError::Root);
         }
         let call = command.path_rules.as_deref();
-        let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-        let mut denied = DeniedPaths { hidden: self.also_hidden.iter().cloned().collect(), ..DeniedPaths::default() };
+        let is_granted =
+            |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
+        let mut denied = DeniedPaths {
+            hidden: self.also_hidden.iter().cloned().collect(),
+            ..DeniedPaths::default()
+        };
         if let Some(call) = call {
             call_rules::bound(call, &mut trees, is_granted, &mut denied);
         }
         let held = self.own(&trees, namespaces, &mut denied);
         let kernels: BTreeSet<PathBuf> = trees
             .iter()
-            .flat_map(|tree| mounts.below(Path::new(&tree.path)).filter(|mount| mount.is_kernels() && mount.point != Path::new(&tree.path)))
+            .flat_map(|tree| {
+                mounts
+                    .below(Path::new(&tree.path))
+                    .filter(|mount| mount.is_kernels() && mount.point != Path::new(&tree.path))
+            })
             .map(|mount| mount.point.clone())
             .collect();
         denied.hidden.extend(kernels.iter().cloned());
         if rustix::process::geteuid().is_root() {
             denied.hidden.extend(private_settings());
         }
-        // Known by their names: they aren't there everywhere, nor in a tree. What is found below is.
+        // Known by their names: they aren't there everywhere, nor in a tree. What is found below
+        // is.
         let in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(&tree.path));
         let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
         denied.hidden.retain(there);
@@ -158,10 +194,15 @@ impl Places {
         // Without a view of their own, they can't make such a socket.
         if namespaces {
             let granted = |path: &Path| self.sockets.iter().any(|socket| path.starts_with(socket));
-            let passed = |path: &Path| granted(path) || kernels.contains(path) || denied.hidden.contains(path);
+            let passed = |path: &Path| {
+                granted(path) || kernels.contains(path) || denied.hidden.contains(path)
+            };
             let mut walk = Walk::new(&passed);
-            let grants: Vec<&Path> = rules.grants().iter().map(|grant| grant.path.as_path()).collect();
-            for grant in grants.iter().filter(|grant| !grants.iter().any(|around| *grant != around && grant.starts_with(around))) {
+            let grants: Vec<&Path> =
+                rules.grants().iter().map(|grant| grant.path.as_path()).collect();
+            for grant in grants.iter().filter(|grant| {
+                !grants.iter().any(|around| *grant != around && grant.starts_with(around))
+            }) {
                 walk.below(grant)?;
             }
             let SocketScan { sockets, unreadable, own_names } = walk.found;
@@ -174,7 +215,12 @@ impl Places {
         }
         if rules.has_globs() || call.is_some() {
             for grant in rules.grants() {
-                let mut look = DenialWalk { rules: Some(rules), call, denied: &mut denied, left: MAX_LOOKED_AT };
+                let mut look = DenialWalk {
+                    rules: Some(rules),
+                    call,
+                    denied: &mut denied,
+                    left: MAX_LOOKED_AT,
+                };
                 look.below(&grant.path, 0, grant.access == Access::Write)?;
             }
         }
@@ -213,30 +259,47 @@ impl Places {
         let aliases = self.grants.aliases();
         let own = self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc"));
         for own in own.chain(aliases.iter()) {
-            let Some(writable) =
-                trees.iter().filter(|tree| own.path.starts_with(&tree.path)).map(|tree| tree.access == TreeAccess::Write).max()
+            let Some(writable) = trees
+                .iter()
+                .filter(|tree| own.path.starts_with(&tree.path))
+                .map(|tree| tree.access == TreeAccess::Write)
+                .max()
             else {
                 continue;
             };
-            // A folder that isn't there yet could be made, with a configuration in it that counts from then on.
-            if writable && own.path.extension().is_none() && std::fs::symlink_metadata(&own.path).is_err() {
+            // A folder that isn't there yet could be made, with a configuration in it that counts
+            // from then on.
+            if writable
+                && own.path.extension().is_none()
+                && std::fs::symlink_metadata(&own.path).is_err()
+            {
                 let _ = own.path.parent().map(std::fs::create_dir_all);
                 held.extend(PinnedDirectory::at(&own.path));
             }
-            if own.secret { &mut denied.hidden } else { &mut denied.frozen }.insert(own.path.clone());
+            if own.secret { &mut denied.hidden } else { &mut denied.frozen }
+                .insert(own.path.clone());
         }
-        let roots: Vec<&Path> = self.grants.roots().iter().map(|root| root.path.as_path()).collect();
+        let roots: Vec<&Path> =
+            self.grants.roots().iter().map(|root| root.path.as_path()).collect();
         let writable = |path: &Path| {
-            view && trees.iter().rfind(|tree| path.starts_with(&tree.path)).is_some_and(|tree| tree.access == TreeAccess::Write)
+            view && trees
+                .iter()
+                .rfind(|tree| path.starts_with(&tree.path))
+                .is_some_and(|tree| tree.access == TreeAccess::Write)
         };
         for root in &roots {
             // A file of that name would count the next time, or keep Berth from starting there.
             let configuration = root.join(OWN_NAMES[0]);
-            if writable(root) && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir()) {
+            if writable(root)
+                && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir())
+            {
                 held.extend(PinnedDirectory::at(&configuration));
             }
-            denied.frozen.extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
-            // Of a worktree, it says where its repository lies: another one would have another configuration.
+            denied
+                .frozen
+                .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
+            // Of a worktree, it says where its repository lies: another one would have another
+            // configuration.
             denied.frozen.extend(Some(root.join(".git")).filter(|path| path.is_file()));
             // Where it really lies: a link itself can't be protected.
             let Ok(git) = root.join(".git").canonicalize() else { continue };
@@ -245,23 +308,38 @@ impl Places {
                 held.extend(PinnedDirectory::at(&git.join(RUN_LATER[0])));
             }
             let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
-            let by_itself = |path: &Path| roots.iter().any(|other| other != root && other.starts_with(root) && path.starts_with(other));
+            let by_itself = |path: &Path| {
+                roots.iter().any(|other| {
+                    other != root && other.starts_with(root) && path.starts_with(other)
+                })
+            };
             denied.frozen.extend(later.filter(|path| !by_itself(path)));
         }
         held
     }
 }
 
-/// The directories between a tree that can be written and what is denied in it, the outer before the inner.
+/// The directories between a tree that can be written and what is denied in it, the outer before
+/// the inner.
 fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let mut found = BTreeSet::new();
-    // A tree that is granted for reading alone, too: in another place it would be writable with what is around it.
-    let read_only = trees.iter().filter(|tree| tree.access == TreeAccess::Read).map(|tree| PathBuf::from(&tree.path));
+    // A tree that is granted for reading alone, too: in another place it would be writable with
+    // what is around it.
+    let read_only = trees
+        .iter()
+        .filter(|tree| tree.access == TreeAccess::Read)
+        .map(|tree| PathBuf::from(&tree.path));
     for path in denied.chain(read_only) {
-        let around = trees.iter().rfind(|tree| path != Path::new(&tree.path) && path.starts_with(&tree.path));
-        let Some(around) = around.filter(|around| around.access == TreeAccess::Write) else { continue };
+        let around = trees
+            .iter()
+            .rfind(|tree| path != Path::new(&tree.path) && path.starts_with(&tree.path));
+        let Some(around) = around.filter(|around| around.access == TreeAccess::Write) else {
+            continue;
+        };
         let above = path.ancestors().skip(1).take_while(|above| *above != Path::new(&around.path));
-        found.extend(above.map(|above| (above.components().count(), above.to_string_lossy().into_owned())));
+        found.extend(
+            above.map(|above| (above.components().count(), above.to_string_lossy().into_owned())),
+        );
     }
     found.into_iter().map(|(_, path)| path).collect()
 }
@@ -303,7 +381,12 @@ pub(super) struct DenialWalk<'l> {
 
 impl DenialWalk<'_> {
     /// Looks at what lies below a folder, which is `writable`.
-    pub(super) fn below(&mut self, folder: &Path, depth: usize, writable: bool) -> Result<(), PlacesError> {
+    pub(super) fn below(
+        &mut self,
+        folder: &Path,
+        depth: usize,
+        writable: bool,
+    ) -> Result<(), PlacesError> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -334,7 +417,12 @@ impl DenialWalk<'_> {
     }
 
     /// Looks at a path, and says whether it is seen.
-    pub(super) fn at(&mut self, path: &Path, is_directory: bool, writable: bool) -> Result<bool, PlacesError> {
+    pub(super) fn at(
+        &mut self,
+        path: &Path,
+        is_directory: bool,
+        writable: bool,
+    ) -> Result<bool, PlacesError> {
         if self.refuses(path, is_directory, Access::Read) {
             self.denied.hide(path.to_owned())?;
             return Ok(false);
@@ -352,7 +440,8 @@ impl DenialWalk<'_> {
     }
 }
 
-/// What of `/etc` isn't everybody's to read. Whoever isn't root can't read it in any case; root's own files, root can.
+/// What of `/etc` isn't everybody's to read. Whoever isn't root can't read it in any case; root's
+/// own files, root can.
 fn private_settings() -> Vec<PathBuf> {
     static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,8 @@
-//! Sockets of other programs in the directories that a command gets: whoever connects to one has a program outside act for it.
+//! Sockets of other programs in the directories that a command gets: whoever connects to one has a
+//! program outside act for it.
 //!
-//! A namespace of the network holds back only sockets that have no path. So those with one are looked for before a command runs, and covered up.
+//! A namespace of the network holds back only sockets that have no path. So those with one are
+//! looked for before a command runs, and covered up.
 
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -23,7 +25,8 @@ const BUFFER: usize = 32 << 10;
 pub(super) struct SocketScan {
     /// Sockets on which somebody listens.
     pub(super) sockets: Vec<PathBuf>,
-    /// Directories that can't be read; whoever knows the name of a socket in one may still reach it.
+    /// Directories that can't be read; whoever knows the name of a socket in one may still reach
+    /// it.
     pub(super) unreadable: Vec<PathBuf>,
     /// Files whose names are Berth's own.
     pub(super) own_names: Vec<PathBuf>,
@@ -39,7 +42,12 @@ pub(super) struct Walk<'w> {
 
 impl<'w> Walk<'w> {
     pub(super) fn new(passed: &'w dyn Fn(&Path) -> bool) -> Self {
-        Self { passed, found: SocketScan::default(), left: MAX_LOOKED_AT, buffer: Vec::with_capacity(BUFFER) }
+        Self {
+            passed,
+            found: SocketScan::default(),
+            left: MAX_LOOKED_AT,
+            buffer: Vec::with_capacity(BUFFER),
+        }
     }
 
     /// Looks at everything below `root`.
@@ -54,8 +62,14 @@ impl<'w> Walk<'w> {
         }
     }
 
-    fn folder(&mut self, folder: &OwnedFd, path: &mut PathBuf, depth: usize) -> Result<(), PlacesError> {
-        let unreadable = |path: &Path, errno: Errno| PlacesError::Unreadable(path.to_owned(), errno.into());
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        path: &mut PathBuf,
+        depth: usize,
+    ) -> Result<(), PlacesError> {
+        let unreadable =
+            |path: &Path, errno: Errno| PlacesError::Unreadable(path.to_owned(), errno.into());
         let mut folders = Vec::new();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -89,7 +103,11 @@ impl<'w> Walk<'w> {
                         self.found.sockets.push(socket);
                     }
                 }
-                FileType::RegularFile if OWN_NAMES.iter().any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes())) => {
+                FileType::RegularFile
+                    if OWN_NAMES
+                        .iter()
+                        .any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes())) =>
+                {
                     self.found.own_names.push(path.join(OsStr::from_bytes(name.to_bytes())));
                 }
                 _ => {}
@@ -114,17 +132,33 @@ impl<'w> Walk<'w> {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
 
-/// Whether a socket is anybody's. What a program has left behind is nobody's ever again: for a new one, its file is removed and made anew.
+/// Whether a socket is anybody's. What a program has left behind is nobody's ever again: for a new
+/// one, its file is removed and made anew.
 ///
-/// Nobody is disturbed: a datagram's socket connects without a word, and to one of another kind, it doesn't connect.
+/// Nobody is disturbed: a datagram's socket connects without a word, and to one of another kind, it
+/// doesn't connect.
 fn is_listened_to(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
     let ask = || {
-        let socket = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let socket = rustix::fs::openat(
+            folder,
+            name,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         // Its own name may be longer than an address.
         let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
-        let asking = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let asking = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
         rustix::net::connect(&asking, &address)
     };
     !matches!(ask(), Err(Errno::CONNREFUSED | Errno::NOENT))
@@ -158,15 +192,23 @@ mod tests {
         let listener = UnixListener::bind(short).expect("a socket");
         let datagram = UnixDatagram::bind(root.join("datagram")).expect("a socket");
         drop(UnixListener::bind(root.join("dead")).expect("a socket"));
-        let bound = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
-        rustix::net::bind(&bound, &SocketAddrUnix::new(root.join("packets")).expect("an address")).expect("it is bound");
+        let bound = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
+            .expect("a socket");
+        rustix::net::bind(&bound, &SocketAddrUnix::new(root.join("packets")).expect("an address"))
+            .expect("it is bound");
         let mut expected = vec![deep.join("deep"), root.join("datagram"), root.join("packets")];
         expected.sort();
         assert_eq!(found(&root, &|_| false), expected);
-        assert_eq!(found(&root, &|path| path.ends_with("datagram") || path.ends_with("b".repeat(100))), [root.join("packets")]);
+        assert_eq!(
+            found(&root, &|path| path.ends_with("datagram") || path.ends_with("b".repeat(100))),
+            [root.join("packets")]
+        );
         for result in [listener.set_nonblocking(true), datagram.set_nonblocking(true)] {
             result.expect("it is set");
         }
-        assert!(listener.accept().is_err() && datagram.recv(&mut [0]).is_err(), "nobody was heard of");
+        assert!(
+            listener.accept().is_err() && datagram.recv(&mut [0]).is_err(),
+            "nobody was heard of"
+        );
     }
 }

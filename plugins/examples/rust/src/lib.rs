@@ -33,8 +33,13 @@ impl Tool for WordCount {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let path = arguments.path;
-        let text = std::fs::read_to_string(&path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
-        Output::json(&Counts { lines: text.lines().count(), words: text.split_whitespace().count(), bytes: text.len() })
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+        Output::json(&Counts {
+            lines: text.lines().count(),
+            words: text.split_whitespace().count(),
+            bytes: text.len(),
+        })
     }
 }
 

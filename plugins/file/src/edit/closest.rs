@@ -17,7 +17,8 @@ const MAX_PLACES: usize = 3;
 /// From which likeness on, from 0 to 1, a line is worth showing.
 const MIN_LIKENESS: f32 = 0.6;
 
-/// What to say about `old`, which is not in `text`: a sentence and the closest lines, or nothing where no line is like it.
+/// What to say about `old`, which is not in `text`: a sentence and the closest lines, or nothing
+/// where no line is like it.
 pub(super) fn hint(text: &str, old: &str) -> String {
     let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = old.lines().collect();
@@ -27,7 +28,10 @@ pub(super) fn hint(text: &str, old: &str) -> String {
         } else {
             format!("Lines {}-{} differ", start + 1, start + wanted.len())
         };
-        return format!(" {which} from it only in white space:\n{}", show(&lines, start, wanted.len()));
+        return format!(
+            " {which} from it only in white space:\n{}",
+            show(&lines, start, wanted.len())
+        );
     }
     // Numbers in front of every line are read's, not the file's.
     if let Some(bare) = without_numbers(&wanted)
@@ -39,7 +43,8 @@ pub(super) fn hint(text: &str, old: &str) -> String {
     if places.is_empty() {
         return String::new();
     }
-    let shown: Vec<String> = places.into_iter().map(|start| show(&lines, start, wanted.len())).collect();
+    let shown: Vec<String> =
+        places.into_iter().map(|start| show(&lines, start, wanted.len())).collect();
     format!(" The closest lines are:\n{}", shown.join("  ...\n"))
 }
 
@@ -49,7 +54,9 @@ fn without_white_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
-    lines.windows(wanted.len()).position(|window| window.iter().zip(wanted).all(|(a, b)| same(a, b)))
+    lines
+        .windows(wanted.len())
+        .position(|window| window.iter().zip(wanted).all(|(a, b)| same(a, b)))
 }
 
 fn without_numbers(wanted: &[&str]) -> Option<String> {
@@ -67,7 +74,9 @@ fn without_numbers(wanted: &[&str]) -> Option<String> {
 /// is the most specific.
 fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     // Of lines that are equally long the first counts, hence backwards.
-    let Some((anchor, line)) = wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len()) else {
+    let Some((anchor, line)) =
+        wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len())
+    else {
         return Vec::new();
     };
     let pairs = letter_pairs(line);
@@ -102,30 +111,44 @@ fn likeness(a: &HashSet<[u8; 2]>, b: &HashSet<[u8; 2]>) -> f32 {
 
 fn show(lines: &[&str], start: usize, count: usize) -> String {
     let end = (start + count.clamp(1, MAX_SHOWN)).min(lines.len());
-    (start..end).map(|index| format!("{:4}\t{}\n", index + 1, super::excerpt::cut_line(lines[index]))).collect()
+    (start..end)
+        .map(|index| format!("{:4}\t{}\n", index + 1, super::excerpt::cut_line(lines[index])))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TEXT: &str = "fn first(a: u32) -> u32 {\n    a + 1\n}\n\nfn second(b: u32) -> u32 {\n    b + 2\n}\n";
+    const TEXT: &str =
+        "fn first(a: u32) -> u32 {\n    a + 1\n}\n\nfn second(b: u32) -> u32 {\n    b + 2\n}\n";
 
     #[test]
     fn white_space_alone_is_told() {
         let hint = hint(TEXT, "fn second(b: u32) -> u32 {\n\tb + 2");
-        assert!(hint.starts_with(" Lines 5-6 differ from it only in white space:\n   5\tfn second"), "{hint}");
+        assert!(
+            hint.starts_with(" Lines 5-6 differ from it only in white space:\n   5\tfn second"),
+            "{hint}"
+        );
     }
 
     #[test]
     fn numbers_of_read_are_told() {
-        assert!(hint(TEXT, "   1\tfn first(a: u32) -> u32 {\n   2\t    a + 1").contains("without the line numbers"));
+        assert!(
+            hint(TEXT, "   1\tfn first(a: u32) -> u32 {\n   2\t    a + 1")
+                .contains("without the line numbers")
+        );
     }
 
     #[test]
     fn the_closest_lines_are_shown() {
         let hint = hint(TEXT, "fn secnd(b: u32) -> u32 {\n    b + 3");
-        assert!(hint.starts_with(" The closest lines are:\n   5\tfn second(b: u32) -> u32 {\n   6\t    b + 2\n"), "{hint}");
+        assert!(
+            hint.starts_with(
+                " The closest lines are:\n   5\tfn second(b: u32) -> u32 {\n   6\t    b + 2\n"
+            ),
+            "{hint}"
+        );
     }
 
     #[test]

@@ -26,7 +26,10 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
 /// A line that is not too long to be shown.
 pub(super) fn cut_line(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE) {
-        Some((at, _)) => format!("{} [...]", &line[..without_unfinished(&line.as_bytes()[..at], &line.as_bytes()[at..])]),
+        Some((at, _)) => format!(
+            "{} [...]",
+            &line[..without_unfinished(&line.as_bytes()[..at], &line.as_bytes()[at..])]
+        ),
         None => line.to_owned(),
     }
 }
@@ -154,12 +157,18 @@ mod tests {
     fn changes_in_one_line_are_one() {
         assert_eq!(excerpt("a a a\n", "a", "b"), "-    1\ta a a\n+    1\tb b b\n");
         let apart = excerpt("x\n1\n2\n3\n4\n5\nx\n", "x", "y");
-        assert_eq!(apart, "-    1\tx\n+    1\ty\n     2\t1\n     3\t2\n  ...\n     5\t4\n     6\t5\n-    7\tx\n+    7\ty\n");
+        assert_eq!(
+            apart,
+            "-    1\tx\n+    1\ty\n     2\t1\n     3\t2\n  ...\n     5\t4\n     6\t5\n-    7\tx\n+    7\ty\n"
+        );
     }
 
     #[test]
     fn changes_that_are_near_share_their_context() {
-        assert_eq!(excerpt("x\nx\n1\nx\n", "x", "y"), "-    1\tx\n+    1\ty\n-    2\tx\n+    2\ty\n     3\t1\n-    4\tx\n+    4\ty\n");
+        assert_eq!(
+            excerpt("x\nx\n1\nx\n", "x", "y"),
+            "-    1\tx\n+    1\ty\n-    2\tx\n+    2\ty\n     3\t1\n-    4\tx\n+    4\ty\n"
+        );
         assert_eq!(
             excerpt("x\n1\n2\n3\nx\n", "x", "y\nz"),
             "-    1\tx\n+    1\ty\n+    2\tz\n     3\t1\n     4\t2\n     5\t3\n-    5\tx\n+    6\ty\n+    7\tz\n"
@@ -171,8 +180,16 @@ mod tests {
         // Every text of up to seven of these letters.
         let letters = ["x", "\n", "1"];
         for number in 0..3_usize.pow(7) {
-            let text: String = (0..7).map(|place| letters[number / 3_usize.pow(place) % 3]).collect();
-            for (old, new) in [("x", "y"), ("x", "y\nz"), ("x\n", ""), ("\n", ""), ("\nx", "y\n"), ("1\nx", "1\ny")] {
+            let text: String =
+                (0..7).map(|place| letters[number / 3_usize.pow(place) % 3]).collect();
+            for (old, new) in [
+                ("x", "y"),
+                ("x", "y\nz"),
+                ("x\n", ""),
+                ("\n", ""),
+                ("\nx", "y\n"),
+                ("1\nx", "1\ny"),
+            ] {
                 let found = Substitution::find(&text, old, new);
                 if found.places.is_empty() {
                     continue;
@@ -181,10 +198,16 @@ mod tests {
                 let lines: Vec<&str> = changed.lines().collect();
                 let answer = excerpt(&text, old, new);
                 let mut last = 0;
-                for shown in answer.lines().filter(|line| line.starts_with("+ ") || line.starts_with("     ")) {
+                for shown in answer
+                    .lines()
+                    .filter(|line| line.starts_with("+ ") || line.starts_with("     "))
+                {
                     let (number, line) = shown[1..].trim_start().split_once('\t').unwrap();
                     let number: usize = number.parse().unwrap();
-                    assert!(number > last && lines[number - 1] == line, "{text:?} {old:?} {new:?}: {answer}");
+                    assert!(
+                        number > last && lines[number - 1] == line,
+                        "{text:?} {old:?} {new:?}: {answer}"
+                    );
                     last = number;
                 }
             }

@@ -30,8 +30,9 @@ pub(crate) struct Edit;
 pub(crate) struct Arguments {
     /// The file.
     path: String,
-    /// The text to replace, exactly as in the file: with its indentation, without the line numbers that read shows. It has to be unique
-    /// unless replace_all is set; a few lines around it make it so.
+    /// The text to replace, exactly as in the file: with its indentation, without the line numbers
+    /// that read shows. It has to be unique unless replace_all is set; a few lines around it make
+    /// it so.
     old_string: String,
     /// The text to put there. Empty: the old text is deleted.
     new_string: String,
@@ -59,39 +60,60 @@ impl Tool for Edit {
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];
-    const PREVIEW: Option<Preview> = Some(Preview::Part { file: "path", old: "old_string", new: "new_string", all: "replace_all" });
+    const PREVIEW: Option<Preview> = Some(Preview::Part {
+        file: "path",
+        old: "old_string",
+        new: "new_string",
+        all: "replace_all",
+    });
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { path, old_string: old, new_string: new, replace_all } = arguments;
         if old.is_empty() {
-            return Err(Failure::invalid("old_string is empty").with_suggestion("Use write to make a file or replace all of it."));
+            return Err(Failure::invalid("old_string is empty")
+                .with_suggestion("Use write to make a file or replace all of it."));
         }
         if old == new {
-            return Err(Failure::invalid("old_string and new_string are the same, so there is nothing to change"));
+            return Err(Failure::invalid(
+                "old_string and new_string are the same, so there is nothing to change",
+            ));
         }
         let target = resolve_links(&path)?;
         let text = load(&target, &path)?;
         let found = Substitution::find(&text, &old, &new);
         let count = found.places.len();
         if count == 0 {
-            let failure = Failure::permanent("no-match", format!("old_string is not in {path}.{}", closest::hint(&text, &old)));
-            return Err(failure.with_suggestion("Copy the text exactly as read shows it, without the numbers."));
+            let failure = Failure::permanent(
+                "no-match",
+                format!("old_string is not in {path}.{}", closest::hint(&text, &old)),
+            );
+            return Err(failure
+                .with_suggestion("Copy the text exactly as read shows it, without the numbers."));
         }
         if count > 1 && replace_all != Some(true) {
             return Err(ambiguous(&text, &found, &path));
         }
         if count > substitute::MAX_PLACES {
-            return Err(Failure::invalid(format!("old_string is in {path} more than {} times", substitute::MAX_PLACES)));
+            return Err(Failure::invalid(format!(
+                "old_string is in {path} more than {} times",
+                substitute::MAX_PLACES
+            )));
         }
         if found.length(&text) as u64 > MAX_FILE {
-            return Err(Failure::permanent("too-large", format!("{path} would have more than 16 MiB")));
+            return Err(Failure::permanent(
+                "too-large",
+                format!("{path} would have more than 16 MiB"),
+            ));
         }
         let changed = found.apply(&text);
         if changed == text {
-            return Err(Failure::invalid("the file would stay as it is: new_string differs from the text there in nothing that is kept"));
+            return Err(Failure::invalid(
+                "the file would stay as it is: new_string differs from the text there in nothing that is kept",
+            ));
         }
-        replace(&target, changed.as_bytes()).map_err(|error| Failure::io(format!("writing {path}"), &error))?;
+        replace(&target, changed.as_bytes())
+            .map_err(|error| Failure::io(format!("writing {path}"), &error))?;
         let first_line = excerpt::line_at(&text, found.places[0].range.start);
         let mut answer = format!("Replaced {} in {path}:\n", plural(count as u64, "occurrence"));
         excerpt::append(&mut answer, &text, &changed, &found);
@@ -100,29 +122,41 @@ impl Tool for Edit {
 }
 
 fn ambiguous(text: &str, found: &Substitution, path: &str) -> Failure {
-    let lines: Vec<String> =
-        found.places.iter().take(MAX_NAMED).map(|place| excerpt::line_at(text, place.range.start).to_string()).collect();
+    let lines: Vec<String> = found
+        .places
+        .iter()
+        .take(MAX_NAMED)
+        .map(|place| excerpt::line_at(text, place.range.start).to_string())
+        .collect();
     let count = found.places.len();
     let at_least = if count > substitute::MAX_PLACES { "more than " } else { "" };
     let count = count.min(substitute::MAX_PLACES);
     let more = if count > MAX_NAMED { ", …" } else { "" };
-    let message = format!("old_string is in {path} {at_least}{count} times, in lines {}{more}", lines.join(", "));
+    let message = format!(
+        "old_string is in {path} {at_least}{count} times, in lines {}{more}",
+        lines.join(", ")
+    );
     Failure::permanent("ambiguous", message)
         .with_suggestion("Take in more of the lines around the one that is meant, or set replace_all to change all of them.")
 }
 
 fn load(target: &Path, path: &str) -> Result<String, Failure> {
     let reading = |error| Failure::io(format!("reading {path}"), &error);
-    let file = File::open(target).map_err(|error| nearby::suggest_names(open_failure("reading", path, &error), path))?;
+    let file = File::open(target)
+        .map_err(|error| nearby::suggest_names(open_failure("reading", path, &error), path))?;
     let meta = file.metadata().map_err(reading)?;
     if meta.is_dir() {
-        return Err(Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it."));
+        return Err(Failure::permanent("is-a-directory", format!("{path} is a directory"))
+            .with_suggestion("Name a file in it."));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0) + 1);
     // One byte more than the limit shows whether the file is too long.
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(reading)?;
     if bytes.len() as u64 > MAX_FILE {
-        let failure = Failure::permanent("too-large", format!("{path} has {}; at most 16 MiB can be edited", size(meta.len())));
+        let failure = Failure::permanent(
+            "too-large",
+            format!("{path} has {}; at most 16 MiB can be edited", size(meta.len())),
+        );
         return Err(failure);
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -141,11 +175,17 @@ mod tests {
     use super::*;
 
     /// Edits a file that holds `text`, and returns the answer and what the file holds then.
-    fn edit(text: impl AsRef<[u8]>, old: &str, new: &str, all: bool) -> (Result<Output, Failure>, Vec<u8>) {
+    fn edit(
+        text: impl AsRef<[u8]>,
+        old: &str,
+        new: &str,
+        all: bool,
+    ) -> (Result<Output, Failure>, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, text).unwrap();
-        let arguments = json!({ "path": path, "old_string": old, "new_string": new, "replace_all": all });
+        let arguments =
+            json!({ "path": path, "old_string": old, "new_string": new, "replace_all": all });
         let answer = testing::call::<Edit>(arguments);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
         (answer, fs::read(&path).unwrap())
@@ -167,7 +207,10 @@ mod tests {
         let answer = answer.unwrap();
         let text = answer.joined_text();
         assert!(text.starts_with("Replaced 1 occurrence in /"), "{text}");
-        assert!(text.ends_with(":\n     1\tone\n-    2\ttwo\n+    2\t2\n     3\tthree\n"), "{text}");
+        assert!(
+            text.ends_with(":\n     1\tone\n-    2\ttwo\n+    2\t2\n     3\tthree\n"),
+            "{text}"
+        );
         assert_eq!(answer.structured, Some(json!({ "replacements": 1, "first_line": 2 })));
     }
 
@@ -182,8 +225,12 @@ mod tests {
 
     #[test]
     fn a_text_that_is_not_there_gets_a_hint() {
-        let failure = check_code("fn main() {\n\tlet a = 1;\n}\n", "    let a = 1;", "x", Some("no-match"));
-        assert!(failure.message.contains("Line 2 differs") && failure.message.contains("white space"), "{failure}");
+        let failure =
+            check_code("fn main() {\n\tlet a = 1;\n}\n", "    let a = 1;", "x", Some("no-match"));
+        assert!(
+            failure.message.contains("Line 2 differs") && failure.message.contains("white space"),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -208,7 +255,9 @@ mod tests {
     fn a_missing_file_is_not_made() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let failure = testing::call::<Edit>(json!({ "path": path, "old_string": "a", "new_string": "b" })).unwrap_err();
+        let failure =
+            testing::call::<Edit>(json!({ "path": path, "old_string": "a", "new_string": "b" }))
+                .unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("not-found"));
         assert!(!path.exists());
     }

@@ -28,8 +28,8 @@ pub(super) struct Place {
 impl Substitution {
     /// Finds `old` in `text`.
     ///
-    /// Who writes no carriage return doesn't care about them: LF matches CRLF too, and what comes in has the line ends of what it
-    /// replaces. Who writes one means it: then bytes match bytes.
+    /// Who writes no carriage return doesn't care about them: LF matches CRLF too, and what comes
+    /// in has the line ends of what it replaces. Who writes one means it: then bytes match bytes.
     pub(super) fn find(text: &str, old: &str, new: &str) -> Self {
         let exact = old.contains('\r') || new.contains('\r') || !text.contains("\r\n");
         let places = if exact {
@@ -39,8 +39,14 @@ impl Substitution {
             let (plain, returns) = without_returns(text);
             let usual = mostly_returns(text);
             let found = memmem::find_iter(plain.as_bytes(), old).take(MAX_PLACES + 1);
-            let ranges = found.map(|start| original(start, &returns)..original(start + old.len(), &returns));
-            ranges.map(|range| Place { returns: ends_in_return(&text[range.clone()]).unwrap_or(usual), range }).collect()
+            let ranges =
+                found.map(|start| original(start, &returns)..original(start + old.len(), &returns));
+            ranges
+                .map(|range| Place {
+                    returns: ends_in_return(&text[range.clone()]).unwrap_or(usual),
+                    range,
+                })
+                .collect()
         };
         Self { places, new: new.to_owned(), new_with_returns: new.replace('\n', "\r\n") }
     }
@@ -52,7 +58,9 @@ impl Substitution {
 
     /// How long `text` will be.
     pub(super) fn length(&self, text: &str) -> usize {
-        self.places.iter().fold(text.len(), |length, place| length - place.range.len() + self.replacement(place).len())
+        self.places.iter().fold(text.len(), |length, place| {
+            length - place.range.len() + self.replacement(place).len()
+        })
     }
 
     /// The text with the replacements in it. A last line that had an end keeps one.
@@ -86,7 +94,8 @@ fn without_returns(text: &str) -> (String, Vec<usize>) {
     (plain, returns)
 }
 
-/// The place in the original of a place in the text without carriage returns; at a line end, before the return.
+/// The place in the original of a place in the text without carriage returns; at a line end, before
+/// the return.
 fn original(at: usize, returns: &[usize]) -> usize {
     at + returns.partition_point(|&place| place < at)
 }
@@ -145,7 +154,11 @@ mod tests {
 
     #[test]
     fn occurrences_do_not_overlap() {
-        let ranges: Vec<_> = Substitution::find("aaaa", "aa", "b").places.into_iter().map(|place| place.range).collect();
+        let ranges: Vec<_> = Substitution::find("aaaa", "aa", "b")
+            .places
+            .into_iter()
+            .map(|place| place.range)
+            .collect();
         assert_eq!(ranges, [0..2, 2..4]);
         check("é é", "é", "e", "e e");
     }

@@ -37,7 +37,10 @@ pub(super) fn detect(start: &[u8]) -> Kind {
         (b"\xff\xfe", "UTF-16 text"),
         (b"\xfe\xff", "UTF-16 text"),
     ];
-    let what = known.iter().find(|(magic, _)| start.starts_with(magic)).map_or("it has NUL bytes", |(_, what)| what);
+    let what = known
+        .iter()
+        .find(|(magic, _)| start.starts_with(magic))
+        .map_or("it has NUL bytes", |(_, what)| what);
     Kind::Binary(what)
 }
 

@@ -64,16 +64,24 @@ impl Tool for Read {
         let Arguments { path, offset, limit } = arguments;
         let range = Range::new(offset, limit);
         let mut file = open(&path)?;
-        let meta = file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+        let meta =
+            file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
         if meta.is_dir() {
             return Err(directory_failure(&path));
         }
-        let reading = |error| if is_directory(&error) { directory_failure(&path) } else { Failure::io(format!("reading {path}"), &error) };
+        let reading = |error| {
+            if is_directory(&error) {
+                directory_failure(&path)
+            } else {
+                Failure::io(format!("reading {path}"), &error)
+            }
+        };
         let mut buffer = vec![0; window::CHUNK];
         let filled = file.read(&mut buffer).map_err(reading)?;
         match kind::detect(&buffer[..filled]) {
             Kind::Text => {
-                let window = window::read(&mut buffer, filled, &mut file, meta.len(), range).map_err(reading)?;
+                let window = window::read(&mut buffer, filled, &mut file, meta.len(), range)
+                    .map_err(reading)?;
                 describe_window(window, range)
             }
             Kind::Image(media_type) => {
@@ -81,7 +89,10 @@ impl Tool for Read {
                 image(file, buffer, meta.len(), media_type, &path)
             }
             Kind::Binary(what) => {
-                let failure = Failure::permanent("binary", format!("{path} is binary ({what}, {}), not text", size(meta.len())));
+                let failure = Failure::permanent(
+                    "binary",
+                    format!("{path} is binary ({what}, {}), not text", size(meta.len())),
+                );
                 Err(failure.with_suggestion("Only text and images can be read."))
             }
         }
@@ -101,22 +112,40 @@ fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
         _ if bytes == 0 => "The file is empty.".to_owned(),
         _ if all => format!("All of the file: {of}."),
         Some(_) if lines == 0 => format!("Nothing at line {}: the file has {of}.", range.offset),
-        Some(total) if end == total => format!("Lines {}-{end} of the file: {of}. This is its end.", range.offset),
-        _ => format!("Lines {}-{end} of the file: {of}. Continue with offset {}.", range.offset, end + 1),
+        Some(total) if end == total => {
+            format!("Lines {}-{end} of the file: {of}. This is its end.", range.offset)
+        }
+        _ => format!(
+            "Lines {}-{end} of the file: {of}. Continue with offset {}.",
+            range.offset,
+            end + 1
+        ),
     };
     notices::add(&mut text, &notice);
     if crlf {
         notices::add(&mut text, "Lines end in CRLF, which edit keeps.");
     }
     if lossy {
-        notices::add(&mut text, "The file is not valid UTF-8: what could not be decoded is shown as \u{fffd}.");
+        notices::add(
+            &mut text,
+            "The file is not valid UTF-8: what could not be decoded is shown as \u{fffd}.",
+        );
     }
     Output::text(text).with_structured(&Answer { start: range.offset, end, total_lines, bytes })
 }
 
-fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path: &str) -> Result<Output, Failure> {
+fn image(
+    mut file: File,
+    mut bytes: Vec<u8>,
+    length: u64,
+    media_type: &str,
+    path: &str,
+) -> Result<Output, Failure> {
     let too_large = || {
-        let failure = Failure::permanent("too-large", format!("{path} is an image of {}; at most 4 MiB are shown", size(length)));
+        let failure = Failure::permanent(
+            "too-large",
+            format!("{path} is an image of {}; at most 4 MiB are shown", size(length)),
+        );
         failure.with_suggestion("Make it smaller first.")
     };
     if length > MAX_IMAGE {
@@ -147,7 +176,8 @@ fn is_directory(error: &std::io::Error) -> bool {
 }
 
 fn directory_failure(path: &str) -> Failure {
-    Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Use list_directory to see what is in it.")
+    Failure::permanent("is-a-directory", format!("{path} is a directory"))
+        .with_suggestion("Use list_directory to see what is in it.")
 }
 
 #[cfg(test)]
@@ -177,8 +207,14 @@ mod tests {
     fn lines_are_numbered_and_counted() {
         let sample = Sample::new("a", "one\ntwo\n");
         let output = sample.read("a").unwrap();
-        assert_eq!(output.joined_text(), "   1\tone\n   2\ttwo\n[All of the file: 2 lines, 8 B.]\n");
-        assert_eq!(output.structured, Some(json!({ "start": 1, "end": 2, "total_lines": 2, "bytes": 8 })));
+        assert_eq!(
+            output.joined_text(),
+            "   1\tone\n   2\ttwo\n[All of the file: 2 lines, 8 B.]\n"
+        );
+        assert_eq!(
+            output.structured,
+            Some(json!({ "start": 1, "end": 2, "total_lines": 2, "bytes": 8 }))
+        );
     }
 
     #[test]
@@ -192,13 +228,20 @@ mod tests {
             "{whole}"
         );
         let path = sample.dir.path().join("a");
-        let read = |offset, limit| testing::call::<Read>(json!({ "path": path, "offset": offset, "limit": limit })).unwrap().joined_text();
+        let read = |offset, limit| {
+            testing::call::<Read>(json!({ "path": path, "offset": offset, "limit": limit }))
+                .unwrap()
+                .joined_text()
+        };
         assert_eq!(
             read(4999, 9),
             "4999\tline 4999\n5000\tline 5000\n[Lines 4999-5000 of the file: 5000 lines, 47.7 KiB. This is its end.]\n"
         );
         assert_eq!(read(6000, 9), "[Nothing at line 6000: the file has 5000 lines, 47.7 KiB.]\n");
-        assert_eq!(read(3, 1), "   3\tline 3\n[Lines 3-3 of the file: 5000 lines, 47.7 KiB. Continue with offset 4.]\n");
+        assert_eq!(
+            read(3, 1),
+            "   3\tline 3\n[Lines 3-3 of the file: 5000 lines, 47.7 KiB. Continue with offset 4.]\n"
+        );
     }
 
     #[test]
@@ -226,7 +269,10 @@ mod tests {
     fn a_binary_file_is_described() {
         let failure = Sample::new("a", b"\x7fELF\x02\0\0\0").read("a").unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("binary"));
-        assert!(failure.message.ends_with("is binary (an ELF executable or library, 8 B), not text"), "{failure}");
+        assert!(
+            failure.message.ends_with("is binary (an ELF executable or library, 8 B), not text"),
+            "{failure}"
+        );
     }
 
     #[test]

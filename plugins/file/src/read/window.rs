@@ -21,10 +21,12 @@ const MAX_LINE_BYTES: usize = MAX_LINE * 4;
 /// Without a limit in lines, no line begins beyond this many bytes of text.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// The same where somebody does: who asks for a hundred thousand lines shall have them, as far as an answer can hold them.
+/// The same where somebody does: who asks for a hundred thousand lines shall have them, as far as
+/// an answer can hold them.
 const MAX_TEXT_ON_REQUEST: usize = 4 << 20;
 
-/// Behind the window lines are counted only where at most this many bytes are left: a big file costs its window.
+/// Behind the window lines are counted only where at most this many bytes are left: a big file
+/// costs its window.
 const MAX_COUNTED: u64 = 4 << 20;
 
 /// Which lines to show.
@@ -66,9 +68,15 @@ pub(super) struct Window {
     pub(super) crlf: bool,
 }
 
-/// Reads a window. `buffer` begins with the first `filled` bytes of the file, `source` goes on behind them, and `length` is how long the
-/// file is said to be.
-pub(super) fn read(buffer: &mut [u8], filled: usize, source: &mut impl Read, length: u64, range: Range) -> io::Result<Window> {
+/// Reads a window. `buffer` begins with the first `filled` bytes of the file, `source` goes on
+/// behind them, and `length` is how long the file is said to be.
+pub(super) fn read(
+    buffer: &mut [u8],
+    filled: usize,
+    source: &mut impl Read,
+    length: u64,
+    range: Range,
+) -> io::Result<Window> {
     let mut lines = Lines::new(range, length);
     let mut filled = filled;
     let mut taken = 0;
@@ -97,14 +105,16 @@ pub(super) fn read(buffer: &mut [u8], filled: usize, source: &mut impl Read, len
 struct Lines {
     range: Range,
     window: Window,
-    /// The text of the window. It is checked as a whole in the end, which costs a fraction of checking line by line.
+    /// The text of the window. It is checked as a whole in the end, which costs a fraction of
+    /// checking line by line.
     text: Vec<u8>,
     number: Decimal,
     /// Line ends met so far.
     ends: u64,
     /// Whether the last byte so far was not a line end.
     open: bool,
-    /// The line under way, where a chunk ended inside it: what is kept of it, and how many bytes were dropped.
+    /// The line under way, where a chunk ended inside it: what is kept of it, and how many bytes
+    /// were dropped.
     partial: Vec<u8>,
     dropped: usize,
 }
@@ -192,7 +202,11 @@ impl Lines {
             }
             line => line,
         };
-        let line = if self.window.lines == 0 && self.range.offset == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        let line = if self.window.lines == 0 && self.range.offset == 1 {
+            line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+        } else {
+            line
+        };
         self.text.extend_from_slice(self.number.padded());
         self.number.increment();
         self.text.push(b'\t');
@@ -231,7 +245,8 @@ impl Lines {
         self.text.extend_from_slice(&line[..shown]);
         let more = line.len() - shown + dropped;
         if more > 0 {
-            self.text.extend_from_slice(format!(" [... {more} more bytes in this line]").as_bytes());
+            self.text
+                .extend_from_slice(format!(" [... {more} more bytes in this line]").as_bytes());
         }
     }
 
@@ -344,7 +359,10 @@ mod tests {
             let line = format!("{}\nnext\n", character.repeat(3000));
             for chunk in [1000, 1 << 20] {
                 let text = window(line.as_bytes(), chunk, ALL).text;
-                let mark = format!(" [... {} more bytes in this line]\n   2\tnext\n", 1000 * character.len());
+                let mark = format!(
+                    " [... {} more bytes in this line]\n   2\tnext\n",
+                    1000 * character.len()
+                );
                 assert_eq!(text, format!("   1\t{}{mark}", character.repeat(2000)), "{chunk}");
             }
         }
@@ -357,7 +375,11 @@ mod tests {
         let line = [vec![0xff; 3000], b"\n".to_vec()].concat();
         let window = window(&line, 500, ALL);
         assert!(window.lossy);
-        assert!(window.text.starts_with(&format!("   1\t{} [... 1000 more", "\u{fffd}".repeat(2000))), "{}", window.text);
+        assert!(
+            window.text.starts_with(&format!("   1\t{} [... 1000 more", "\u{fffd}".repeat(2000))),
+            "{}",
+            window.text
+        );
     }
 
     #[test]
@@ -365,7 +387,9 @@ mod tests {
         let line = vec![b'x'; 4 << 20];
         let window = window(&line, CHUNK, ALL);
         assert!(window.text.len() < 2100);
-        assert!(window.text.ends_with(&format!("[... {} more bytes in this line]\n", (4 << 20) - 2000)));
+        assert!(
+            window.text.ends_with(&format!("[... {} more bytes in this line]\n", (4 << 20) - 2000))
+        );
     }
 
     #[test]
@@ -389,7 +413,10 @@ mod tests {
         }
         let mut source = Endless(0);
         let window = read(&mut vec![b'\n'; CHUNK], CHUNK, &mut source, 1 << 40, ALL).unwrap();
-        assert_eq!((window.lines, window.total_lines, window.bytes, source.0), (2000, None, 1 << 40, 0));
+        assert_eq!(
+            (window.lines, window.total_lines, window.bytes, source.0),
+            (2000, None, 1 << 40, 0)
+        );
     }
 
     #[test]

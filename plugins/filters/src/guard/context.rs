@@ -37,7 +37,10 @@ fn place_of_warning(lines: &[&str], levels: &mut [Level], warning: usize) {
         if !(is_annotation(lines[at]) || indent(lines[at]) > indent(lines[warning])) {
             break;
         }
-        if ["--> ", "└─ ", "╰─", "╭─", "at ", "lib/", "test/", "src/"].iter().any(|start| trimmed.starts_with(start)) {
+        if ["--> ", "└─ ", "╰─", "╭─", "at ", "lib/", "test/", "src/"]
+            .iter()
+            .any(|start| trimmed.starts_with(start))
+        {
             raise(levels, at, Level::WarningContext);
             break;
         }
@@ -69,8 +72,14 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
         let next = body(lines[at]);
         if is_blank(next) {
             blanks += 1;
-            // Go sets a blank line between a panic and its stack; otherwise one ends what belongs together.
-            if panic && blanks == 1 && lines.get(at + 1).is_some_and(|line| line.starts_with("goroutine ") || line.starts_with("[signal")) {
+            // Go sets a blank line between a panic and its stack; otherwise one ends what belongs
+            // together.
+            if panic
+                && blanks == 1
+                && lines.get(at + 1).is_some_and(|line| {
+                    line.starts_with("goroutine ") || line.starts_with("[signal")
+                })
+            {
                 continue;
             }
             break;
@@ -84,7 +93,8 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
             if frames > MOST_FRAMES {
                 // Where it all began is as telling as where it ended.
                 let end = at + lines[at..].iter().take_while(|line| is_frame(body(line))).count();
-                (at.max(end.saturating_sub(LAST_FRAMES))..end).for_each(|at| raise(levels, at, Level::ErrorContext));
+                (at.max(end.saturating_sub(LAST_FRAMES))..end)
+                    .for_each(|at| raise(levels, at, Level::ErrorContext));
                 break;
             }
             raise(levels, at, Level::ErrorContext);
@@ -97,42 +107,71 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
             break;
         }
         let close = at == error + 1 && failed;
-        if !(deeper || is_annotation(next) || panic && at <= error + 12 || close || blanks > 0) || super::is_passing(next) {
+        if !(deeper || is_annotation(next) || panic && at <= error + 12 || close || blanks > 0)
+            || super::is_passing(next)
+        {
             break;
         }
         raise(levels, at, Level::ErrorContext);
     }
 }
 
-/// The line without the name of the service that `docker compose` sets before each: `web-1  | Traceback`.
+/// The line without the name of the service that `docker compose` sets before each:
+/// `web-1  | Traceback`.
 fn body(line: &str) -> &str {
     let Some((name, body)) = line.split_once(" | ") else { return line };
     let name = name.trim_end();
     let is_name = !name.is_empty()
         && !name.starts_with(' ')
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     if is_name && !name.bytes().all(|byte| byte.is_ascii_digit()) { body } else { line }
 }
 
 /// ` --> file`, `  |`, `12 | code`, `= note: …`, `note: …`, `^~~~`.
 fn is_annotation(line: &str) -> bool {
     let trimmed = line.trim_start();
-    if ["-->", "|", "= ", "...", ":::", "^", "~", "note:", "help:", "hint:", "Hint:", "Caused by", "╭", "│", "╰", "┌", "└", "├", "❯"]
-        .iter()
-        .any(|start| trimmed.starts_with(start))
+    if [
+        "-->",
+        "|",
+        "= ",
+        "...",
+        ":::",
+        "^",
+        "~",
+        "note:",
+        "help:",
+        "hint:",
+        "Hint:",
+        "Caused by",
+        "╭",
+        "│",
+        "╰",
+        "┌",
+        "└",
+        "├",
+        "❯",
+    ]
+    .iter()
+    .any(|start| trimmed.starts_with(start))
     {
         return true;
     }
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
-    digits > 0 && matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
+    digits > 0
+        && matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
 }
 
-/// `    at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, `  12: core::panicking`, `  File "x.py", line 3`.
+/// `    at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, `  12: core::panicking`,
+/// `  File "x.py", line 3`.
 fn is_frame(line: &str) -> bool {
     let trimmed = line.trim_start();
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
     trimmed.len() < line.len()
         && (trimmed.starts_with("at ")
             || trimmed.starts_with("File \"")
-            || digits > 0 && trimmed[digits..].starts_with(": ") && !trimmed[digits..].contains("error"))
+            || digits > 0
+                && trimmed[digits..].starts_with(": ")
+                && !trimmed[digits..].contains("error"))
 }

@@ -63,7 +63,8 @@ fn level_by(finder: &AhoCorasick, line: &str, failed: bool) -> Level {
             break;
         }
     }
-    // What passed may be called anything. Most lines have no word in question, so that this is rarely looked at.
+    // What passed may be called anything. Most lines have no word in question, so that this is
+    // rarely looked at.
     if level > Level::Nothing && is_passing(line) { Level::Nothing } else { level }
 }
 
@@ -77,21 +78,39 @@ fn by_start(line: &str, failed: bool) -> Level {
         0xc2..=0xef => {
             let mut characters = trimmed.chars();
             let (mark, next) = (characters.next(), characters.next());
-            matches!(mark, Some('✕' | '✖' | '✗' | '✘' | '❌' | '⨯' | '×')) && next.is_none_or(|next| !next.is_alphanumeric())
+            matches!(mark, Some('✕' | '✖' | '✗' | '✘' | '❌' | '⨯' | '×'))
+                && next.is_none_or(|next| !next.is_alphanumeric())
                 || failed && mark == Some('●') && next == Some(' ')
         }
         // pytest's, then Kubernetes' `E0131 10:11:12.131415`.
-        b'E' | b'F' if trimmed.get(1..6).is_some_and(|rest| rest.ends_with(' ') && rest[..4].bytes().all(|byte| byte.is_ascii_digit())) => {
+        b'E' | b'F'
+            if trimmed.get(1..6).is_some_and(|rest| {
+                rest.ends_with(' ') && rest[..4].bytes().all(|byte| byte.is_ascii_digit())
+            }) =>
+        {
             true
         }
-        b'E' => line.starts_with("E  ") && !line.trim_end().ends_with(" ok") || failed && compares(trimmed),
+        b'E' => {
+            line.starts_with("E  ") && !line.trim_end().ends_with(" ok")
+                || failed && compares(trimmed)
+        }
         b'n' => trimmed.starts_with("not ok "),
         b'-' => trimmed.starts_with("--- FAIL"),
         // What an assertion compared.
-        b'l' | b'r' => failed && (trimmed.starts_with("left: ") || trimmed.starts_with("right: ") || compares(trimmed)),
+        b'l' | b'r' => {
+            failed
+                && (trimmed.starts_with("left: ")
+                    || trimmed.starts_with("right: ")
+                    || compares(trimmed))
+        }
         b'A' | b'G' | b'R' | b'a' | b'e' | b'g' => failed && compares(trimmed),
         // mocha and rspec number what failed.
-        b'0'..=b'9' => failed && trimmed.find(") ").is_some_and(|at| trimmed[..at].bytes().all(|byte| byte.is_ascii_digit())),
+        b'0'..=b'9' => {
+            failed
+                && trimmed
+                    .find(") ")
+                    .is_some_and(|at| trimmed[..at].bytes().all(|byte| byte.is_ascii_digit()))
+        }
         _ => false,
     };
     if is_error { Level::Error } else { Level::Nothing }

@@ -21,7 +21,8 @@ pub fn is_passing(line: &str) -> bool {
         _ => {}
     }
     if let Some((name, result)) = trimmed.rsplit_once(" ... ") {
-        // `... ok`, `... ignored, needs a server`, `... ok (0.01s)`; with what the test printed, it is more than that.
+        // `... ok`, `... ignored, needs a server`, `... ok (0.01s)`; with what the test printed, it
+        // is more than that.
         return matches!(result, "ok" | "ignored" | "skipped" | "should panic") && !name.is_empty()
             || result.starts_with("ignored, ")
             || result.starts_with("skipped ")
@@ -32,6 +33,9 @@ pub fn is_passing(line: &str) -> bool {
         return true;
     }
     // pytest -v: `tests/test_a.py::test_error PASSED   [ 12%]`; gradle: `FooTest > name() PASSED`.
-    let name = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ') || last.is_ascii_digit());
-    ["PASSED", "SKIPPED", "XFAIL"].iter().any(|word| name.ends_with(word)) && (trimmed.contains("::") || trimmed.contains(" > "))
+    let name = trimmed.trim_end_matches(|last: char| {
+        matches!(last, ']' | '[' | '%' | ' ') || last.is_ascii_digit()
+    });
+    ["PASSED", "SKIPPED", "XFAIL"].iter().any(|word| name.ends_with(word))
+        && (trimmed.contains("::") || trimmed.contains(" > "))
 }

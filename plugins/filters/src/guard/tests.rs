@@ -19,7 +19,11 @@ fn levels_of_loggers_are_known() {
     ] {
         assert_eq!(level(line, false), Level::Error, "{line}");
     }
-    for line in ["E2E tests of the cart", "I0131 10:11:12.131415       1 reflector.go:138] synced", "deferr: x"] {
+    for line in [
+        "E2E tests of the cart",
+        "I0131 10:11:12.131415       1 reflector.go:138] synced",
+        "deferr: x",
+    ] {
         assert_eq!(level(line, false), Level::Nothing, "{line}");
     }
 }
@@ -174,7 +178,11 @@ fn warnings_have_a_level_of_their_own() {
             "3 vulnerabilities (1 low, 2 high)",
         ],
     );
-    check(false, Level::Nothing, &["0 warnings", "found 0 vulnerabilities", "src/warnings.rs", "fn warn_me() {}"]);
+    check(
+        false,
+        Level::Nothing,
+        &["0 warnings", "found 0 vulnerabilities", "src/warnings.rs", "fn warn_me() {}"],
+    );
 }
 
 #[track_caller]
@@ -251,10 +259,14 @@ w  --> src/a.rs:3:9
 
 #[test]
 fn of_a_long_stack_the_ends_stay() {
-    let frames: String = (0..60).map(|number| format!("    at frame{number} (a.js:{number}:1)\n")).collect();
+    let frames: String =
+        (0..60).map(|number| format!("    at frame{number} (a.js:{number}:1)\n")).collect();
     let text = format!("TypeError: no\n{frames}done\n");
     let lines: Vec<&str> = text.lines().collect();
     let levels = levels(&lines, false);
     assert_eq!(levels.iter().filter(|level| **level == Level::ErrorContext).count(), 28);
-    assert_eq!((levels[60], levels[40], levels[61]), (Level::ErrorContext, Level::Nothing, Level::Nothing));
+    assert_eq!(
+        (levels[60], levels[40], levels[61]),
+        (Level::ErrorContext, Level::Nothing, Level::Nothing)
+    );
 }

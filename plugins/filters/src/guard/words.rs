@@ -1,6 +1,9 @@
 //! The words that may report a failure, and whether they do in their line.
 
-use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Field, Killed, Severity, Status, Warning, Weakly};
+use Kind::{
+    Always, Bounded, Cannot, CausedBy, Count, Exit, Field, Killed, Severity, Status, Warning,
+    Weakly,
+};
 
 /// What a word means where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,8 @@ pub(super) enum Kind {
     Count,
 }
 
-/// In lower case; the case in the text is not looked at by the search, but it is by some of the kinds.
+/// In lower case; the case in the text is not looked at by the search, but it is by some of the
+/// kinds.
 pub(super) const WORDS: &[(&str, Kind)] = &[
     ("error", Severity),
     ("fatal", Severity),
@@ -148,7 +152,13 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
         Cannot if place.begins_word() && !place.is_name() && !place.continues() => Hit::Strong,
         CausedBy if place.is_first() => Hit::Strong,
         CausedBy => Hit::Weak,
-        Killed if place.begins_word() && !place.is_name() && !place.word().starts_with(|first: char| first.is_lowercase()) => Hit::Strong,
+        Killed
+            if place.begins_word()
+                && !place.is_name()
+                && !place.word().starts_with(|first: char| first.is_lowercase()) =>
+        {
+            Hit::Strong
+        }
         Killed if place.begins_word() && !place.is_name() => Hit::Weak,
         Exit => exit(shorten(&line[start..])),
         Status => status(shorten(&line[end..])),
@@ -181,10 +191,15 @@ impl<'a> Place<'a> {
     fn new(line: &'a str, start: usize, end: usize) -> Self {
         let bytes = line.as_bytes();
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let word_start = start - bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(byte)).count();
+        let word_start = start
+            - bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(byte)).count();
         // What was found may be several words: the last counts for what follows.
-        let word_end =
-            end + if is_word(&bytes[end - 1]) { bytes[end..].iter().take(AROUND).take_while(|byte| is_word(byte)).count() } else { 0 };
+        let word_end = end
+            + if is_word(&bytes[end - 1]) {
+                bytes[end..].iter().take(AROUND).take_while(|byte| is_word(byte)).count()
+            } else {
+                0
+            };
         Self { line, start, word_start, word_end }
     }
 
@@ -193,7 +208,8 @@ impl<'a> Place<'a> {
     }
 
     fn before(&self) -> &'a str {
-        &self.line[self.line.floor_char_boundary(self.word_start.saturating_sub(AROUND))..self.word_start]
+        &self.line
+            [self.line.floor_char_boundary(self.word_start.saturating_sub(AROUND))..self.word_start]
     }
 
     fn after(&self) -> &'a str {
@@ -218,12 +234,14 @@ impl<'a> Place<'a> {
         self.byte_after() == b'_'
     }
 
-    /// Whether it is the line's first, but for white space and what programs set before a message: a time, a level in brackets, a bullet.
+    /// Whether it is the line's first, but for white space and what programs set before a message:
+    /// a time, a level in brackets, a bullet.
     fn is_first(&self) -> bool {
         self.word_start <= 40 && self.before().bytes().all(|byte| !byte.is_ascii_lowercase())
     }
 
-    /// Whether it is a part of a path, of a name with dots, dashes or colons, or of a call: `src/error.rs`, `fail-fast`, `error::Kind`.
+    /// Whether it is a part of a path, of a name with dots, dashes or colons, or of a call:
+    /// `src/error.rs`, `fail-fast`, `error::Kind`.
     fn is_name(&self) -> bool {
         let after = self.after().as_bytes();
         let next = after.get(1).copied().unwrap_or(b' ');
@@ -231,16 +249,22 @@ impl<'a> Place<'a> {
             b'/' | b'\\' => true,
             b'.' | b'-' | b'@' | b'#' | b'$' => next.is_ascii_alphanumeric() || next == b'_',
             b':' => next == b':',
-            b'(' => self.word().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !self.after().starts_with("(s)"),
+            b'(' => {
+                self.word().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+                    && !self.after().starts_with("(s)")
+            }
             b'=' => self.word().bytes().all(|byte| byte.is_ascii_lowercase()) && next == b'=',
             _ => false,
         };
         joins
             || match self.byte_before() {
                 b'/' | b'\\' | b'@' | b'$' | b'_' => true,
-                b'.' | b'#' | b'-' | b'&' => {
-                    self.before().bytes().rev().nth(1).is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-                }
+                b'.' | b'#' | b'-' | b'&' => self
+                    .before()
+                    .bytes()
+                    .rev()
+                    .nth(1)
+                    .is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
                 b':' => self.before().ends_with("::"),
                 _ => false,
             }
@@ -263,7 +287,19 @@ impl<'a> Place<'a> {
                 return Some(word.parse().unwrap_or(u64::MAX));
             }
             // `0 tests failed`, but not `0 passed, 3 things that failed`.
-            if word.is_empty() || !matches!(word, "test" | "tests" | "suites" | "unexpected" | "known" | "fixable" | "new" | "total" | "of")
+            if word.is_empty()
+                || !matches!(
+                    word,
+                    "test"
+                        | "tests"
+                        | "suites"
+                        | "unexpected"
+                        | "known"
+                        | "fixable"
+                        | "new"
+                        | "total"
+                        | "of"
+                )
             {
                 return None;
             }
@@ -281,7 +317,9 @@ impl<'a> Place<'a> {
             number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
         })?;
         let digits = number.bytes().take_while(u8::is_ascii_digit).count();
-        let ends = number[digits..].bytes().next().is_none_or(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'.' | b':' | b'-'));
+        let ends = number[digits..].bytes().next().is_none_or(|byte| {
+            !byte.is_ascii_alphanumeric() && !matches!(byte, b'.' | b':' | b'-')
+        });
         let ends = ends || number[digits..].starts_with(". ") || &number[digits..] == ".";
         (digits > 0 && ends).then(|| number[..digits].parse().unwrap_or(u64::MAX))
     }
@@ -327,16 +365,25 @@ fn severity(place: &Place<'_>) -> Hit {
         return if count == 0 { Hit::Nothing } else { Hit::Strong };
     }
     if is(&["fault"]) {
-        return if place.before().to_ascii_lowercase().ends_with("segmentation ") { Hit::Strong } else { Hit::Weak };
+        return if place.before().to_ascii_lowercase().ends_with("segmentation ") {
+            Hit::Strong
+        } else {
+            Hit::Weak
+        };
     }
     if upper {
         return Hit::Strong;
     }
     let (before, after) = (place.before(), place.after());
     // `"error": null` reports no error.
-    let value =
-        after.strip_prefix('"').unwrap_or(after).strip_prefix([':', '=']).map(|value| value.trim_start().trim_end_matches([',', '}']));
-    if let Some("null" | "false" | "none" | "None" | "nil" | "\"\"" | "[]" | "{}" | "undefined") = value {
+    let value = after
+        .strip_prefix('"')
+        .unwrap_or(after)
+        .strip_prefix([':', '='])
+        .map(|value| value.trim_start().trim_end_matches([',', '}']));
+    if let Some("null" | "false" | "none" | "None" | "nil" | "\"\"" | "[]" | "{}" | "undefined") =
+        value
+    {
         return Hit::Nothing;
     }
     if is(&["panicked"]) || is(&["fatal"]) && after.starts_with(" error") {
@@ -349,12 +396,16 @@ fn severity(place: &Place<'_>) -> Hit {
         b'"' if before.ends_with('"') && value.is_some() => return Hit::Strong,
         b'\n' | b',' | b';' | b'!' | b')' if is(&["failed"]) => return Hit::Strong,
         b'.' if is(&["failed", "failing", "failure"]) => return Hit::Strong,
-        b'\n' if is(&["failing", "failures", "errors", "failure"]) && !before.is_empty() => return Hit::Strong,
+        b'\n' if is(&["failing", "failures", "errors", "failure"]) && !before.is_empty() => {
+            return Hit::Strong;
+        }
         _ => {}
     }
     // `level=error`, `"severity":"error"`.
     let key = before.trim_end_matches(['"', '=', ':', ' ']);
-    if key.len() < before.len() && ["level", "lvl", "severity", "Level", "LEVEL"].iter().any(|name| key.ends_with(name)) {
+    if key.len() < before.len()
+        && ["level", "lvl", "severity", "Level", "LEVEL"].iter().any(|name| key.ends_with(name))
+    {
         return Hit::Strong;
     }
     let leads = after.trim_start();
@@ -362,17 +413,29 @@ fn severity(place: &Place<'_>) -> Hit {
         return Hit::Strong;
     }
     if after.starts_with(' ') {
-        // `error TS2304`, `error C2065`, `  3:5  error  message`, `failed to`, `failed with`, `error occurred`.
+        // `error TS2304`, `error C2065`, `  3:5  error  message`, `failed to`, `failed with`,
+        // `error occurred`.
         let code = leads.bytes().take_while(u8::is_ascii_uppercase).count();
-        let has_code = (1..=8).contains(&code) && leads.as_bytes().get(code).is_some_and(u8::is_ascii_digit);
-        let said = ["to ", "with ", "because ", "due ", "occurred", "in ", "at ", "while ", "when ", "after ", "on ", "-- "];
-        if has_code || after.starts_with("  ") && before.ends_with("  ") || said[..4].iter().any(|said| leads.starts_with(said)) {
+        let has_code =
+            (1..=8).contains(&code) && leads.as_bytes().get(code).is_some_and(u8::is_ascii_digit);
+        let said = [
+            "to ", "with ", "because ", "due ", "occurred", "in ", "at ", "while ", "when ",
+            "after ", "on ", "-- ",
+        ];
+        if has_code
+            || after.starts_with("  ") && before.ends_with("  ")
+            || said[..4].iter().any(|said| leads.starts_with(said))
+        {
             return Hit::Strong;
         }
-        if is(&["error", "failed", "failure"]) && leads.starts_with("occurred") || place.is_first() && !lower {
+        if is(&["error", "failed", "failure"]) && leads.starts_with("occurred")
+            || place.is_first() && !lower
+        {
             return Hit::Strong;
         }
-        if before.trim().is_empty() && (before.is_empty() || said.iter().any(|said| leads.starts_with(said))) {
+        if before.trim().is_empty()
+            && (before.is_empty() || said.iter().any(|said| leads.starts_with(said)))
+        {
             return Hit::Strong;
         }
     }
@@ -381,15 +444,23 @@ fn severity(place: &Place<'_>) -> Hit {
 
 /// `ValueError: …`, `java.lang.IllegalStateException`.
 fn exception(place: &Place<'_>, word: &str) -> Hit {
-    let named = ["Error", "Exception", "Failure", "Fault", "Panic", "Timeout", "Interrupt"].iter().any(|suffix| {
-        word.strip_suffix(suffix).is_some_and(|stem| stem.bytes().next_back().is_some_and(|byte| byte.is_ascii_alphanumeric()))
-    });
+    let named = ["Error", "Exception", "Failure", "Fault", "Panic", "Timeout", "Interrupt"]
+        .iter()
+        .any(|suffix| {
+            word.strip_suffix(suffix).is_some_and(|stem| {
+                stem.bytes().next_back().is_some_and(|byte| byte.is_ascii_alphanumeric())
+            })
+        });
     if !named || matches!(place.byte_before(), b'/' | b'\\' | b'$' | b'@') {
         return Hit::Nothing;
     }
     match place.byte_after() {
         b':' if !place.after().starts_with("::") => Hit::Strong,
-        b'\n' if place.before().bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b' ' | b'\t' | b':')) => {
+        b'\n'
+            if place.before().bytes().all(|byte| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b' ' | b'\t' | b':')
+            }) =>
+        {
             Hit::Strong
         }
         b' ' | b',' | b'\n' | b'[' => Hit::Weak,
@@ -399,16 +470,24 @@ fn exception(place: &Place<'_>, word: &str) -> Hit {
 
 /// `":503`, `=503`, `_code: 503`.
 fn field(after: &str) -> Hit {
-    let value = after.trim_start_matches("_code").trim_start_matches("Code").trim_start_matches('"');
+    let value =
+        after.trim_start_matches("_code").trim_start_matches("Code").trim_start_matches('"');
     match value.strip_prefix([':', '=']).map(str::trim_start) {
-        Some(code) if code.starts_with('5') && code.bytes().take_while(u8::is_ascii_digit).count() == 3 => Hit::Strong,
+        Some(code)
+            if code.starts_with('5')
+                && code.bytes().take_while(u8::is_ascii_digit).count() == 3 =>
+        {
+            Hit::Strong
+        }
         _ => Hit::Nothing,
     }
 }
 
 /// `1.1" 503`, `2 404`.
 fn status(after: &str) -> Hit {
-    let code = after.trim_start_matches(|first: char| first.is_ascii_digit() || first == '.').trim_start_matches(['"', ' ']);
+    let code = after
+        .trim_start_matches(|first: char| first.is_ascii_digit() || first == '.')
+        .trim_start_matches(['"', ' ']);
     let digits = code.bytes().take_while(u8::is_ascii_digit).count();
     match code.as_bytes() {
         [b'5', ..] if digits == 3 => Hit::Strong,
@@ -423,15 +502,23 @@ fn warning(place: &Place<'_>) -> Hit {
     if word.ends_with("Warning") && word.len() > 7 && place.byte_after() == b':' {
         return Hit::Warning;
     }
-    if !place.begins_word() || place.is_name() || !["warn", "warning", "warnings"].iter().any(|other| word.eq_ignore_ascii_case(other)) {
+    if !place.begins_word()
+        || place.is_name()
+        || !["warn", "warning", "warnings"].iter().any(|other| word.eq_ignore_ascii_case(other))
+    {
         return Hit::Nothing;
     }
     if let Some(count) = place.count() {
         return if count == 0 { Hit::Nothing } else { Hit::Warning };
     }
     let (before, after) = (place.before(), place.after());
-    let is_label = matches!(place.byte_after(), b':' | b'[' | b']') || before.ends_with("npm ") || before.ends_with('=');
-    if is_label || word.bytes().all(|byte| byte.is_ascii_uppercase()) || before.ends_with("  ") && after.starts_with("  ") {
+    let is_label = matches!(place.byte_after(), b':' | b'[' | b']')
+        || before.ends_with("npm ")
+        || before.ends_with('=');
+    if is_label
+        || word.bytes().all(|byte| byte.is_ascii_uppercase())
+        || before.ends_with("  ") && after.starts_with("  ")
+    {
         return Hit::Warning;
     }
     // `warning TS6133`, ` warning CS0168:`.
@@ -444,9 +531,14 @@ fn warning(place: &Place<'_>) -> Hit {
 
 /// `exit code 2`, `exited with code 1`, `exit status: 101`, `returned 1 exit status`.
 fn exit(text: &str) -> Hit {
-    let mut words = text.split([' ', ':', '=', '(', ')', ',', ';', '.', '"', '/']).filter(|word| !word.is_empty());
+    let mut words = text
+        .split([' ', ':', '=', '(', ')', ',', ';', '.', '"', '/'])
+        .filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return Hit::Nothing };
-    if !["exit", "exited", "exits", "returned", "exiting"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+    if !["exit", "exited", "exits", "returned", "exiting"]
+        .iter()
+        .any(|word| first.eq_ignore_ascii_case(word))
+    {
         return Hit::Nothing;
     }
     for word in words.take(5) {

@@ -38,14 +38,19 @@ pub struct OperatorRule {
 pub fn read(text: &str) -> OperatorRules {
     let mut read = OperatorRules::default();
     if text.len() >= MAX_TEXT {
-        read.problems.push("the file has 1 MiB or more, and none of its rules is in force: shorten it".to_owned());
+        read.problems.push(
+            "the file has 1 MiB or more, and none of its rules is in force: shorten it".to_owned(),
+        );
         return read;
     }
     let table = match DeTable::parse(text) {
         Ok(table) => table.into_inner(),
         Err(error) => {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
-            read.problems.push(format!("line {line}: {}: none of the file's rules is in force until it is valid TOML", error.message()));
+            read.problems.push(format!(
+                "line {line}: {}: none of the file's rules is in force until it is valid TOML",
+                error.message()
+            ));
             return read;
         }
     };
@@ -56,22 +61,35 @@ pub fn read(text: &str) -> OperatorRules {
                 let DeValue::Array(rules) = value.into_inner() else { continue };
                 read_rules(text, rules.into_iter(), &mut read);
             }
-            ("rules", _) => read.problems.push(format!("line {line}: `rules` is no list: begin each rule with `[[rules]]`")),
-            (other, _) => read.problems.push(format!("line {line}: there is no key `{other}`: a file of rules has `[[rules]]` only")),
+            ("rules", _) => read
+                .problems
+                .push(format!("line {line}: `rules` is no list: begin each rule with `[[rules]]`")),
+            (other, _) => read.problems.push(format!(
+                "line {line}: there is no key `{other}`: a file of rules has `[[rules]]` only"
+            )),
         }
     }
     read
 }
 
-fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeValue<'a>>>, read: &mut OperatorRules) {
+fn read_rules<'a>(
+    text: &str,
+    rules: impl ExactSizeIterator<Item = Spanned<DeValue<'a>>>,
+    read: &mut OperatorRules,
+) {
     let many = rules.len();
     for rule in rules.take(MAX_RULES) {
         let line = line_of(text, rule.span().start);
-        let name = rule.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
-        let shown = name.as_deref().map_or_else(|| "a rule without a name".to_owned(), |name| format!("rule {name:?}"));
+        let name =
+            rule.get_ref().get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
+        let shown = name
+            .as_deref()
+            .map_or_else(|| "a rule without a name".to_owned(), |name| format!("rule {name:?}"));
         match read_rule(rule) {
             Ok((name, _)) if read.replaced.contains(&name) => {
-                read.problems.push(format!("line {line}: {shown}: there is one of that name above: give it another"));
+                read.problems.push(format!(
+                    "line {line}: {shown}: there is one of that name above: give it another"
+                ));
             }
             Ok((name, rule)) => {
                 read.replaced.push(name);
@@ -84,7 +102,9 @@ fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeVal
         }
     }
     if many > MAX_RULES {
-        read.problems.push(format!("there are {many} rules: those after the first {MAX_RULES} are left out"));
+        read.problems.push(format!(
+            "there are {many} rules: those after the first {MAX_RULES} are left out"
+        ));
     }
 }
 
@@ -103,22 +123,32 @@ impl From<String> for RuleError {
 
 /// The name of a rule, and the rule where it is enabled.
 fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>), RuleError> {
-    let rule = Written::deserialize(ValueDeserializer::from(rule))
-        .map_err(|error| RuleError { at: error.span().map(|span| span.start), what: error.message().to_owned() })?;
+    let rule = Written::deserialize(ValueDeserializer::from(rule)).map_err(|error| RuleError {
+        at: error.span().map(|span| span.start),
+        what: error.message().to_owned(),
+    })?;
     let name = rule.name;
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    let fits = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
+    };
     if !(1..=64).contains(&name.len()) || !name.bytes().all(fits) {
         return Err("a name is 1 to 64 characters out of a-z, 0-9, `_` and `-`".to_owned().into());
     }
     if !rule.enabled && rule.matcher.is_none() && rule.strategy.is_none() {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
-        let unknown = || "there is no built-in rule of that name to switch off: `berth filter list` shows which there are".to_owned();
+        let unknown = || {
+            "there is no built-in rule of that name to switch off: `berth filter list` shows which there are".to_owned()
+        };
         return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }
     let Some(matcher) = rule.matcher else { return Err("it has no `match`".to_owned().into()) };
-    let Some(Strategies(strategies)) = rule.strategy else { return Err("it has no `strategy`".to_owned().into()) };
+    let Some(Strategies(strategies)) = rule.strategy else {
+        return Err("it has no `strategy`".to_owned().into());
+    };
     if strategies.is_empty() {
-        return Err("its `strategy` is an empty list: give it one table at least".to_owned().into());
+        return Err("its `strategy` is an empty list: give it one table at least"
+            .to_owned()
+            .into());
     }
     let subject = matcher.pattern()?;
     if rule.tool.as_deref().is_none_or(|tool| tool == "bash")
@@ -126,7 +156,10 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         && let Some(name) = text.strip_prefix("./")
     {
         let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
-        return Err(format!("the folder of a program is taken off before commands are compared: write {name:?}").into());
+        return Err(format!(
+            "the folder of a program is taken off before commands are compared: write {name:?}"
+        )
+        .into());
     }
     let tool = rule.tool.unwrap_or_else(|| "*".to_owned());
     if tool.is_empty() {
@@ -138,7 +171,12 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         meta["examples"] = rule.examples.into_iter().map(|example| example.0).collect();
     }
     let steps = strategies.iter().map(Step::new).collect::<Result<_, _>>()?;
-    let own = OperatorRule { name: name.clone(), matcher: Matcher { tool: tool.into(), subject }, steps, meta: meta.to_string() };
+    let own = OperatorRule {
+        name: name.clone(),
+        matcher: Matcher { tool: tool.into(), subject },
+        steps,
+        meta: meta.to_string(),
+    };
     Ok((name, rule.enabled.then_some(own)))
 }
 
@@ -204,7 +242,8 @@ impl<'de> Deserialize<'de> for Strategies {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Strategies, A::Error> {
-                Strategy::deserialize(de::value::MapAccessDeserializer::new(map)).map(|strategy| Strategies(vec![strategy]))
+                Strategy::deserialize(de::value::MapAccessDeserializer::new(map))
+                    .map(|strategy| Strategies(vec![strategy]))
             }
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, sequence: A) -> Result<Strategies, A::Error> {

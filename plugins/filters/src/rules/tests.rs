@@ -23,24 +23,56 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     check_problem(&rule(STRATEGY), "line 2: rule \"mine\": it has no `match`");
     check_problem(&rule(MATCH), "it has no `strategy`");
     check_problem(&rule(&format!("{MATCH}{STRATEGY}colour = 1")), "unknown field `colour`");
-    check_problem(&rule(&format!("match = {{ prefix = \"a\", exact = \"b\" }}\n{STRATEGY}")), "more than one of");
-    check_problem(&rule(&format!("match = {{}}\n{STRATEGY}")), "its `match` is empty");
-    check_problem(&rule(&format!("match = {{ regex = \"(\" }}\n{STRATEGY}")), "doesn't compile: unclosed group");
-    check_problem(&rule(&format!("match = {{ regex = \"{}\" }}\n{STRATEGY}", "a".repeat(513))), "at most 512");
-    check_problem(&rule(&format!("match = {{ regex = '\\w{{999}}' }}\n{STRATEGY}")), "greater than 1 MiB");
-    check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"shout\" }}")), "unknown variant `shout`");
-    check_problem(&rule(&format!("{MATCH}strategy = []")), "empty list");
-    check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"strip_noise\", patterns = [] }}")), "`patterns` is empty");
     check_problem(
-        &rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lines = 10, head = 8, tail = 8 }}")),
+        &rule(&format!("match = {{ prefix = \"a\", exact = \"b\" }}\n{STRATEGY}")),
+        "more than one of",
+    );
+    check_problem(&rule(&format!("match = {{}}\n{STRATEGY}")), "its `match` is empty");
+    check_problem(
+        &rule(&format!("match = {{ regex = \"(\" }}\n{STRATEGY}")),
+        "doesn't compile: unclosed group",
+    );
+    check_problem(
+        &rule(&format!("match = {{ regex = \"{}\" }}\n{STRATEGY}", "a".repeat(513))),
+        "at most 512",
+    );
+    check_problem(
+        &rule(&format!("match = {{ regex = '\\w{{999}}' }}\n{STRATEGY}")),
+        "greater than 1 MiB",
+    );
+    check_problem(
+        &rule(&format!("{MATCH}strategy = {{ type = \"shout\" }}")),
+        "unknown variant `shout`",
+    );
+    check_problem(&rule(&format!("{MATCH}strategy = []")), "empty list");
+    check_problem(
+        &rule(&format!("{MATCH}strategy = {{ type = \"strip_noise\", patterns = [] }}")),
+        "`patterns` is empty",
+    );
+    check_problem(
+        &rule(&format!(
+            "{MATCH}strategy = {{ type = \"truncate\", max_lines = 10, head = 8, tail = 8 }}"
+        )),
         "more than `max_lines` 10",
     );
-    check_problem(&rule(&format!("match = {{ prefix = \"./bin/seed\" }}\n{STRATEGY}")), "write \"seed\"");
+    check_problem(
+        &rule(&format!("match = {{ prefix = \"./bin/seed\" }}\n{STRATEGY}")),
+        "write \"seed\"",
+    );
     check_problem(&rule("enabled = false"), "no built-in rule of that name");
-    check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lins = 10 }}")), "unknown field `max_lins`");
+    check_problem(
+        &rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lins = 10 }}")),
+        "unknown field `max_lins`",
+    );
     check_problem(&rule(&format!("{MATCH}{STRATEGY}tool = \"\"")), "`tool` is empty");
-    check_problem(&rule(&format!("{MATCH}{STRATEGY}examples = [{{ input = \"\" }}]")), "an example needs");
-    check_problem(&rule(&format!("{MATCH}{STRATEGY}")).replace("\"mine\"\nm", "\"No Name\"\nm"), "a name is 1 to 64");
+    check_problem(
+        &rule(&format!("{MATCH}{STRATEGY}examples = [{{ input = \"\" }}]")),
+        "an example needs",
+    );
+    check_problem(
+        &rule(&format!("{MATCH}{STRATEGY}")).replace("\"mine\"\nm", "\"No Name\"\nm"),
+        "a name is 1 to 64",
+    );
     check_problem("rules = 3", "line 1: `rules` is no list");
     check_problem("[[rule]]\nname = \"a\"", "there is no key `rule`");
     check_problem("[[rules]\n", "none of the file's rules is in force");
@@ -49,7 +81,8 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
 
 #[test]
 fn rules_that_are_right_count_beside_those_that_are_wrong() {
-    let text = format!("{}{}", rule(MATCH), rule(&format!("{MATCH}{STRATEGY}")).replace("mine", "other"));
+    let text =
+        format!("{}{}", rule(MATCH), rule(&format!("{MATCH}{STRATEGY}")).replace("mine", "other"));
     let read = read(&text);
     assert_eq!((read.rules.len(), read.problems.len()), (1, 1));
     assert_eq!(read.rules[0].name, "other");
@@ -61,9 +94,15 @@ fn a_name_is_taken_once_and_rules_are_at_most_256() {
     let own = rule(&format!("{MATCH}{STRATEGY}"));
     let twice = read(&format!("{own}{own}"));
     assert_eq!((twice.rules.len(), twice.problems.len()), (1, 1));
-    assert!(twice.problems[0].starts_with("line 8: rule \"mine\": there is one of that name"), "{:?}", twice.problems);
+    assert!(
+        twice.problems[0].starts_with("line 8: rule \"mine\": there is one of that name"),
+        "{:?}",
+        twice.problems
+    );
     let mut many = String::new();
-    (0..300).for_each(|number| write!(many, "{}", own.replace("mine", &format!("mine-{number}"))).unwrap());
+    (0..300).for_each(|number| {
+        write!(many, "{}", own.replace("mine", &format!("mine-{number}"))).unwrap();
+    });
     let many = read(&many);
     assert_eq!((many.rules.len(), many.problems.len()), (MAX_RULES, 1));
 }
@@ -84,9 +123,11 @@ fn a_rule_may_have_several_steps_and_examples() {
 fn the_built_in_rules_are_right() {
     assert!(BUILT_IN.len() >= 25);
     for rule in BUILT_IN {
-        crate::strategy::from_json(rule.steps).unwrap_or_else(|what| panic!("{}: {what}", rule.name));
+        crate::strategy::from_json(rule.steps)
+            .unwrap_or_else(|what| panic!("{}: {what}", rule.name));
         if let StaticPattern::Regex(expression) = rule.subject {
-            crate::strategy::compile(expression).unwrap_or_else(|what| panic!("{}: {what}", rule.name));
+            crate::strategy::compile(expression)
+                .unwrap_or_else(|what| panic!("{}: {what}", rule.name));
         }
     }
 }
@@ -97,18 +138,30 @@ fn the_examples_of_the_built_in_rules_come_out_as_they_say() {
     for rule in BUILT_IN {
         let steps = crate::strategy::from_json(rule.steps).unwrap();
         let meta: serde_json::Value = serde_json::from_str(rule.meta).unwrap();
-        let examples = meta["examples"].as_array().unwrap_or_else(|| panic!("{} has no example", rule.name));
+        let examples =
+            meta["examples"].as_array().unwrap_or_else(|| panic!("{} has no example", rule.name));
         for example in examples {
             let input = example["input"].as_str().unwrap();
             let failed = example["exit"].as_i64().is_some_and(|exit| exit != 0);
-            let output = crate::strategy::run(&steps, input, failed).map_or_else(|| input.to_owned(), |(output, _)| output);
+            let output = crate::strategy::run(&steps, input, failed)
+                .map_or_else(|| input.to_owned(), |(output, _)| output);
             if let Some(expect) = example["output"].as_str() {
                 assert_eq!(output, expect, "{}", rule.name);
             }
-            let texts =
-                |key: &str| example[key].as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect::<Vec<_>>();
-            texts("contains").iter().for_each(|text| assert!(output.contains(text), "{}: {text:?} is not in:\n{output}", rule.name));
-            texts("lacks").iter().for_each(|text| assert!(!output.contains(text), "{}: {text:?} is in:\n{output}", rule.name));
+            let texts = |key: &str| {
+                example[key]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|text| text.as_str().unwrap().to_owned())
+                    .collect::<Vec<_>>()
+            };
+            texts("contains").iter().for_each(|text| {
+                assert!(output.contains(text), "{}: {text:?} is not in:\n{output}", rule.name);
+            });
+            texts("lacks").iter().for_each(|text| {
+                assert!(!output.contains(text), "{}: {text:?} is in:\n{output}", rule.name);
+            });
             many += 1;
         }
     }

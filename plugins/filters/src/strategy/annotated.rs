@@ -39,7 +39,12 @@ impl StripAnnotated {
         }
         Ok(Box::new(AnnotationStripper {
             noise: Patterns::new("patterns", &self.patterns)?,
-            summary: self.summary.as_deref().map(compile).transpose().map_err(|what| format!("`summary`: {what}"))?,
+            summary: self
+                .summary
+                .as_deref()
+                .map(compile)
+                .transpose()
+                .map_err(|what| format!("`summary`: {what}"))?,
             threshold: self.long_output_threshold,
             head: self.keep_head,
             tail: self.keep_tail,
@@ -72,7 +77,8 @@ impl Run for AnnotationStripper {
             }
             keep.push(part.is_error(at) || !self.is_noise(line));
         }
-        let stays = keep.iter().zip(part.lines).filter(|(keep, line)| **keep && !is_blank(line)).count();
+        let stays =
+            keep.iter().zip(part.lines).filter(|(keep, line)| **keep && !is_blank(line)).count();
         let is_noisy = keep.contains(&false);
         if !is_noisy && part.failed {
             return Outcome::Unknown;

@@ -52,7 +52,8 @@ impl Run for Deduplicator {
         if lines.len() < 3 {
             return Outcome::Unchanged;
         }
-        // The keys are random, so that no output can be made in which different lines count as the same.
+        // The keys are random, so that no output can be made in which different lines count as the
+        // same.
         let hasher = RandomState::new();
         let mut same = Vec::new();
         let hashes: Vec<u64> = lines
@@ -84,7 +85,8 @@ impl Run for Deduplicator {
     }
 }
 
-/// How long the block is that `hashes` begin with and that follows itself, and how often it is there. The shortest that saves a line counts.
+/// How long the block is that `hashes` begin with and that follows itself, and how often it is
+/// there. The shortest that saves a line counts.
 fn repetition(hashes: &[u64]) -> (usize, usize) {
     for length in 1..=LONGEST_BLOCK.min(hashes.len() / 2) {
         let block = &hashes[..length];
@@ -122,14 +124,17 @@ fn push_repeated(out: &mut String, block: &[&str], last: &str, times: usize) {
     }
 }
 
-/// What a line has that the first one has not, from the word on in which they begin to differ, their times aside.
+/// What a line has that the first one has not, from the word on in which they begin to differ,
+/// their times aside.
 fn different<'a>(first: &str, line: &'a str) -> &'a str {
-    let (first, line) = (&first[stamp_length(first.as_bytes())..], &line[stamp_length(line.as_bytes())..]);
+    let (first, line) =
+        (&first[stamp_length(first.as_bytes())..], &line[stamp_length(line.as_bytes())..]);
     let same = first.bytes().zip(line.bytes()).take_while(|(a, b)| a == b).count();
     if same == line.len() && same == first.len() {
         return "";
     }
-    let word = line.as_bytes()[..same].iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
+    let word =
+        line.as_bytes()[..same].iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
     let end = line.floor_char_boundary((word + DIFFERENT).min(line.len()));
     line[line.floor_char_boundary(word)..end].trim_end()
 }
@@ -153,8 +158,9 @@ impl Deduplicator {
     }
 }
 
-/// Writes a line without what differs from one time to the next: times, addresses, identifiers and numbers. Of a line that tells a failure
-/// only the time and what it begins with go, since a number in it is the place or the reason.
+/// Writes a line without what differs from one time to the next: times, addresses, identifiers and
+/// numbers. Of a line that tells a failure only the time and what it begins with go, since a number
+/// in it is the place or the reason.
 fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
     let bytes = line.as_bytes();
     let stamp = stamp_length(bytes);
@@ -169,7 +175,8 @@ fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
             at += between;
             continue;
         }
-        let length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let length =
+            rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let word = &rest[..length];
         if length == 8
             && let Some(length) = uuid_length(rest)
@@ -198,8 +205,11 @@ fn is_status(before: &[u8], word: &[u8]) -> bool {
     if word.len() != 3 || !word.iter().all(u8::is_ascii_digit) {
         return false;
     }
-    let key = before.len() - before.iter().rev().take_while(|byte| matches!(byte, b'=' | b':' | b'"' | b' ')).count();
-    before.ends_with(b"\" ") || before[..key].ends_with(b"status") || before[..key].ends_with(b"code")
+    let key = before.len()
+        - before.iter().rev().take_while(|byte| matches!(byte, b'=' | b':' | b'"' | b' ')).count();
+    before.ends_with(b"\" ")
+        || before[..key].ends_with(b"status")
+        || before[..key].ends_with(b"code")
 }
 
 /// Whether a number counts tries or time, which doesn't explain a failure: `attempt 3`, `in 5s`.
@@ -207,16 +217,26 @@ fn is_counter(before: &[u8], word: &[u8]) -> bool {
     if !word.first().is_some_and(u8::is_ascii_digit) {
         return false;
     }
-    let unit = word.iter().position(|byte| !byte.is_ascii_digit()).map_or(&b""[..], |at| &word[at..]);
+    let unit =
+        word.iter().position(|byte| !byte.is_ascii_digit()).map_or(&b""[..], |at| &word[at..]);
     let words = &before[before.len().saturating_sub(12)..];
     matches!(unit, b"s" | b"ms" | b"us" | b"ns" | b"secs" | b"min")
         || unit.is_empty()
-            && [&b"attempt "[..], b"retry ", b"retries ", b"try ", b"attempt #", b"attempt=", b"retry="]
-                .iter()
-                .any(|key| words.ends_with(key))
+            && [
+                &b"attempt "[..],
+                b"retry ",
+                b"retries ",
+                b"try ",
+                b"attempt #",
+                b"attempt=",
+                b"retry=",
+            ]
+            .iter()
+            .any(|key| words.ends_with(key))
 }
 
-/// Writes a word with one mark for each number in it, or for the whole where it is one in hexadecimal digits.
+/// Writes a word with one mark for each number in it, or for the whole where it is one in
+/// hexadecimal digits.
 fn push_word(word: &[u8], same: &mut Vec<u8>) {
     if word.len() >= 6 && word.iter().all(u8::is_ascii_hexdigit) || word.starts_with(b"0x") {
         return same.push(0);
@@ -243,14 +263,24 @@ fn uuid_length(bytes: &[u8]) -> Option<usize> {
     (fits && !bytes.get(36).is_some_and(u8::is_ascii_alphanumeric)).then_some(36)
 }
 
-/// How many bytes of a line are its time: digits and what stands between them, perhaps after a bracket, a quote or the name of a month.
+/// How many bytes of a line are its time: digits and what stands between them, perhaps after a
+/// bracket, a quote or the name of a month.
 fn stamp_length(bytes: &[u8]) -> usize {
-    const MONTHS: [&[u8; 3]; 12] = [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    const MONTHS: [&[u8; 3]; 12] = [
+        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
+        b"Dec",
+    ];
     let start = bytes.iter().take_while(|byte| matches!(byte, b'[' | b'(' | b'"' | b' ')).count();
-    let month = MONTHS.iter().any(|month| bytes[start..].starts_with(*month)) && bytes.get(start + 3) == Some(&b' ');
+    let month = MONTHS.iter().any(|month| bytes[start..].starts_with(*month))
+        && bytes.get(start + 3) == Some(&b' ');
     let digits = start + if month { 4 } else { 0 };
-    let in_time =
-        |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b'+' | b' ' | b']' | b')');
+    let in_time = |byte: &u8| {
+        byte.is_ascii_digit()
+            || matches!(
+                byte,
+                b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b'+' | b' ' | b']' | b')'
+            )
+    };
     let length = bytes[digits..].iter().take_while(|byte| in_time(byte)).count();
     // A time has four digits at least; `3:5` is a place.
     let many = bytes[digits..digits + length].iter().filter(|byte| byte.is_ascii_digit()).count();
@@ -305,20 +335,42 @@ src/a.c:9:4: warning: unused
 
     #[test]
     fn lines_apart_from_each_other_are_not_compared() {
-        check(DEDUP, false, "a long line that is there twice\nanother\na long line that is there twice\n", "", Confidence::Full);
+        check(
+            DEDUP,
+            false,
+            "a long line that is there twice\nanother\na long line that is there twice\n",
+            "",
+            Confidence::Full,
+        );
     }
 
     #[test]
     fn blocks_that_follow_themselves_are_said_once() {
         let text = "connecting to 10.0.0.1\nno answer yet\n".repeat(5) + "connected\n";
-        check(DEDUP, false, &text, "connecting to 10.0.0.1\nno answer yet\n... (these 2 lines, x5) ...\nconnected\n", Confidence::Full);
+        check(
+            DEDUP,
+            false,
+            &text,
+            "connecting to 10.0.0.1\nno answer yet\n... (these 2 lines, x5) ...\nconnected\n",
+            Confidence::Full,
+        );
     }
 
     #[test]
     fn the_operator_may_say_what_else_is_the_same() {
-        let toml = "{ type = 'dedup', normalize = [{ pattern = 'user=\\w+', replacement = 'user=' }] }";
+        let toml =
+            "{ type = 'dedup', normalize = [{ pattern = 'user=\\w+', replacement = 'user=' }] }";
         let text = "login of user=anna from here\nlogin of user=bert from here\nlogin of user=cleo from here\n";
-        check(toml, false, text, "login of user=anna from here (x3; the last: user=cleo from here)\n", Confidence::Full);
-        assert!(steps("{ type = 'dedup', normalize = [{ pattern = 'a', replacement = '$1' }] }").is_err());
+        check(
+            toml,
+            false,
+            text,
+            "login of user=anna from here (x3; the last: user=cleo from here)\n",
+            Confidence::Full,
+        );
+        assert!(
+            steps("{ type = 'dedup', normalize = [{ pattern = 'a', replacement = '$1' }] }")
+                .is_err()
+        );
     }
 }

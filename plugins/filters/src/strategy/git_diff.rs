@@ -52,7 +52,8 @@ impl Run for Diff {
         if files.is_empty() {
             return Outcome::Unknown;
         }
-        let body: usize = files.iter().flat_map(|file| &file.hunks).map(|hunk| hunk.lines.len()).sum();
+        let body: usize =
+            files.iter().flat_map(|file| &file.hunks).map(|hunk| hunk.lines.len()).sum();
         // Headers are not counted: which files and places there are is what the rest is read by.
         let is_long = body > self.max;
         if !is_long && !files.iter().any(|file| file.is_generated) {
@@ -62,26 +63,39 @@ impl Run for Diff {
         let caps: Vec<usize> = files.iter().map(|file| file.cap(is_long)).collect();
         let shares = if is_long { share(self.max, &caps) } else { caps };
         for (file, share_of_file) in files.iter().zip(shares) {
-            let wanted: Vec<usize> = file.hunks.iter().map(|hunk| if is_long { hunk.wanted } else { hunk.lines.len() }).collect();
+            let wanted: Vec<usize> = file
+                .hunks
+                .iter()
+                .map(|hunk| if is_long { hunk.wanted } else { hunk.lines.len() })
+                .collect();
             for (hunk, share_of_hunk) in file.hunks.iter().zip(share(share_of_file, &wanted)) {
                 // What is whole needs no choice.
                 let is_whole = share_of_hunk >= hunk.lines.len();
                 let mut left = share_of_hunk;
                 for at in hunk.lines.clone() {
-                    let stays = is_whole || left > 0 && (!is_long || is_near_change(part.lines, &hunk.lines, at));
+                    let stays = is_whole
+                        || left > 0 && (!is_long || is_near_change(part.lines, &hunk.lines, at));
                     left -= usize::from(stays && !is_whole);
                     keep[at] = stays || part.levels[at] == Level::Error;
                 }
             }
         }
-        if keep.iter().all(|keep| *keep) { Outcome::Unchanged } else { Outcome::Lines(keep, Confidence::Partial) }
+        if keep.iter().all(|keep| *keep) {
+            Outcome::Unchanged
+        } else {
+            Outcome::Lines(keep, Confidence::Partial)
+        }
     }
 }
 
 impl File {
     /// The most lines of its hunks that are of use.
     fn cap(&self, is_long: bool) -> usize {
-        let wanted: usize = self.hunks.iter().map(|hunk| if is_long { hunk.wanted } else { hunk.lines.len() }).sum();
+        let wanted: usize = self
+            .hunks
+            .iter()
+            .map(|hunk| if is_long { hunk.wanted } else { hunk.lines.len() })
+            .sum();
         if self.is_generated { wanted.min(GENERATED) } else { wanted }
     }
 }
@@ -101,9 +115,14 @@ fn files(lines: &[&str]) -> Vec<File> {
     let mut at = 0;
     while at < lines.len() {
         let line = lines[at];
-        if line.starts_with("diff --git ") || line.starts_with("diff --cc ") || line.starts_with("diff --combined ") {
+        if line.starts_with("diff --git ")
+            || line.starts_with("diff --cc ")
+            || line.starts_with("diff --combined ")
+        {
             files.push(File { is_generated: is_generated(line), hunks: Vec::new() });
-        } else if line.starts_with("--- ") && lines.get(at + 1).is_some_and(|next| next.starts_with("+++ ")) {
+        } else if line.starts_with("--- ")
+            && lines.get(at + 1).is_some_and(|next| next.starts_with("+++ "))
+        {
             if files.last().is_none_or(|file| !file.hunks.is_empty()) {
                 files.push(File { is_generated: is_generated(line), hunks: Vec::new() });
             }
@@ -148,7 +167,8 @@ fn is_generated(header: &str) -> bool {
         "flake.lock",
         "deno.lock",
     ];
-    locks.contains(&path) || [".min.js", ".min.css", ".js.map", ".css.map"].iter().any(|end| path.ends_with(end))
+    locks.contains(&path)
+        || [".min.js", ".min.css", ".js.map", ".css.map"].iter().any(|end| path.ends_with(end))
 }
 
 #[cfg(test)]
@@ -163,7 +183,8 @@ mod tests {
         for (name, changes) in files {
             writeln!(text, "diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n@@ -1,9 +1,9 @@").unwrap();
             text.push_str(" context that is far away\n context\n");
-            (0..*changes).for_each(|change| writeln!(text, "+    let {} = {change};", &name[..1]).unwrap());
+            (0..*changes)
+                .for_each(|change| writeln!(text, "+    let {} = {change};", &name[..1]).unwrap());
             text.push_str(" context\n context that is far away\n");
         }
         text
@@ -172,9 +193,13 @@ mod tests {
     #[test]
     fn every_file_of_a_long_diff_has_its_headers_and_its_share() {
         let text = diff(&[("a.rs", 400), ("b.rs", 4), ("c.rs", 400)]);
-        let (shorter, confidence) = run(&steps("{ type = 'git_diff', max_diff_lines = 100 }").unwrap(), &text, false).unwrap();
+        let (shorter, confidence) =
+            run(&steps("{ type = 'git_diff', max_diff_lines = 100 }").unwrap(), &text, false)
+                .unwrap();
         assert_eq!(confidence, Confidence::Partial);
-        for kept in ["+++ b/a.rs", "+++ b/b.rs", "+++ b/c.rs", "let a = 0;", "let b = 3;", "let c = 30;"] {
+        for kept in
+            ["+++ b/a.rs", "+++ b/b.rs", "+++ b/c.rs", "let a = 0;", "let b = 3;", "let c = 30;"]
+        {
             assert!(shorter.contains(kept), "{kept}: {shorter}");
         }
         assert_eq!(shorter.matches("@@ -1,9").count(), 3);
@@ -183,9 +208,20 @@ mod tests {
 
     #[test]
     fn a_short_diff_stays_but_for_what_programs_write() {
-        check("{ type = 'git_diff' }", false, &diff(&[("a.rs", 200), ("b.rs", 200)]), "", Confidence::Full);
+        check(
+            "{ type = 'git_diff' }",
+            false,
+            &diff(&[("a.rs", 200), ("b.rs", 200)]),
+            "",
+            Confidence::Full,
+        );
         let text = diff(&[("a.rs", 2), ("Cargo.lock", 200)]);
         let (shorter, _) = run(&steps("{ type = 'git_diff' }").unwrap(), &text, false).unwrap();
-        assert!(shorter.contains("let a = 1;") && shorter.contains("+++ b/Cargo.lock") && shorter.lines().count() < 60, "{shorter}");
+        assert!(
+            shorter.contains("let a = 1;")
+                && shorter.contains("+++ b/Cargo.lock")
+                && shorter.lines().count() < 60,
+            "{shorter}"
+        );
     }
 }

@@ -37,8 +37,14 @@ impl Run for Status {
         let is_long = part.lines.iter().any(|line| SECTIONS.iter().any(|(long, _)| line == long));
         if !is_long {
             // The short form is as short as can be.
-            let known = |line: &&str| line.starts_with("On branch ") || line.starts_with("## ") || is_short_entry(line);
-            return if part.lines.iter().any(known) { Outcome::Unchanged } else { Outcome::Unknown };
+            let known = |line: &&str| {
+                line.starts_with("On branch ") || line.starts_with("## ") || is_short_entry(line)
+            };
+            return if part.lines.iter().any(known) {
+                Outcome::Unchanged
+            } else {
+                Outcome::Unknown
+            };
         }
         let mut out = String::new();
         let mut confidence = Confidence::Full;
@@ -69,7 +75,11 @@ impl Run for Status {
 fn is_short_entry(line: &str) -> bool {
     let bytes = line.as_bytes();
     let is_state = |byte: u8| b" MADRCUT?!".contains(&byte);
-    bytes.len() > 3 && is_state(bytes[0]) && is_state(bytes[1]) && bytes[2] == b' ' && (bytes[0], bytes[1]) != (b' ', b' ')
+    bytes.len() > 3
+        && is_state(bytes[0])
+        && is_state(bytes[1])
+        && bytes[2] == b' '
+        && (bytes[0], bytes[1]) != (b' ', b' ')
 }
 
 fn without_hint(line: &str) -> &str {
@@ -175,16 +185,32 @@ no changes added to commit
 
     #[test]
     fn the_short_form_stays_as_it_is() {
-        check("{ type = 'git_status' }", false, "## main...origin/main [ahead 1]\n M a.rs\n?? b.rs\n", "", Confidence::Full);
-        check("{ type = 'git_status' }", false, "On branch main\nnothing to commit, working tree clean\n", "", Confidence::Full);
+        check(
+            "{ type = 'git_status' }",
+            false,
+            "## main...origin/main [ahead 1]\n M a.rs\n?? b.rs\n",
+            "",
+            Confidence::Full,
+        );
+        check(
+            "{ type = 'git_status' }",
+            false,
+            "On branch main\nnothing to commit, working tree clean\n",
+            "",
+            Confidence::Full,
+        );
     }
 
     #[test]
     fn of_very_many_untracked_paths_the_first_are_named() {
         let mut text = "On branch main\nUntracked files:\n".to_owned();
         (0..150).for_each(|number| writeln!(text, "\tfile-{number}").unwrap());
-        let (shorter, confidence) =
-            super::super::run(&super::super::testing::steps("{ type = 'git_status' }").unwrap(), &text, false).unwrap();
+        let (shorter, confidence) = super::super::run(
+            &super::super::testing::steps("{ type = 'git_status' }").unwrap(),
+            &text,
+            false,
+        )
+        .unwrap();
         assert!(shorter.ends_with(", file-99\n... (50 lines left out) ...\n"), "{shorter}");
         assert_eq!(confidence, Confidence::Partial);
     }

@@ -37,7 +37,8 @@ pub enum Strategy {
     Truncate(truncate::Truncate),
     /// Leaves out what doesn't match.
     KeepMatching(noise::KeepMatching),
-    /// Leaves out notes and what matches, says the summary first, and leaves out the middle of what is still long.
+    /// Leaves out notes and what matches, says the summary first, and leaves out the middle of what
+    /// is still long.
     StripAnnotated(annotated::StripAnnotated),
     /// Leaves out what passed.
     TestSummary(tests_run::TestSummary),
@@ -148,7 +149,8 @@ enum Outcome {
 ///
 /// Where one of them is wrong, which the unit tests rule out.
 pub fn from_json(json: &str) -> Result<Vec<Step>, String> {
-    let strategies: Vec<Strategy> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let strategies: Vec<Strategy> =
+        serde_json::from_str(json).map_err(|error| error.to_string())?;
     strategies.iter().map(Step::new).collect()
 }
 
@@ -193,7 +195,8 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
     if !text.ends_with('\n') && shorter.ends_with('\n') {
         shorter.pop();
     }
-    (shorter.len() + LEAST_SAVED <= text.len()).then_some((shorter, worst.unwrap_or(Confidence::Full)))
+    (shorter.len() + LEAST_SAVED <= text.len())
+        .then_some((shorter, worst.unwrap_or(Confidence::Full)))
 }
 
 /// Compiles the regular expression of a rule.
@@ -203,13 +206,18 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
 /// Why it can't be used, for the operator.
 pub fn compile(expression: &str) -> Result<Regex, String> {
     check_length(expression)?;
-    RegexBuilder::new(expression).size_limit(MAX_PROGRAM).build().map_err(|error| describe_error(expression, &error))
+    RegexBuilder::new(expression)
+        .size_limit(MAX_PROGRAM)
+        .build()
+        .map_err(|error| describe_error(expression, &error))
 }
 
 fn check_length(expression: &str) -> Result<(), String> {
     match expression.chars().count() {
         0 => Err("an empty expression fits everything: leave it out".to_owned()),
-        many if many > MAX_REGEX => Err(format!("an expression of {many} characters: at most {MAX_REGEX} are allowed, so split it")),
+        many if many > MAX_REGEX => Err(format!(
+            "an expression of {many} characters: at most {MAX_REGEX} are allowed, so split it"
+        )),
         _ => Ok(()),
     }
 }
@@ -217,12 +225,19 @@ fn check_length(expression: &str) -> Result<(), String> {
 fn describe_error(expression: &str, error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(_) => {
-            format!("the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions")
+            format!(
+                "the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions"
+            )
         }
         // The last line has the reason; those before it show the place.
         _ => {
             let what = error.to_string();
-            let what = what.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let what = what
+                .lines()
+                .next_back()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned();
             format!("the expression {expression:?} doesn't compile: {what}")
         }
     }
@@ -241,7 +256,9 @@ impl Patterns {
             // One by one, to say which it is.
             Err(error) => {
                 let own = expressions.iter().find_map(|expression| compile(expression).err());
-                let what = own.unwrap_or_else(|| format!("the {} expressions together: {error}", expressions.len()));
+                let what = own.unwrap_or_else(|| {
+                    format!("the {} expressions together: {error}", expressions.len())
+                });
                 Err(format!("`{parameter}`: {what}"))
             }
         }
@@ -254,7 +271,11 @@ impl Patterns {
 
 /// Refuses a list that says nothing.
 fn not_empty(parameter: &str, list: &[String]) -> Result<(), String> {
-    if list.is_empty() { Err(format!("`{parameter}` is empty: give it one expression at least")) } else { Ok(()) }
+    if list.is_empty() {
+        Err(format!("`{parameter}` is empty: give it one expression at least"))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -269,13 +290,20 @@ mod testing {
         struct Form {
             step: Vec<Strategy>,
         }
-        let form: Form = toml::from_str(&format!("step = [{toml}]")).map_err(|error| error.message().to_owned())?;
+        let form: Form = toml::from_str(&format!("step = [{toml}]"))
+            .map_err(|error| error.message().to_owned())?;
         form.step.iter().map(Step::new).collect()
     }
 
     /// Checks what steps make of a text; an empty `expect` means that it stays.
     #[track_caller]
-    pub(super) fn check(toml: &str, failed: bool, text: &str, expect: &str, confidence: Confidence) {
+    pub(super) fn check(
+        toml: &str,
+        failed: bool,
+        text: &str,
+        expect: &str,
+        confidence: Confidence,
+    ) {
         let outcome = run(&steps(toml).unwrap(), text, failed);
         match outcome {
             None => assert_eq!("", expect, "it stays"),

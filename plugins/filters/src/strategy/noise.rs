@@ -22,8 +22,14 @@ struct NoiseStripper(Patterns);
 
 impl Run for NoiseStripper {
     fn run(&self, part: &Part<'_>) -> Outcome {
-        let keep: Vec<bool> = (0..part.lines.len()).map(|at| part.is_error(at) || !self.0.fit(part.lines[at])).collect();
-        if keep.iter().all(|keep| *keep) { Outcome::Unchanged } else { Outcome::Lines(keep, Confidence::Full) }
+        let keep: Vec<bool> = (0..part.lines.len())
+            .map(|at| part.is_error(at) || !self.0.fit(part.lines[at]))
+            .collect();
+        if keep.iter().all(|keep| *keep) {
+            Outcome::Unchanged
+        } else {
+            Outcome::Lines(keep, Confidence::Full)
+        }
     }
 }
 
@@ -45,7 +51,8 @@ struct MatchKeeper(Patterns);
 
 impl Run for MatchKeeper {
     fn run(&self, part: &Part<'_>) -> Outcome {
-        let fits: Vec<bool> = part.lines.iter().map(|line| !is_blank(line) && self.0.fit(line)).collect();
+        let fits: Vec<bool> =
+            part.lines.iter().map(|line| !is_blank(line) && self.0.fit(line)).collect();
         if !fits.contains(&true) {
             return Outcome::Unknown;
         }

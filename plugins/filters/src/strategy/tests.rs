@@ -10,7 +10,8 @@ fn lines(form: &str, many: usize) -> String {
 #[test]
 fn noise_goes_and_a_failure_among_it_stays() {
     let noise = "{ type = 'strip_noise', patterns = ['^noise'] }";
-    let text = format!("begin\n{}noise: error: it broke\n{}end\n", lines("noise", 5), lines("noise", 4));
+    let text =
+        format!("begin\n{}noise: error: it broke\n{}end\n", lines("noise", 5), lines("noise", 4));
     let expect = "begin\n... (5 lines left out) ...\nnoise: error: it broke\n... (4 lines left out) ...\nend\n";
     check(noise, false, &text, expect, Confidence::Full);
     check(noise, false, "nothing of it\nis here\n", "", Confidence::Full);
@@ -19,7 +20,8 @@ fn noise_goes_and_a_failure_among_it_stays() {
 #[test]
 fn what_matches_stays_with_what_is_notable() {
     let keep = "{ type = 'keep_matching', patterns = ['^result'] }";
-    let text = format!("{}x.c:1:2: warning: unused\n{}result: 3\n", lines("step", 6), lines("step", 4));
+    let text =
+        format!("{}x.c:1:2: warning: unused\n{}result: 3\n", lines("step", 6), lines("step", 4));
     let expect = "... (6 lines left out) ...\nx.c:1:2: warning: unused\n... (4 lines left out) ...\nresult: 3\n";
     check(keep, false, &text, expect, Confidence::Full);
     check(keep, false, &lines("step", 50), "", Confidence::Full);
@@ -33,11 +35,25 @@ fn what_matches_stays_with_what_is_notable() {
 #[test]
 fn annotations_go_and_the_summary_is_said_first() {
     let strip = "{ type = 'strip_annotated', patterns = ['^Compiling'], summary = '^Finished' }";
-    let text = format!("{}note: something that nobody asked for\nit works\nFinished in 2 s\n", lines("Compiling", 6));
-    check(strip, false, &text, "Finished in 2 s\n... (7 lines left out) ...\nit works\n", Confidence::Full);
+    let text = format!(
+        "{}note: something that nobody asked for\nit works\nFinished in 2 s\n",
+        lines("Compiling", 6)
+    );
+    check(
+        strip,
+        false,
+        &text,
+        "Finished in 2 s\n... (7 lines left out) ...\nit works\n",
+        Confidence::Full,
+    );
     // What is still long loses its middle, and an error in it stays.
     let strip = "{ type = 'strip_annotated', patterns = ['^Compiling'], long_output_threshold = 6, keep_head = 2, keep_tail = 1 }";
-    let text = format!("{}{}error: in the middle\n{}", lines("Compiling", 3), lines("line", 6), lines("more", 6));
+    let text = format!(
+        "{}{}error: in the middle\n{}",
+        lines("Compiling", 3),
+        lines("line", 6),
+        lines("more", 6)
+    );
     let head: String = lines("line", 2);
     let expect = format!(
         "... (3 lines left out) ...\n{head}... (4 lines left out) ...\nerror: in the middle\n... (5 lines left out) ...\nmore 6 of what a program says\n"

@@ -34,7 +34,10 @@ fn fifty() -> usize {
 impl TestSummary {
     #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Summary { max_failures: self.max_failures, max_lines: self.truncate_stack_trace }))
+        Ok(Box::new(Summary {
+            max_failures: self.max_failures,
+            max_lines: self.truncate_stack_trace,
+        }))
     }
 }
 
@@ -68,7 +71,9 @@ static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
 /// Whether the text shows a failure although the exit code doesn't.
 fn tells_failure(part: &Part<'_>, kinds: &[Kind]) -> bool {
     let mut lines = part.lines.iter().zip(kinds).zip(&part.levels);
-    lines.any(|((line, kind), level)| *kind != Kind::Passing && (*level == Level::Error || FAILURES.is_match(line.as_bytes())))
+    lines.any(|((line, kind), level)| {
+        *kind != Kind::Passing && (*level == Level::Error || FAILURES.is_match(line.as_bytes()))
+    })
 }
 
 impl Run for Summary {
@@ -95,14 +100,20 @@ impl Run for Summary {
             keep = kinds.iter().map(|kind| *kind == Kind::Summary).collect();
         }
         drop_empty_runs(part, &kinds, &mut keep);
-        let mut keep: Vec<bool> = keep.iter().enumerate().map(|(at, keep)| *keep || part.is_notable(at)).collect();
+        let mut keep: Vec<bool> =
+            keep.iter().enumerate().map(|(at, keep)| *keep || part.is_notable(at)).collect();
         keep_names(part, &mut keep);
-        if keep.iter().all(|keep| *keep) { Outcome::Unchanged } else { Outcome::Lines(keep, Confidence::Full) }
+        if keep.iter().all(|keep| *keep) {
+            Outcome::Unchanged
+        } else {
+            Outcome::Lines(keep, Confidence::Full)
+        }
     }
 }
 
 impl Summary {
-    /// Leaves each failure so many lines, those after the first ones fewer, and what the guard keeps.
+    /// Leaves each failure so many lines, those after the first ones fewer, and what the guard
+    /// keeps.
     fn limit_failures(&self, part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
         let (mut failures, mut lines) = (0, 0);
         for (at, line) in part.lines.iter().enumerate() {
@@ -115,7 +126,11 @@ impl Summary {
                 continue;
             }
             lines += 1;
-            let most = if failures > self.max_failures { self.max_lines.min(LATER_LINES) } else { self.max_lines };
+            let most = if failures > self.max_failures {
+                self.max_lines.min(LATER_LINES)
+            } else {
+                self.max_lines
+            };
             if failures > 0 && lines > most {
                 keep[at] = false;
             }
@@ -128,17 +143,26 @@ impl Summary {
 fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
     let many = keep.len();
     for (at, line) in part.lines.iter().enumerate() {
-        let counts = line.starts_with("running ") || line.contains("collected ") || line.trim_start().starts_with("Starting ");
+        let counts = line.starts_with("running ")
+            || line.contains("collected ")
+            || line.trim_start().starts_with("Starting ");
         keep[at] |= counts || at + 5 >= many;
     }
 }
 
 /// Cargo runs a binary without tests for each crate that has none.
 fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
-    let is_empty = |line: &str| line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;");
-    let has_other = kinds.iter().zip(part.lines).any(|(kind, line)| *kind == Kind::Summary && !is_empty(line));
+    let is_empty = |line: &str| {
+        line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;")
+    };
+    let has_other =
+        kinds.iter().zip(part.lines).any(|(kind, line)| *kind == Kind::Summary && !is_empty(line));
     if has_other {
-        part.lines.iter().zip(keep).filter(|(line, _)| is_empty(line)).for_each(|(_, keep)| *keep = false);
+        part.lines
+            .iter()
+            .zip(keep)
+            .filter(|(line, _)| is_empty(line))
+            .for_each(|(_, keep)| *keep = false);
     }
 }
 
@@ -149,7 +173,10 @@ fn keep_names(part: &Part<'_>, keep: &mut [bool]) {
         let trimmed = line.trim_start();
         if trimmed.starts_with("Running ") || trimmed.starts_with("Doc-tests ") {
             name = Some(at);
-        } else if part.levels[at] == Level::Error && part.failed && line.starts_with("test result: FAILED") {
+        } else if part.levels[at] == Level::Error
+            && part.failed
+            && line.starts_with("test result: FAILED")
+        {
             name.into_iter().for_each(|name| keep[name] = true);
         }
     }
@@ -163,20 +190,32 @@ fn kind(line: &str) -> Kind {
     if SUMMARIES.is_match(line.as_bytes()) {
         return Kind::Summary;
     }
-    if is_passing(line) || is_progress(trimmed) || PASSING.is_match(line.as_bytes()) { Kind::Passing } else { Kind::Other }
+    if is_passing(line) || is_progress(trimmed) || PASSING.is_match(line.as_bytes()) {
+        Kind::Passing
+    } else {
+        Kind::Other
+    }
 }
 
 /// `....s..x  [ 45%]`, with or without the file before it. A row with a failure doesn't count: its
 /// place matters.
 fn is_progress(trimmed: &str) -> bool {
-    let row = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ' | '(' | ')' | '/') || last.is_ascii_digit());
+    let row = trimmed.trim_end_matches(|last: char| {
+        matches!(last, ']' | '[' | '%' | ' ' | '(' | ')' | '/') || last.is_ascii_digit()
+    });
     let marks = row.rsplit(' ').next().unwrap_or_default();
     let is_row = !marks.is_empty()
-        && marks.bytes().all(|byte| matches!(byte, b'.' | b's' | b'x' | b'X' | b'S' | b'*' | b',' | b'-' | b'\xc2' | b'\xb7'));
+        && marks.bytes().all(|byte| {
+            matches!(
+                byte,
+                b'.' | b's' | b'x' | b'X' | b'S' | b'*' | b',' | b'-' | b'\xc2' | b'\xb7'
+            )
+        });
     if !is_row || !marks.contains(['.', '·', 's', ',']) || marks == "..." {
         return false;
     }
-    marks.len() == row.len() || row.split(' ').count() == 2 && (row.contains(".py") || row.contains("::"))
+    marks.len() == row.len()
+        || row.split(' ').count() == 2 && (row.contains(".py") || row.contains("::"))
 }
 
 static PASSING: LazyLock<RegexSet> = LazyLock::new(|| {
@@ -271,7 +310,8 @@ static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
     ])
 });
 
-/// Compiles what is written above, for bytes: Unicode's classes are ten times as long to compile, which every instance would pay for.
+/// Compiles what is written above, for bytes: Unicode's classes are ten times as long to compile,
+/// which every instance would pay for.
 fn set(expressions: &[&str]) -> RegexSet {
     let set = RegexSetBuilder::new(expressions).unicode(false).build();
     set.unwrap_or_else(|error| unreachable!("the unit tests compile them: {error}"))
@@ -290,12 +330,16 @@ static HEADERS: LazyLock<Regex> = LazyLock::new(|| {
         r"^There (was|were) \d+ (failure|error)",
         r"^\s+Failed \S.*\[",
     ];
-    RegexBuilder::new(&headers.join("|")).unicode(false).build().unwrap_or_else(|error| unreachable!("the unit tests compile it: {error}"))
+    RegexBuilder::new(&headers.join("|"))
+        .unicode(false)
+        .build()
+        .unwrap_or_else(|error| unreachable!("the unit tests compile it: {error}"))
 });
 
 /// Whether what follows is about one failure.
 fn is_failure_header(line: &str) -> bool {
-    HEADERS.is_match(line.as_bytes()) && !(indent(line) == 0 && leading_number(line).is_some() && !line.contains(") "))
+    HEADERS.is_match(line.as_bytes())
+        && !(indent(line) == 0 && leading_number(line).is_some() && !line.contains(") "))
 }
 
 #[cfg(test)]
@@ -360,7 +404,8 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn what_is_no_test_run_is_not_known() {
         check(SUMMARY, false, "a\nb\nc\n", "", Confidence::Full);
-        let text = format!("{}error: it broke\n{}", "noise\n".repeat(60), "more noise\n".repeat(60));
+        let text =
+            format!("{}error: it broke\n{}", "noise\n".repeat(60), "more noise\n".repeat(60));
         let expect = format!(
             "{}... (40 lines left out) ...\nerror: it broke\nmore noise\n... (19 lines left out) ...\n{}",
             "noise\n".repeat(20),
@@ -371,16 +416,36 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn rows_of_dots_are_progress_unless_something_failed() {
-        for row in ["....", "..s.x..  [ 45%]", "tests/test_a.py ......  [ 12%]", "tests/test_a.py .", "·····"] {
+        for row in [
+            "....",
+            "..s.x..  [ 45%]",
+            "tests/test_a.py ......  [ 12%]",
+            "tests/test_a.py .",
+            "·····",
+        ] {
             assert!(is_progress(row), "{row}");
         }
-        for row in ["...", "..F..", "tests/test_a.py ..F. [ 12%]", "Loading ...", "done", "E..", "a ... b", "see x."] {
+        for row in [
+            "...",
+            "..F..",
+            "tests/test_a.py ..F. [ 12%]",
+            "Loading ...",
+            "done",
+            "E..",
+            "a ... b",
+            "see x.",
+        ] {
             assert!(!is_progress(row), "{row}");
         }
     }
 
     #[test]
     fn the_expressions_compile() {
-        assert!(PASSING.len() > 20 && SUMMARIES.len() > 20 && !HEADERS.as_str().is_empty() && !FAILURES.as_str().is_empty());
+        assert!(
+            PASSING.len() > 20
+                && SUMMARIES.len() > 20
+                && !HEADERS.as_str().is_empty()
+                && !FAILURES.as_str().is_empty()
+        );
     }
 }

@@ -25,7 +25,8 @@ pub struct Truncate {
     keep: Vec<String>,
     /// Lines with the same first group share what stays: the file of a match, the folder of a path.
     share_by: Option<String>,
-    /// What fits begins such a group: the name of a folder above what is in it. With `share_by`, it counts where most lines don't fit that.
+    /// What fits begins such a group: the name of a folder above what is in it. With `share_by`, it
+    /// counts where most lines don't fit that.
     section: Option<String>,
 }
 
@@ -35,16 +36,32 @@ impl Truncate {
         if max_lines == 0 {
             return Err("`max_lines` is 0, so nothing would stay: raise it".to_owned());
         }
-        let [head, tail] = [self.head, self.tail].map(|lines| lines.unwrap_or((max_lines / 2).min(20)));
+        let [head, tail] =
+            [self.head, self.tail].map(|lines| lines.unwrap_or((max_lines / 2).min(20)));
         if head.saturating_add(tail) > max_lines {
-            return Err(format!("`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"));
+            return Err(format!(
+                "`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"
+            ));
         }
-        let keep = if self.keep.is_empty() { None } else { Some(Patterns::new("keep", &self.keep)?) };
-        let key = self.share_by.as_deref().map(compile).transpose().map_err(|what| format!("`share_by`: {what}"))?;
+        let keep =
+            if self.keep.is_empty() { None } else { Some(Patterns::new("keep", &self.keep)?) };
+        let key = self
+            .share_by
+            .as_deref()
+            .map(compile)
+            .transpose()
+            .map_err(|what| format!("`share_by`: {what}"))?;
         if key.as_ref().is_some_and(|key| key.captures_len() < 2) {
-            return Err("`share_by` has no group: put what the lines have in common into ( )".to_owned());
+            return Err(
+                "`share_by` has no group: put what the lines have in common into ( )".to_owned()
+            );
         }
-        let start = self.section.as_deref().map(compile).transpose().map_err(|what| format!("`section`: {what}"))?;
+        let start = self
+            .section
+            .as_deref()
+            .map(compile)
+            .transpose()
+            .map_err(|what| format!("`section`: {what}"))?;
         Ok(Box::new(Middle { max_lines, head, tail, keep, key, start }))
     }
 }
@@ -65,7 +82,9 @@ impl Run for Middle {
             .lines
             .iter()
             .enumerate()
-            .map(|(at, line)| if part.is_notable(at) { Cow::Borrowed(*line) } else { shorten(line) })
+            .map(
+                |(at, line)| if part.is_notable(at) { Cow::Borrowed(*line) } else { shorten(line) },
+            )
             .collect();
         let is_shortened = shortened.iter().any(|line| matches!(line, Cow::Owned(_)));
         if many <= self.max_lines && !is_shortened {
@@ -86,7 +105,8 @@ impl Middle {
         let groups = self.groups(part.lines).filter(|groups| groups.len() > 1);
         let mut keep = match groups {
             Some(groups) => {
-                let mut keep: Vec<bool> = (0..part.lines.len()).map(|at| part.is_notable(at)).collect();
+                let mut keep: Vec<bool> =
+                    (0..part.lines.len()).map(|at| part.is_notable(at)).collect();
                 let wanted: Vec<usize> = groups.iter().map(Vec::len).collect();
                 for (group, share) in groups.iter().zip(share(self.head + self.tail, &wanted)) {
                     group[..share].iter().for_each(|at| keep[*at] = true);
@@ -98,7 +118,10 @@ impl Middle {
             None => part.ends(self.head, self.tail),
         };
         if let Some(patterns) = &self.keep {
-            keep.iter_mut().zip(part.lines).filter(|(keep, _)| !**keep).for_each(|(keep, line)| *keep = patterns.fit(line));
+            keep.iter_mut()
+                .zip(part.lines)
+                .filter(|(keep, _)| !**keep)
+                .for_each(|(keep, line)| *keep = patterns.fit(line));
         }
         keep
     }
@@ -116,13 +139,15 @@ impl Middle {
     }
 }
 
-/// The groups of lines that have the same key, and how many have one. Those without are a group, too.
+/// The groups of lines that have the same key, and how many have one. Those without are a group,
+/// too.
 fn by_key(lines: &[&str], key: &Regex) -> (Vec<Vec<usize>>, usize) {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     let mut fitting = 0;
     for (at, line) in lines.iter().enumerate() {
-        let name = key.captures(line).and_then(|found| found.get(1)).map_or("", |found| found.as_str());
+        let name =
+            key.captures(line).and_then(|found| found.get(1)).map_or("", |found| found.as_str());
         fitting += usize::from(!name.is_empty());
         let group = *known.entry(name).or_insert(groups.len());
         if group == groups.len() {
@@ -152,7 +177,12 @@ fn shorten(line: &str) -> Cow<'_, str> {
     }
     let head = line.floor_char_boundary(STAYS.0);
     let tail = line.ceil_char_boundary(line.len() - STAYS.1);
-    Cow::Owned(format!("{} ... ({} bytes left out) ... {}", &line[..head], tail - head, &line[tail..]))
+    Cow::Owned(format!(
+        "{} ... ({} bytes left out) ... {}",
+        &line[..head],
+        tail - head,
+        &line[tail..]
+    ))
 }
 
 #[cfg(test)]
@@ -164,13 +194,35 @@ mod tests {
 
     #[test]
     fn the_middle_goes_but_for_what_tells_a_failure() {
-        let text = format!("first\n{}src/a.c:3:4: error: no\n{}last\n", "some line\n".repeat(40), "some line\n".repeat(40));
+        let text = format!(
+            "first\n{}src/a.c:3:4: error: no\n{}last\n",
+            "some line\n".repeat(40),
+            "some line\n".repeat(40)
+        );
         let expect = "first\n... (40 lines left out) ...\nsrc/a.c:3:4: error: no\n... (40 lines left out) ...\nlast\n";
-        check("{ type = 'truncate', max_lines = 10, head = 1, tail = 1 }", false, &text, expect, Confidence::Partial);
-        check("{ type = 'truncate', max_lines = 83, head = 1, tail = 1 }", false, &text, "", Confidence::Partial);
+        check(
+            "{ type = 'truncate', max_lines = 10, head = 1, tail = 1 }",
+            false,
+            &text,
+            expect,
+            Confidence::Partial,
+        );
+        check(
+            "{ type = 'truncate', max_lines = 83, head = 1, tail = 1 }",
+            false,
+            &text,
+            "",
+            Confidence::Partial,
+        );
         let expect = "first\n... (81 lines left out) ...\nlast\n".replace("(81", "(40");
         let text = format!("first\n{}last\n", "some line\n".repeat(40));
-        check("{ type = 'truncate', max_lines = 10, head = 1, tail = 1, keep = ['^nothing'] }", false, &text, &expect, Confidence::Partial);
+        check(
+            "{ type = 'truncate', max_lines = 10, head = 1, tail = 1, keep = ['^nothing'] }",
+            false,
+            &text,
+            &expect,
+            Confidence::Partial,
+        );
     }
 
     #[test]
@@ -179,7 +231,8 @@ mod tests {
         for (name, hits) in [("src/a.rs", 50), ("src/b.rs", 2), ("src/c.rs", 50)] {
             (0..hits).for_each(|hit| writeln!(text, "{name}:{hit}: found here").unwrap());
         }
-        let toml = "{ type = 'truncate', max_lines = 20, head = 8, tail = 2, share_by = '^([^:]+):' }";
+        let toml =
+            "{ type = 'truncate', max_lines = 20, head = 8, tail = 2, share_by = '^([^:]+):' }";
         let expect = "\
 src/a.rs:0: found here
 src/a.rs:1: found here
@@ -197,8 +250,7 @@ src/c.rs:48: found here
 src/c.rs:49: found here
 ";
         check(toml, false, &text, expect, Confidence::Partial);
-        let sections =
-            "a:\nsome entry of it\nsome entry of it\nsome entry of it\nsome entry of it\nb:\nanother some entry of it\nlast\nsum\n";
+        let sections = "a:\nsome entry of it\nsome entry of it\nsome entry of it\nsome entry of it\nb:\nanother some entry of it\nlast\nsum\n";
         let toml = "{ type = 'truncate', max_lines = 5, head = 4, tail = 0, share_by = '^(x)', section = ':$' }";
         let expect = "a:\nsome entry of it\n... (3 lines left out) ...\nb:\nanother some entry of it\nlast\nsum\n";
         check(toml, false, sections, expect, Confidence::Partial);
@@ -207,7 +259,8 @@ src/c.rs:49: found here
     #[test]
     fn a_line_of_a_minified_file_loses_its_middle() {
         let text = format!("{}\n", "é".repeat(2000));
-        let expect = format!("{} ... (2400 bytes left out) ... {}\n", "é".repeat(600), "é".repeat(200));
+        let expect =
+            format!("{} ... (2400 bytes left out) ... {}\n", "é".repeat(600), "é".repeat(200));
         check("{ type = 'truncate', max_lines = 40 }", false, &text, &expect, Confidence::Partial);
         let error = format!("error: {}\n", "x".repeat(5000));
         check("{ type = 'truncate', max_lines = 40 }", false, &error, "", Confidence::Partial);

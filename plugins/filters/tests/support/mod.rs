@@ -6,23 +6,35 @@ use berth_sdk::filter::{Filters as _, Input, Pattern, Verdict};
 use filters::Engine;
 use regex::Regex;
 
-/// What a matcher is compared with: the last command of the line, without pipes, redirections, variables and what only starts it.
+/// What a matcher is compared with: the last command of the line, without pipes, redirections,
+/// variables and what only starts it.
 pub(crate) fn subject(command: &str) -> String {
     let words = words(command);
-    let last = words.rsplit(|word| matches!(word.as_str(), "&&" | ";" | "||")).find(|words| !words.is_empty()).unwrap_or_default();
+    let last = words
+        .rsplit(|word| matches!(word.as_str(), "&&" | ";" | "||"))
+        .find(|words| !words.is_empty())
+        .unwrap_or_default();
     let first = last.split(|word| word == "|").next().unwrap_or_default();
     let mut kept: Vec<&str> = Vec::new();
     let mut words = first.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let is_variable = word
-            .split_once('=')
-            .is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        let is_variable = word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        });
         match word {
             ">" | ">>" | "2>" | "<" | "&>" => drop(words.next()),
             _ if word.contains(">&") || word.starts_with('>') || word.starts_with("2>") => {}
-            _ if kept.is_empty() && (is_variable || matches!(word, "sudo" | "env" | "time" | "nohup" | "nice" | "xvfb-run")) => {}
+            _ if kept.is_empty()
+                && (is_variable
+                    || matches!(word, "sudo" | "env" | "time" | "nohup" | "nice" | "xvfb-run")) => {
+            }
             "timeout" if kept.is_empty() => drop(words.next()),
-            _ if kept.is_empty() => kept.push(if word.starts_with("./") { word } else { word.rsplit('/').next().unwrap_or(word) }),
+            _ if kept.is_empty() => kept.push(if word.starts_with("./") {
+                word
+            } else {
+                word.rsplit('/').next().unwrap_or(word)
+            }),
             _ => kept.push(word),
         }
     }
@@ -49,7 +61,8 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// An output without colours and without what a carriage return has written over; several blank lines are one.
+/// An output without colours and without what a carriage return has written over; several blank
+/// lines are one.
 pub(crate) fn clean(output: &str) -> String {
     let escapes =
         Regex::new(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][0-9A-B]|[=>78MDEHc])|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]")
@@ -89,7 +102,9 @@ impl Matchers {
                 Pattern::Any => unreachable!("no rule fits everything"),
                 Pattern::Exact(text) => Matcher::Exact(text.to_string()),
                 Pattern::Prefix(text) => Matcher::Prefix(text.to_string()),
-                Pattern::Regex(text) => Matcher::Regex(Regex::new(text).unwrap_or_else(|error| panic!("{}: {error}", filter.name))),
+                Pattern::Regex(text) => Matcher::Regex(
+                    Regex::new(text).unwrap_or_else(|error| panic!("{}: {error}", filter.name)),
+                ),
             };
             (filter.name.into_owned(), matcher)
         });
@@ -99,7 +114,9 @@ impl Matchers {
     pub(crate) fn fitting(&self, subject: &str) -> Vec<&str> {
         let fits = |matcher: &Matcher| match matcher {
             Matcher::Exact(text) => text == subject,
-            Matcher::Prefix(text) => subject.strip_prefix(text.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
+            Matcher::Prefix(text) => subject
+                .strip_prefix(text.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
             Matcher::Regex(regex) => regex.is_match(subject),
         };
         self.0.iter().filter(|(_, matcher)| fits(matcher)).map(|(name, _)| name.as_str()).collect()
@@ -107,8 +124,17 @@ impl Matchers {
 }
 
 /// What a rule makes of a text.
-pub(crate) fn apply(engine: &mut Engine, rule: &str, subject: &str, exit: i32, text: &str) -> String {
-    match engine.apply(rule, &Input::command(subject, exit, [text])).unwrap_or_else(|what| panic!("{rule}: {what}")) {
+pub(crate) fn apply(
+    engine: &mut Engine,
+    rule: &str,
+    subject: &str,
+    exit: i32,
+    text: &str,
+) -> String {
+    match engine
+        .apply(rule, &Input::command(subject, exit, [text]))
+        .unwrap_or_else(|what| panic!("{rule}: {what}"))
+    {
         Verdict::Keep => text.to_owned(),
         verdict @ Verdict::Replace(_) => verdict.joined_text().unwrap_or_default(),
         Verdict::Block(_) => unreachable!("no rule is for security"),

@@ -1,11 +1,14 @@
-//! Between the contract's types of filters and the SDK's own. The world is another than that of tools, so that neither kind of plugin
-//! exports what it doesn't have.
+//! Between the contract's types of filters and the SDK's own. The world is another than that of
+//! tools, so that neither kind of plugin exports what it doesn't have.
 
 use std::cell::RefCell;
 
 use serde_json::Value;
 
-use super::{Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Verdict};
+use super::{
+    Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration,
+    Verdict,
+};
 use crate::guest::{bindings::berth::tool::types as common, content_in, content_out};
 use bindings::exports::berth::tool::filter as wit;
 
@@ -62,7 +65,10 @@ impl<T: FilterComponent> wit::Guest for T {
 }
 
 fn listing(listing: Listing) -> wit::Listing {
-    wit::Listing { filters: listing.filters.into_iter().map(registration).collect(), problems: listing.problems }
+    wit::Listing {
+        filters: listing.filters.into_iter().map(registration).collect(),
+        problems: listing.problems,
+    }
 }
 
 fn registration(registration: Registration) -> wit::Registration {

@@ -1,7 +1,8 @@
 //! Filters: what rewrites the output of tools before a model reads it.
 //!
-//! A plugin has one type for all its filters. The host matches by itself, starts the plugin where something fits, lists its filters and
-//! hands over one output after another. Nothing is granted to a filter: no file, no request, no log.
+//! A plugin has one type for all its filters. The host matches by itself, starts the plugin where
+//! something fits, lists its filters and hands over one output after another. Nothing is granted to
+//! a filter: no file, no request, no log.
 //!
 //! ```
 //! use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
@@ -69,7 +70,8 @@ pub trait Filters: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Counts as a failure of the filter: the output of a cosmetic filter stays as it was, that of a security filter is withheld.
+    /// Counts as a failure of the filter: the output of a cosmetic filter stays as it was, that of
+    /// a security filter is withheld.
     fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String>;
 }
 
@@ -103,7 +105,11 @@ pub struct Registration {
 
 impl Registration {
     /// A filter without meta.
-    pub fn new(name: impl Into<Cow<'static, str>>, purpose: Purpose, matchers: impl IntoIterator<Item = Matcher>) -> Self {
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        purpose: Purpose,
+        matchers: impl IntoIterator<Item = Matcher>,
+    ) -> Self {
         Self { name: name.into(), purpose, matchers: matchers.into_iter().collect(), meta: None }
     }
 }
@@ -122,8 +128,9 @@ pub enum Purpose {
 pub struct Matcher {
     /// A tool's name or a glob over tools' names.
     pub tool: Cow<'static, str>,
-    /// Compared with what the call acts on: a path, a URL, a text. Of a command line it is the last command without what its output is piped
-    /// to, its redirections and variables, what only starts it and the folder of its program; its words stand one space apart.
+    /// Compared with what the call acts on: a path, a URL, a text. Of a command line it is the last
+    /// command without what its output is piped to, its redirections and variables, what only
+    /// starts it and the folder of its program; its words stand one space apart.
     pub subject: Pattern,
 }
 
@@ -134,7 +141,10 @@ impl Matcher {
     }
 
     /// Fits where the expression is found in the subject.
-    pub fn regex(tool: impl Into<Cow<'static, str>>, expression: impl Into<Cow<'static, str>>) -> Self {
+    pub fn regex(
+        tool: impl Into<Cow<'static, str>>,
+        expression: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self { tool: tool.into(), subject: Pattern::Regex(expression.into()) }
     }
 
@@ -153,7 +163,8 @@ pub enum Pattern {
     Exact(Cow<'static, str>),
     /// Its first words: `make` fits `make -j4` and not `makepkg`.
     Prefix(Cow<'static, str>),
-    /// A regular expression of at most 512 characters, in the syntax of the Rust crate `regex`, anywhere in the text.
+    /// A regular expression of at most 512 characters, in the syntax of the Rust crate `regex`,
+    /// anywhere in the text.
     Regex(Cow<'static, str>),
 }
 
@@ -168,7 +179,8 @@ pub struct Input {
     pub failed: Option<FailureCategory>,
     /// Of a command.
     pub exit_code: Option<i32>,
-    /// The parts of the answer. Of a command, its standard output and its standard error, those of the two that are not empty.
+    /// The parts of the answer. Of a command, its standard output and its standard error, those of
+    /// the two that are not empty.
     pub content: Vec<Content>,
     /// A JSON object.
     pub meta: Option<Value>,
@@ -176,7 +188,11 @@ pub struct Input {
 
 impl Input {
     /// What a shell command wrote, for unit tests: the subject, the exit code and one or two texts.
-    pub fn command<'a>(subject: &str, exit_code: i32, texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn command<'a>(
+        subject: &str,
+        exit_code: i32,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         Self {
             tool: "bash".to_owned(),
             subject: Some(subject.to_owned()),
@@ -192,9 +208,14 @@ impl Input {
         self.failed.is_none() && self.exit_code.unwrap_or(0) == 0
     }
 
-    /// The parts with each text that `rewrite` has something else for. `None` where it has nothing for any of them.
-    pub fn map_texts(&self, mut rewrite: impl FnMut(&str) -> Option<String>) -> Option<Vec<Content>> {
-        let mut rewritten: Vec<_> = self.content.iter().map(|part| part.as_text().and_then(&mut rewrite)).collect();
+    /// The parts with each text that `rewrite` has something else for. `None` where it has nothing
+    /// for any of them.
+    pub fn map_texts(
+        &self,
+        mut rewrite: impl FnMut(&str) -> Option<String>,
+    ) -> Option<Vec<Content>> {
+        let mut rewritten: Vec<_> =
+            self.content.iter().map(|part| part.as_text().and_then(&mut rewrite)).collect();
         if rewritten.iter().all(Option::is_none) {
             return None;
         }
@@ -270,7 +291,8 @@ impl From<Replacement> for Verdict {
     }
 }
 
-/// How sure a filter is that nothing that matters was lost. The greater is the worse, and the worst of a chain is reported.
+/// How sure a filter is that nothing that matters was lost. The greater is the worse, and the worst
+/// of a chain is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// It knew what it left out.
@@ -291,7 +313,10 @@ mod tests {
         input.content.insert(1, Content::bytes([1], "image/png"));
         assert_eq!(input.map_texts(|_| None), None);
         let parts = input.map_texts(|text| (text == "b").then(|| "c".to_owned())).unwrap();
-        assert_eq!(parts, [Content::text("a"), Content::bytes([1], "image/png"), Content::text("c")]);
+        assert_eq!(
+            parts,
+            [Content::text("a"), Content::bytes([1], "image/png"), Content::text("c")]
+        );
     }
 
     #[test]
@@ -304,6 +329,9 @@ mod tests {
 
     #[test]
     fn the_worst_confidence_is_the_greatest() {
-        assert_eq!([Confidence::Partial, Confidence::Full, Confidence::Fallback].into_iter().max(), Some(Confidence::Fallback));
+        assert_eq!(
+            [Confidence::Partial, Confidence::Full, Confidence::Fallback].into_iter().max(),
+            Some(Confidence::Fallback)
+        );
     }
 }

@@ -76,11 +76,19 @@ impl From<HttpError> for Failure {
             HttpErrorKind::Denied => (PermanentFailure, "not-permitted", ""),
             HttpErrorKind::Dns => (NetworkError, "dns", "Look at the name of the host."),
             HttpErrorKind::Connection => (NetworkError, "connection", ""),
-            HttpErrorKind::Tls => (PermanentFailure, "tls", "Nothing can be believed that comes from there. Use another source."),
+            HttpErrorKind::Tls => (
+                PermanentFailure,
+                "tls",
+                "Nothing can be believed that comes from there. Use another source.",
+            ),
             HttpErrorKind::Timeout => (Timeout, "timed-out", ""),
             HttpErrorKind::TooLarge => (PermanentFailure, "too-large", "Ask for less of it."),
             HttpErrorKind::Malformed => (PermanentFailure, "malformed-answer", ""),
-            HttpErrorKind::Redirect => (PermanentFailure, "redirect", "Ask for the URL that it leads to, if that is the one you want."),
+            HttpErrorKind::Redirect => (
+                PermanentFailure,
+                "redirect",
+                "Ask for the URL that it leads to, if that is the one you want.",
+            ),
             HttpErrorKind::Failed => (ServerError, "http", ""),
         };
         let failure = Self::new(category, error.message).with_code(code);
@@ -94,18 +102,36 @@ pub(super) fn from_status(response: &Response) -> Failure {
     let status = response.status;
     let (category, words, advice) = match status {
         300..400 => (PermanentFailure, "a redirect that was not followed", ""),
-        400 | 422 => (PermanentFailure, "the server finds the request wrong", "Look at the URL and what is sent with it."),
-        401 => (PermanentFailure, "it wants to know who asks", "Use another source, or ask the operator for access: no tool can log in."),
-        402 | 403 | 451 => (PermanentFailure, "the server refuses it", "Use another source: asking again is refused again."),
-        404 | 410 => (PermanentFailure, "there is no such page", "Look the address up instead of guessing it."),
+        400 | 422 => (
+            PermanentFailure,
+            "the server finds the request wrong",
+            "Look at the URL and what is sent with it.",
+        ),
+        401 => (
+            PermanentFailure,
+            "it wants to know who asks",
+            "Use another source, or ask the operator for access: no tool can log in.",
+        ),
+        402 | 403 | 451 => (
+            PermanentFailure,
+            "the server refuses it",
+            "Use another source: asking again is refused again.",
+        ),
+        404 | 410 => (
+            PermanentFailure,
+            "there is no such page",
+            "Look the address up instead of guessing it.",
+        ),
         405 => (PermanentFailure, "not by this method", ""),
         408 => (Timeout, "the server gave up waiting", ""),
         429 => (RateLimited, "too many requests", "Ask less often."),
         500..600 => (ServerError, "the server failed", ""),
         _ => (PermanentFailure, "the server can't answer it", ""),
     };
-    let place = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", display_url(&url)));
-    let mut failure = Failure::new(category, format!("{place}status {status}, {words}")).with_code(format!("http-{status}"));
+    let place = Url::parse(&response.url)
+        .map_or_else(|_| String::new(), |url| format!("{}: ", display_url(&url)));
+    let mut failure = Failure::new(category, format!("{place}status {status}, {words}"))
+        .with_code(format!("http-{status}"));
     if matches!(category, RateLimited | ServerError | Timeout) {
         failure.retry_after = response.retry_after();
     }
@@ -138,7 +164,8 @@ pub(super) fn retry_after(value: &str) -> Option<Duration> {
 
 /// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn date(text: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = text.split_once(", ")?.1.split(' ');
     let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
     let day = number(31)?;
@@ -146,7 +173,10 @@ fn date(text: &str) -> Option<u64> {
     words.next()?;
     let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
     let year = number(9999).filter(|year| *year >= 1970)?;
-    let mut clock = words.next()?.split(':').map(|part| part.parse::<u64>().ok().filter(|number| *number <= 60));
+    let mut clock = words
+        .next()?
+        .split(':')
+        .map(|part| part.parse::<u64>().ok().filter(|number| *number <= 60));
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
     // Days since 1970, by a year that begins in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -163,8 +193,14 @@ mod tests {
         assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
         assert_eq!(date("Thu, 29 Feb 2024 12:00:00 GMT"), Some(1_709_208_000));
-        for none in ["", "tomorrow", "Sun, 06 Xyz 1994 08:49:37 GMT", "Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994", "é, 06 é Nov"]
-        {
+        for none in [
+            "",
+            "tomorrow",
+            "Sun, 06 Xyz 1994 08:49:37 GMT",
+            "Sun, 99 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994",
+            "é, 06 é Nov",
+        ] {
             assert_eq!(date(none), None, "{none}");
         }
     }
@@ -181,8 +217,13 @@ mod tests {
 
     #[test]
     fn an_error_tells_where_it_was_without_what_may_be_secret() {
-        let at = |url: &str| HttpError::new(HttpErrorKind::Timeout, "late").at(&Url::parse(url).unwrap()).message;
-        assert_eq!(at("https://me:word@example.com:8443/a/b?token=1#part"), "https://example.com:8443/a/b: late");
+        let at = |url: &str| {
+            HttpError::new(HttpErrorKind::Timeout, "late").at(&Url::parse(url).unwrap()).message
+        };
+        assert_eq!(
+            at("https://me:word@example.com:8443/a/b?token=1#part"),
+            "https://example.com:8443/a/b: late"
+        );
         assert_eq!(at("http://example.com"), "http://example.com/: late");
         let long = at(&format!("https://example.com/{}", "a".repeat(1000)));
         assert!(long.len() < 320 && long.ends_with("a…: late"), "{long}");
@@ -205,11 +246,28 @@ mod tests {
         ] {
             let headers = vec![("retry-after".to_owned(), "3".to_owned())];
             let url = "https://example.com/a?token=1".to_owned();
-            let response = Response { status, url, headers, body: Vec::new(), cut: false, redirects: Vec::new() };
+            let response = Response {
+                status,
+                url,
+                headers,
+                body: Vec::new(),
+                cut: false,
+                redirects: Vec::new(),
+            };
             let failure = response.error_for_status().unwrap_err();
-            assert_eq!((failure.category, failure.code), (category, Some(format!("http-{status}").into())));
-            assert_eq!(failure.retry_after.is_some(), category != Category::PermanentFailure, "{status}");
-            assert!(failure.message.starts_with("https://example.com/a: status ") && !failure.message.contains("token"));
+            assert_eq!(
+                (failure.category, failure.code),
+                (category, Some(format!("http-{status}").into()))
+            );
+            assert_eq!(
+                failure.retry_after.is_some(),
+                category != Category::PermanentFailure,
+                "{status}"
+            );
+            assert!(
+                failure.message.starts_with("https://example.com/a: status ")
+                    && !failure.message.contains("token")
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Requests to the network. The plugin asks for them in its manifest, `http = "reason"`, and the operator names the hosts it may reach.
+//! Requests to the network. The plugin asks for them in its manifest, `http = "reason"`, and the
+//! operator names the hosts it may reach.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -88,15 +89,16 @@ impl Request {
         }
     }
 
-    /// The same with one more header. `host`, `content-length`, `accept-encoding` and those of the connection are the host's to set.
+    /// The same with one more header. `host`, `content-length`, `accept-encoding` and those of the
+    /// connection are the host's to set.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into().to_ascii_lowercase(), value.into()));
         self
     }
 
-    /// The same with a header that is meant for this origin alone: a redirect to another goes without it, as without `authorization` and
-    /// `cookie`.
+    /// The same with a header that is meant for this origin alone: a redirect to another goes
+    /// without it, as without `authorization` and `cookie`.
     #[must_use]
     pub fn private_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into().to_ascii_lowercase();
@@ -139,7 +141,8 @@ impl Request {
         self
     }
 
-    /// Follows this many redirects, at most [`MAX_REDIRECTS`]; with 0 the redirect itself is the answer.
+    /// Follows this many redirects, at most [`MAX_REDIRECTS`]; with 0 the redirect itself is the
+    /// answer.
     #[must_use]
     pub fn max_redirects(mut self, redirects: u8) -> Self {
         self.max_redirects = redirects.min(MAX_REDIRECTS);
@@ -155,17 +158,30 @@ impl Request {
     pub fn send(self) -> Result<Response, HttpError> {
         let url = parse(&self.url)?;
         if !is_token(&self.method) {
-            return Err(HttpError::new(HttpErrorKind::Invalid, format!("{:?} is no method", self.method)));
+            return Err(HttpError::new(
+                HttpErrorKind::Invalid,
+                format!("{:?} is no method", self.method),
+            ));
         }
         for (name, value) in &self.headers {
-            if !is_token(name) || value.bytes().any(|byte| byte != b'\t' && byte.is_ascii_control()) {
-                return Err(HttpError::new(HttpErrorKind::Invalid, format!("the header {name:?} is none that can be sent")));
+            if !is_token(name) || value.bytes().any(|byte| byte != b'\t' && byte.is_ascii_control())
+            {
+                return Err(HttpError::new(
+                    HttpErrorKind::Invalid,
+                    format!("the header {name:?} is none that can be sent"),
+                ));
             }
         }
         let follows = self.max_redirects;
         let private = self.private;
-        let mut hop =
-            Hop { method: self.method, url, headers: self.headers, body: self.body, timeout: self.timeout, max_body: self.max_body };
+        let mut hop = Hop {
+            method: self.method,
+            url,
+            headers: self.headers,
+            body: self.body,
+            timeout: self.timeout,
+            max_body: self.max_body,
+        };
         let mut passed = Vec::new();
         loop {
             let answer = engine::exchange(&hop).map_err(|error| error.at(&hop.url))?;
@@ -184,8 +200,12 @@ impl Request {
                 let message = format!("more than {follows} redirects; the next would go to {next}");
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
-            if matches!(answer.status, 307 | 308) && !matches!(hop.method.as_str(), "GET" | "HEAD") && next.origin() != hop.url.origin() {
-                let message = format!("it leads to {next}, and what is sent was meant for nobody else");
+            if matches!(answer.status, 307 | 308)
+                && !matches!(hop.method.as_str(), "GET" | "HEAD")
+                && next.origin() != hop.url.origin()
+            {
+                let message =
+                    format!("it leads to {next}, and what is sent was meant for nobody else");
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
             let from = std::mem::replace(&mut hop.url, next);
@@ -222,7 +242,9 @@ impl Hop {
             self.headers.retain(|(name, _)| !name.starts_with("content-"));
         }
         if from.origin() != self.url.origin() {
-            self.headers.retain(|(name, _)| !CREDENTIALS.contains(&name.as_str()) && !private.contains(name));
+            self.headers.retain(|(name, _)| {
+                !CREDENTIALS.contains(&name.as_str()) && !private.contains(name)
+            });
         }
     }
 }
@@ -249,7 +271,8 @@ pub struct Response {
     pub status: u16,
     /// Where it came from in the end.
     pub url: String,
-    /// The headers in the order in which they came, names in lower case. A value that is no UTF-8 is read as Latin-1.
+    /// The headers in the order in which they came, names in lower case. A value that is no UTF-8
+    /// is read as Latin-1.
     pub headers: Vec<(String, String)>,
     /// The body, decoded, or what was read of it.
     pub body: Vec<u8>,
@@ -286,7 +309,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// For any other: what a host has to know to decide whether to try again, and a model to decide what to do instead.
+    /// For any other: what a host has to know to decide whether to try again, and a model to decide
+    /// what to do instead.
     pub fn error_for_status(self) -> Result<Self, Failure> {
         if self.is_success() { Ok(self) } else { Err(error::from_status(&self)) }
     }
@@ -299,7 +323,8 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
 /// A URL that can be asked.
 fn parse(text: &str) -> Result<Url, HttpError> {
     let invalid = |why: String| HttpError::new(HttpErrorKind::Invalid, why);
-    let url = Url::parse(text).map_err(|error| invalid(format!("{text:?} is no absolute URL: {error}")))?;
+    let url = Url::parse(text)
+        .map_err(|error| invalid(format!("{text:?} is no absolute URL: {error}")))?;
     check(&url).map_err(invalid)?;
     Ok(url)
 }
@@ -321,7 +346,10 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
         return None;
     }
     let location = answer.header("location")?;
-    let refused = |why: String| HttpError::new(HttpErrorKind::Redirect, format!("the redirect can't be followed: {why}")).at(from);
+    let refused = |why: String| {
+        HttpError::new(HttpErrorKind::Redirect, format!("the redirect can't be followed: {why}"))
+            .at(from)
+    };
     let mut to = match from.join(location) {
         Ok(to) => to,
         Err(error) => return Some(Err(refused(format!("{location:?} is no URL: {error}")))),
@@ -330,7 +358,9 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
         return Some(Err(refused(why)));
     }
     if from.scheme() == "https" && to.scheme() == "http" {
-        return Some(Err(refused(format!("it leads from https to {to}, which anybody on the way could read and change"))));
+        return Some(Err(refused(format!(
+            "it leads from https to {to}, which anybody on the way could read and change"
+        ))));
     }
     if to.fragment().is_none() {
         to.set_fragment(from.fragment());
@@ -339,12 +369,16 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
 }
 
 fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// A header's value as text.
 fn text(value: Vec<u8>) -> String {
-    String::from_utf8(value).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())
+    String::from_utf8(value)
+        .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Sockets of the operating system in place of the host, for unit tests: HTTP/1.0 without TLS, and no rules.
+//! Sockets of the operating system in place of the host, for unit tests: HTTP/1.0 without TLS, and
+//! no rules.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -27,10 +28,15 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
     let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(malformed)?;
     let (head, mut body) = (&received[..end], received[end + 4..].to_vec());
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
-    let status = lines.next().and_then(|line| str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok());
+    let status = lines.next().and_then(|line| {
+        str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()
+    });
     let header = |line: &[u8]| {
         let colon = line.iter().position(|byte| *byte == b':')?;
-        Some((super::text(line[..colon].to_ascii_lowercase()), super::text(line[colon + 1..].trim_ascii().to_vec())))
+        Some((
+            super::text(line[..colon].to_ascii_lowercase()),
+            super::text(line[colon + 1..].trim_ascii().to_vec()),
+        ))
     };
     let headers = lines.map(header).collect::<Option<_>>().ok_or_else(malformed)?;
     let cut = body.len() > hop.max_body;
@@ -40,12 +46,14 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
 
 /// Sends the request, and reads until the server closes or enough is there.
 fn talk(hop: &Hop) -> io::Result<Vec<u8>> {
-    let address = hop.url.socket_addrs(|| None)?.into_iter().next().ok_or(ErrorKind::HostUnreachable)?;
+    let address =
+        hop.url.socket_addrs(|| None)?.into_iter().next().ok_or(ErrorKind::HostUnreachable)?;
     let time = hop.timeout.unwrap_or(DEFAULT_TIME);
     let mut stream = TcpStream::connect_timeout(&address, time)?;
     stream.set_read_timeout(Some(time))?;
     let path = &hop.url[url::Position::BeforePath..url::Position::AfterQuery];
-    let mut request = format!("{} {path} HTTP/1.0\r\nhost: {}\r\n", hop.method, hop.url.authority());
+    let mut request =
+        format!("{} {path} HTTP/1.0\r\nhost: {}\r\n", hop.method, hop.url.authority());
     for (name, value) in &hop.headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }

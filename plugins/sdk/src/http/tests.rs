@@ -47,10 +47,16 @@ fn an_answer_has_status_headers_and_body() {
     let (url, server) = server(vec![ok("hello")]);
     let answer = Request::get(format!("{url}/a%20b?q=1#part")).header("X-One", "1").send().unwrap();
     assert_eq!((answer.status, answer.body.as_slice(), answer.cut), (200, &b"hello"[..], false));
-    assert_eq!((answer.media_type().as_str(), answer.header("content-type")), ("text/plain", Some("Text/Plain; charset=utf-8")));
+    assert_eq!(
+        (answer.media_type().as_str(), answer.header("content-type")),
+        ("text/plain", Some("Text/Plain; charset=utf-8"))
+    );
     assert_eq!(answer.url, format!("{url}/a%20b?q=1#part"));
     let asked = server.join().unwrap().remove(0);
-    assert!(asked.starts_with("GET /a%20b?q=1 HTTP/1.0\r\n") && asked.contains("\r\nx-one: 1\r\n"), "{asked}");
+    assert!(
+        asked.starts_with("GET /a%20b?q=1 HTTP/1.0\r\n") && asked.contains("\r\nx-one: 1\r\n"),
+        "{asked}"
+    );
 }
 
 #[test]
@@ -68,11 +74,17 @@ fn redirects_are_followed_three_times() {
     let (url, server) = server(vec![to("/1", 301), to("2?a=b", 302), to("?c", 307), ok("end")]);
     let answer = Request::get(format!("{url}/0#part")).send().unwrap();
     assert_eq!((answer.url, answer.body.as_slice()), (format!("{url}/2?c#part"), &b"end"[..]));
-    assert_eq!(answer.redirects, [format!("{url}/0#part"), format!("{url}/1#part"), format!("{url}/2?a=b#part")]);
+    assert_eq!(
+        answer.redirects,
+        [format!("{url}/0#part"), format!("{url}/1#part"), format!("{url}/2?a=b#part")]
+    );
     server.join().unwrap();
     let (url, server) = self::server(vec![to("/1", 301); 4]);
     let error = Request::get(url).send().unwrap_err();
-    assert_eq!((error.kind, error.message.contains("more than 3 redirects")), (HttpErrorKind::Redirect, true));
+    assert_eq!(
+        (error.kind, error.message.contains("more than 3 redirects")),
+        (HttpErrorKind::Redirect, true)
+    );
     server.join().unwrap();
     let (url, server) = self::server(vec![to("/1", 301)]);
     assert_eq!(Request::get(url).max_redirects(0).send().unwrap().status, 301);
@@ -93,8 +105,15 @@ fn a_form_that_was_sent_is_answered_by_a_page() {
         let (url, server) = server(vec![to("/1", status), ok("")]);
         Request::new(method, url).header("Content-Type", "text/plain").body("x").send().unwrap();
         let asked = server.join().unwrap();
-        assert!(asked[0].ends_with("\r\n\r\nx") && asked[1].starts_with(&format!("{after} /1 ")), "{status} {method}: {}", asked[1]);
-        assert_eq!((asked[1].split_once("\r\n\r\n").unwrap().1, asked[1].contains("content-type")), (body, !body.is_empty()));
+        assert!(
+            asked[0].ends_with("\r\n\r\nx") && asked[1].starts_with(&format!("{after} /1 ")),
+            "{status} {method}: {}",
+            asked[1]
+        );
+        assert_eq!(
+            (asked[1].split_once("\r\n\r\n").unwrap().1, asked[1].contains("content-type")),
+            (body, !body.is_empty())
+        );
     }
 }
 
@@ -102,7 +121,11 @@ fn a_form_that_was_sent_is_answered_by_a_page() {
 fn credentials_stay_with_their_origin() {
     let (other, second) = server(vec![ok("")]);
     let (url, first) = server(vec![to("/1", 302), to(&other, 302)]);
-    let request = Request::get(url).header("Authorization", "a").header("cookie", "b").private_header("X-Key", "c").header("x-other", "d");
+    let request = Request::get(url)
+        .header("Authorization", "a")
+        .header("cookie", "b")
+        .private_header("X-Key", "c")
+        .header("x-other", "d");
     request.send().unwrap();
     let (asked, elsewhere) = (first.join().unwrap(), second.join().unwrap().remove(0));
     for name in ["authorization: a", "cookie: b", "x-key: c"] {
@@ -113,9 +136,19 @@ fn credentials_stay_with_their_origin() {
 
 #[test]
 fn a_redirect_to_where_nobody_should_go_is_not_followed() {
-    for location in ["ftp://example.com/", "file:///etc/passwd", "http://user:word@127.0.0.1/", "http://[::1", "javascript:alert(1)"] {
+    for location in [
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "http://user:word@127.0.0.1/",
+        "http://[::1",
+        "javascript:alert(1)",
+    ] {
         let (url, server) = server(vec![to(location, 302)]);
-        assert_eq!(Request::get(url).send().unwrap_err().kind, HttpErrorKind::Redirect, "{location}");
+        assert_eq!(
+            Request::get(url).send().unwrap_err().kind,
+            HttpErrorKind::Redirect,
+            "{location}"
+        );
         server.join().unwrap();
     }
     let headers = vec![("location".to_owned(), "http://example.com/".to_owned())];
@@ -126,7 +159,15 @@ fn a_redirect_to_where_nobody_should_go_is_not_followed() {
 
 #[test]
 fn what_makes_no_sense_is_not_sent() {
-    for url in ["", "example.com", "/a", "ftp://example.com/", "http://me@example.com/", "http://me:word@example.com/", "http://"] {
+    for url in [
+        "",
+        "example.com",
+        "/a",
+        "ftp://example.com/",
+        "http://me@example.com/",
+        "http://me:word@example.com/",
+        "http://",
+    ] {
         let failure = Failure::from(Request::get(url).send().unwrap_err());
         assert_eq!(failure.category, Category::InvalidParameters, "{url}");
     }
@@ -150,5 +191,8 @@ fn what_is_no_answer_is_told_apart() {
     assert_eq!(error.kind, HttpErrorKind::Timeout);
     drop(listener);
     let failure = Failure::from(Request::get(url).send().unwrap_err());
-    assert_eq!((failure.category, failure.code.as_deref()), (Category::NetworkError, Some("connection")));
+    assert_eq!(
+        (failure.category, failure.code.as_deref()),
+        (Category::NetworkError, Some("connection"))
+    );
 }

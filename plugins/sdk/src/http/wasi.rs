@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme, http_error_code,
+    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
+    RequestOptions, Scheme, http_error_code,
 };
 use wasip2::io::streams::StreamError;
 
@@ -17,8 +18,13 @@ const CHUNK: usize = 64 * 1024;
 const WRITE: usize = 4096;
 
 pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
-    let invalid = |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} can't be sent"));
-    let headers: Vec<_> = hop.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
+    let invalid =
+        |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} can't be sent"));
+    let headers: Vec<_> = hop
+        .headers
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone().into_bytes()))
+        .collect();
     let headers = Fields::from_list(&headers).map_err(|_| invalid("one of the headers"))?;
     let request = OutgoingRequest::new(headers);
     request.set_method(&method(&hop.method)).map_err(|()| invalid("the method"))?;
@@ -53,7 +59,12 @@ fn send(bytes: &[u8], body: &OutgoingBody) -> bool {
 
 fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
     let status = answer.status();
-    let headers = answer.headers().entries().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), super::text(value))).collect();
+    let headers = answer
+        .headers()
+        .entries()
+        .into_iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), super::text(value)))
+        .collect();
     let gone = |()| HttpError::new(HttpErrorKind::Failed, "the body is gone");
     let body: IncomingBody = answer.consume().map_err(gone)?;
     let stream = body.stream().map_err(gone)?;
@@ -71,7 +82,12 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
                     break;
                 }
                 Some(code) => return Err(error_of_code(code)),
-                None => return Err(HttpError::new(HttpErrorKind::Connection, "the body ends too early")),
+                None => {
+                    return Err(HttpError::new(
+                        HttpErrorKind::Connection,
+                        "the body ends too early",
+                    ));
+                }
             },
         }
         if bytes.len() > most {
@@ -103,48 +119,85 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 fn error_of_code(code: ErrorCode) -> HttpError {
-    use HttpErrorKind::{Connection, Denied, Dns, Failed, Invalid, Malformed, Timeout, Tls, TooLarge};
+    use HttpErrorKind::{
+        Connection, Denied, Dns, Failed, Invalid, Malformed, Timeout, Tls, TooLarge,
+    };
     let (kind, words) = match code {
         ErrorCode::DnsTimeout => (Timeout, "looking up its address took too long".to_owned()),
-        ErrorCode::DnsError(message) => (Dns, with("it has no address that could be found", message.rcode)),
+        ErrorCode::DnsError(message) => {
+            (Dns, with("it has no address that could be found", message.rcode))
+        }
         ErrorCode::DestinationNotFound => (Dns, "it has no address that could be found".to_owned()),
-        ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => (Connection, "it can't be reached".to_owned()),
+        ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => {
+            (Connection, "it can't be reached".to_owned())
+        }
         ErrorCode::DestinationIpProhibited => (Denied, "its address may not be reached".to_owned()),
         ErrorCode::HttpRequestDenied => (Denied, "the request is not permitted".to_owned()),
         ErrorCode::ConnectionRefused => (Connection, "it refuses connections".to_owned()),
         ErrorCode::ConnectionTerminated => (Connection, "the connection was lost".to_owned()),
-        ErrorCode::ConnectionLimitReached => (Connection, "too many connections at once".to_owned()),
+        ErrorCode::ConnectionLimitReached => {
+            (Connection, "too many connections at once".to_owned())
+        }
         ErrorCode::ConnectionTimeout => (Timeout, "connecting took too long".to_owned()),
-        ErrorCode::ConnectionReadTimeout | ErrorCode::HttpResponseTimeout => (Timeout, "its answer took too long".to_owned()),
-        ErrorCode::ConnectionWriteTimeout => (Timeout, "it took too long to take the request".to_owned()),
+        ErrorCode::ConnectionReadTimeout | ErrorCode::HttpResponseTimeout => {
+            (Timeout, "its answer took too long".to_owned())
+        }
+        ErrorCode::ConnectionWriteTimeout => {
+            (Timeout, "it took too long to take the request".to_owned())
+        }
         ErrorCode::TlsProtocolError => (Tls, "no TLS that both know".to_owned()),
-        ErrorCode::TlsCertificateError => (Tls, "its certificate doesn't prove who it is".to_owned()),
-        ErrorCode::TlsAlertReceived(message) => (Tls, with("it ended the TLS handshake", message.alert_message)),
+        ErrorCode::TlsCertificateError => {
+            (Tls, "its certificate doesn't prove who it is".to_owned())
+        }
+        ErrorCode::TlsAlertReceived(message) => {
+            (Tls, with("it ended the TLS handshake", message.alert_message))
+        }
         ErrorCode::HttpRequestLengthRequired => (Invalid, "the request needs a length".to_owned()),
-        ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method is none that can be sent".to_owned()),
-        ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL is none that can be asked".to_owned()),
+        ErrorCode::HttpRequestMethodInvalid => {
+            (Invalid, "the method is none that can be sent".to_owned())
+        }
+        ErrorCode::HttpRequestUriInvalid => {
+            (Invalid, "the URL is none that can be asked".to_owned())
+        }
         ErrorCode::HttpRequestUriTooLong => (Invalid, "the URL is too long".to_owned()),
-        ErrorCode::HttpRequestBodySize(most) => (TooLarge, limit("what is sent is larger than it may be", most)),
-        ErrorCode::HttpRequestHeaderSectionSize(most) => (TooLarge, limit("the headers are larger than they may be", most.map(u64::from))),
-        ErrorCode::HttpRequestHeaderSize(_) => (TooLarge, "a header is larger than it may be".to_owned()),
+        ErrorCode::HttpRequestBodySize(most) => {
+            (TooLarge, limit("what is sent is larger than it may be", most))
+        }
+        ErrorCode::HttpRequestHeaderSectionSize(most) => {
+            (TooLarge, limit("the headers are larger than they may be", most.map(u64::from)))
+        }
+        ErrorCode::HttpRequestHeaderSize(_) => {
+            (TooLarge, "a header is larger than it may be".to_owned())
+        }
         ErrorCode::HttpRequestTrailerSectionSize(_) | ErrorCode::HttpRequestTrailerSize(_) => {
             (TooLarge, "the trailers are larger than they may be".to_owned())
         }
         ErrorCode::HttpResponseIncomplete => (Connection, "the answer ends too early".to_owned()),
-        ErrorCode::HttpResponseHeaderSectionSize(most) => {
-            (TooLarge, limit("the headers of the answer are larger than they may be", most.map(u64::from)))
+        ErrorCode::HttpResponseHeaderSectionSize(most) => (
+            TooLarge,
+            limit("the headers of the answer are larger than they may be", most.map(u64::from)),
+        ),
+        ErrorCode::HttpResponseHeaderSize(_) => {
+            (TooLarge, "a header of the answer is larger than it may be".to_owned())
         }
-        ErrorCode::HttpResponseHeaderSize(_) => (TooLarge, "a header of the answer is larger than it may be".to_owned()),
         ErrorCode::HttpResponseTrailerSectionSize(_) | ErrorCode::HttpResponseTrailerSize(_) => {
             (TooLarge, "the trailers of the answer are larger than they may be".to_owned())
         }
-        ErrorCode::HttpResponseBodySize(most) => (TooLarge, limit("the answer is larger than it may be", most)),
-        ErrorCode::HttpResponseTransferCoding(name) => (Malformed, with("the answer has a transfer coding that nobody knows", name)),
-        ErrorCode::HttpResponseContentCoding(name) => (Malformed, with("the answer is packed in a way that can't be undone", name)),
+        ErrorCode::HttpResponseBodySize(most) => {
+            (TooLarge, limit("the answer is larger than it may be", most))
+        }
+        ErrorCode::HttpResponseTransferCoding(name) => {
+            (Malformed, with("the answer has a transfer coding that nobody knows", name))
+        }
+        ErrorCode::HttpResponseContentCoding(name) => {
+            (Malformed, with("the answer is packed in a way that can't be undone", name))
+        }
         ErrorCode::HttpProtocolError => (Malformed, "the answer breaks the protocol".to_owned()),
         ErrorCode::HttpUpgradeFailed => (Malformed, "it wants another protocol".to_owned()),
         ErrorCode::LoopDetected => (Failed, "the request goes round in circles".to_owned()),
-        ErrorCode::ConfigurationError => (Denied, "the host is not set up for this request; its log says more".to_owned()),
+        ErrorCode::ConfigurationError => {
+            (Denied, "the host is not set up for this request; its log says more".to_owned())
+        }
         ErrorCode::InternalError(message) => (Failed, with("the host failed", message)),
     };
     HttpError::new(kind, words)

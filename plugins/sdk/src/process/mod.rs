@@ -1,5 +1,6 @@
-//! Programs of the machine, in the sandbox of the operating system's. The plugin asks for them in its manifest: `process = "reason"`, and
-//! the operator names those that it may start, with patterns for their arguments.
+//! Programs of the machine, in the sandbox of the operating system's. The plugin asks for them in
+//! its manifest: `process = "reason"`, and the operator names those that it may start, with
+//! patterns for their arguments.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -15,7 +16,8 @@
 //! # }
 //! ```
 //!
-//! What is started belongs to the call: it ends with it, and all that it has started too. A call of a tool that is read-only starts nothing.
+//! What is started belongs to the call: it ends with it, and all that it has started too. A call of
+//! a tool that is read-only starts nothing.
 //!
 //! In unit tests [`std::process`] takes the host's place: programs are not confined there.
 
@@ -49,7 +51,8 @@ pub(crate) enum CommandKind {
 }
 
 impl Command {
-    /// A program. Its arguments go through no shell. A name without `/` is looked for on the operator's `PATH`.
+    /// A program. Its arguments go through no shell. A name without `/` is looked for on the
+    /// operator's `PATH`.
     pub fn program(name: impl Into<String>) -> Self {
         Self::new(CommandKind::Program(vec![name.into()]))
     }
@@ -62,7 +65,15 @@ impl Command {
     }
 
     fn new(kind: CommandKind) -> Self {
-        Self { kind, input: Vec::new(), directory: None, environment: Vec::new(), timeout: None, output_limit: None, live: false }
+        Self {
+            kind,
+            input: Vec::new(),
+            directory: None,
+            environment: Vec::new(),
+            timeout: None,
+            output_limit: None,
+            live: false,
+        }
     }
 
     /// The same with one more argument.
@@ -74,7 +85,9 @@ impl Command {
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         match &mut self.kind {
             CommandKind::Program(words) => words.push(argument.into()),
-            CommandKind::Shell(_) => panic!("a command line for a shell takes no arguments beside it"),
+            CommandKind::Shell(_) => {
+                panic!("a command line for a shell takes no arguments beside it")
+            }
         }
         self
     }
@@ -85,15 +98,17 @@ impl Command {
         arguments.into_iter().fold(self, Self::arg)
     }
 
-    /// Works in this directory: absolute, and one that the plugin may look into. Otherwise it is the plugin's working directory.
+    /// Works in this directory: absolute, and one that the plugin may look into. Otherwise it is
+    /// the plugin's working directory.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<String>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// The same with a variable beside those that everything gets and those that the operator named; at most 64. What looks like a
-    /// credential, or makes a program load something else, is refused.
+    /// The same with a variable beside those that everything gets and those that the operator
+    /// named; at most 64. What looks like a credential, or makes a program load something else, is
+    /// refused.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -107,7 +122,8 @@ impl Command {
         self
     }
 
-    /// What [`run`](Self::run) gives it on its standard input, at most 1 MiB. A [`Child`] is written to instead.
+    /// What [`run`](Self::run) gives it on its standard input, at most 1 MiB. A [`Child`] is
+    /// written to instead.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
@@ -207,11 +223,13 @@ pub enum Ending {
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Its exit code; 128 and the signal where one ended it, as shells have it. None where the host ended it.
+    /// Its exit code; 128 and the signal where one ended it, as shells have it. None where the host
+    /// ended it.
     pub exit_code: Option<i32>,
     /// Why it ended.
     pub ending: Ending,
-    /// What could help, should it have failed: the line of the configuration that grants what it seems to have missed. To be passed on.
+    /// What could help, should it have failed: the line of the configuration that grants what it
+    /// seems to have missed. To be passed on.
     pub notices: Vec<String>,
     /// What it wrote.
     pub output: Output,

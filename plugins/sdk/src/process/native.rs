@@ -63,17 +63,27 @@ impl Child {
         }
         let limit = command.output_limit.map_or(MAX_OUTPUT, |limit| MAX_OUTPUT.min(limit as usize));
         let end = Instant::now() + command.timeout.unwrap_or(DEFAULT_TIME);
-        Ok(Self { stdin: child.stdin.take(), child, written, output: Output::default(), room: [limit; 2], end, over: None })
+        Ok(Self {
+            stdin: child.stdin.take(),
+            child,
+            written,
+            output: Output::default(),
+            room: [limit; 2],
+            end,
+            over: None,
+        })
     }
 
     pub(super) fn read(&mut self, timeout: Option<Duration>) -> Output {
         let until = timeout.map(|timeout| Instant::now() + timeout);
-        while self.over.is_none() && self.output.stdout.is_empty() && self.output.stderr.is_empty() {
+        while self.over.is_none() && self.output.stdout.is_empty() && self.output.stderr.is_empty()
+        {
             if !self.take(until) {
                 break;
             }
         }
-        let (stdout_truncated, stderr_truncated) = (self.output.stdout_truncated, self.output.stderr_truncated);
+        let (stdout_truncated, stderr_truncated) =
+            (self.output.stdout_truncated, self.output.stderr_truncated);
         let kept = Output { stdout_truncated, stderr_truncated, ..Output::default() };
         std::mem::replace(&mut self.output, kept)
     }
@@ -116,10 +126,14 @@ impl Child {
             // Both are closed.
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait().ok();
-                let code = status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal)));
+                let code = status.and_then(|status| {
+                    status.code().or(status.signal().map(|signal| 128 + signal))
+                });
                 self.over = Some((code, Ending::Exited));
             }
-            Err(RecvTimeoutError::Timeout) if Instant::now() >= self.end => self.stop(Ending::Timeout),
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= self.end => {
+                self.stop(Ending::Timeout);
+            }
             Err(RecvTimeoutError::Timeout) => return false,
         }
         true
@@ -128,8 +142,12 @@ impl Child {
     fn keep(&mut self, written: Written) {
         let Self { output, room: [stdout_room, stderr_room], .. } = self;
         let (bytes, kept, truncated, room) = match written {
-            Written::Stdout(bytes) => (bytes, &mut output.stdout, &mut output.stdout_truncated, stdout_room),
-            Written::Stderr(bytes) => (bytes, &mut output.stderr, &mut output.stderr_truncated, stderr_room),
+            Written::Stdout(bytes) => {
+                (bytes, &mut output.stdout, &mut output.stdout_truncated, stdout_room)
+            }
+            Written::Stderr(bytes) => {
+                (bytes, &mut output.stderr, &mut output.stderr_truncated, stderr_room)
+            }
         };
         let fits = bytes.len().min(*room);
         kept.extend_from_slice(&bytes[..fits]);
@@ -155,7 +173,11 @@ impl Drop for Child {
     }
 }
 
-fn send(mut from: impl Read + Send + 'static, name: fn(Vec<u8>) -> Written, to: SyncSender<Written>) {
+fn send(
+    mut from: impl Read + Send + 'static,
+    name: fn(Vec<u8>) -> Written,
+    to: SyncSender<Written>,
+) {
     thread::spawn(move || {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -173,28 +195,40 @@ mod tests {
     #[test]
     fn a_program_gets_its_words_its_variables_and_its_input() {
         let script = "printf '%s|%s|' \"$1\" \"$WORD\"; cat; echo no >&2; exit 3";
-        let command = Command::program("sh").args(["-c", script, "sh", "a b"]).env("WORD", "w").input("in");
+        let command =
+            Command::program("sh").args(["-c", script, "sh", "a b"]).env("WORD", "w").input("in");
         let finished = command.run().unwrap();
-        assert_eq!((finished.exit_code, finished.ending, finished.success()), (Some(3), Ending::Exited, false));
-        assert_eq!((&*finished.output.stdout, &*finished.output.stderr), (&b"a b|w|in"[..], &b"no\n"[..]));
+        assert_eq!(
+            (finished.exit_code, finished.ending, finished.success()),
+            (Some(3), Ending::Exited, false)
+        );
+        assert_eq!(
+            (&*finished.output.stdout, &*finished.output.stderr),
+            (&b"a b|w|in"[..], &b"no\n"[..])
+        );
     }
 
     #[test]
     fn a_shell_works_where_it_is_told_and_signals_count_as_shells_have_it() {
         let directory = tempfile::tempdir().unwrap();
-        let finished = Command::shell("pwd; kill -9 $$").directory(directory.path().to_str().unwrap()).run().unwrap();
+        let finished = Command::shell("pwd; kill -9 $$")
+            .directory(directory.path().to_str().unwrap())
+            .run()
+            .unwrap();
         assert_eq!(finished.exit_code, Some(137));
         assert!(finished.output.stdout.ends_with(b"\n") && finished.output.stdout.len() > 1);
     }
 
     #[test]
     fn output_is_kept_up_to_its_limit_and_time_ends_what_takes_long() {
-        let finished = Command::shell("printf 12345; printf abc >&2").output_limit(4).run().unwrap();
+        let finished =
+            Command::shell("printf 12345; printf abc >&2").output_limit(4).run().unwrap();
         assert!(finished.success());
         let output = finished.output;
         assert_eq!((&*output.stdout, output.stdout_truncated), (&b"1234"[..], true));
         assert_eq!((&*output.stderr, output.stderr_truncated), (&b"abc"[..], false));
-        let finished = Command::program("sleep").arg("600").timeout(Duration::from_millis(1)).run().unwrap();
+        let finished =
+            Command::program("sleep").arg("600").timeout(Duration::from_millis(1)).run().unwrap();
         assert_eq!((finished.exit_code, finished.ending), (None, Ending::Timeout));
     }
 

@@ -1,6 +1,8 @@
-//! Walking and matching at native speed over what the plugin may read. The plugin asks for it in its manifest: `search = "reason"`.
+//! Walking and matching at native speed over what the plugin may read. The plugin asks for it in
+//! its manifest: `search = "reason"`.
 //!
-//! Paths come back as the root was given, plus the rest, sorted by their bytes. Symbolic links are listed, never followed.
+//! Paths come back as the root was given, plus the rest, sorted by their bytes. Symbolic links are
+//! listed, never followed.
 //!
 //! In unit tests a simple walk takes the place of the host's search. It knows the same rules, so a
 //! tool finds the same there.
@@ -17,11 +19,14 @@ use crate::{Category, Failure};
 pub struct Scope {
     /// A file or a directory, absolute.
     pub root: String,
-    /// Globs as in a .gitignore, relative to the root: `*.rs` at any depth, `src/**` from the root, `!` excludes. None: everything.
+    /// Globs as in a .gitignore, relative to the root: `*.rs` at any depth, `src/**` from the root,
+    /// `!` excludes. None: everything.
     pub globs: Vec<String>,
-    /// Honour .gitignore (inside a git repository), .ignore and .git/info/exclude, and leave out hidden entries.
+    /// Honour .gitignore (inside a git repository), .ignore and .git/info/exclude, and leave out
+    /// hidden entries.
     pub ignore_rules: bool,
-    /// Leave out directories and everything else that is not a regular file. Matching always reads regular files only.
+    /// Leave out directories and everything else that is not a regular file. Matching always reads
+    /// regular files only.
     pub files_only: bool,
     /// 1: only what is directly in the root.
     pub max_depth: Option<u32>,
@@ -166,7 +171,8 @@ pub fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
     engine::find(scope, limit)
 }
 
-/// At most `limit` matching lines, and their context, which is not counted. `limit` is at most 10,000.
+/// At most `limit` matching lines, and their context, which is not counted. `limit` is at most
+/// 10,000.
 ///
 /// # Errors
 ///

@@ -8,7 +8,9 @@ use ignore::overrides::OverrideBuilder;
 use ignore::{DirEntry, WalkBuilder};
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::{Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped};
+use super::{
+    Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped,
+};
 
 const MAX_LIMIT: u32 = 10_000;
 const MAX_TEXT: usize = 2_000;
@@ -21,12 +23,14 @@ pub(super) fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
             continue;
         }
         let meta = entry.metadata().ok();
-        let modified = meta.as_ref().and_then(|meta| meta.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+        let modified =
+            meta.as_ref().and_then(|meta| meta.modified().ok()?.duration_since(UNIX_EPOCH).ok());
         items.push(Entry {
             path: display_path(scope, entry.path()),
             kind,
             size: meta.map_or(0, |meta| if kind == Kind::File { meta.len() } else { 0 }),
-            modified_ms: modified.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            modified_ms: modified
+                .map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         });
     }
     let ending = truncate_items(&mut items, limit);
@@ -34,8 +38,13 @@ pub(super) fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
 }
 
 pub(super) fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines, SearchError> {
-    let mut answer =
-        Lines { items: Vec::new(), files_matched: 0, files_searched: 0, ending: Ending::Complete, skipped: Skipped::default() };
+    let mut answer = Lines {
+        items: Vec::new(),
+        files_matched: 0,
+        files_searched: 0,
+        ending: Ending::Complete,
+        skipped: Skipped::default(),
+    };
     let mut left = limit.min(MAX_LIMIT) as usize;
     let searched = each_match(scope, pattern, &mut answer.skipped, |path, lines, matching| {
         if matching.is_empty() {
@@ -53,10 +62,17 @@ pub(super) fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines
         left -= kept.len();
         for (index, text) in lines.iter().enumerate() {
             let is_match = kept.binary_search(&index).is_ok();
-            let near = |&at: &usize| at <= index + pattern.before as usize && index <= at + pattern.after as usize;
+            let near = |&at: &usize| {
+                at <= index + pattern.before as usize && index <= at + pattern.after as usize
+            };
             if is_match || kept.iter().any(near) {
                 let text: String = String::from_utf8_lossy(text).chars().take(MAX_TEXT).collect();
-                answer.items.push(Line { path: path.to_owned(), number: index as u64 + 1, text, is_match });
+                answer.items.push(Line {
+                    path: path.to_owned(),
+                    number: index as u64 + 1,
+                    text,
+                    is_match,
+                });
             }
         }
         true
@@ -105,8 +121,13 @@ fn each_match(
             skipped.binary += 1;
             continue;
         }
-        let lines: Vec<&[u8]> = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|&byte| byte == b'\n').collect();
-        let matching = if pattern.multiline { lines_touched(&regex, &bytes) } else { lines_matching(&regex, &lines) };
+        let lines: Vec<&[u8]> =
+            bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|&byte| byte == b'\n').collect();
+        let matching = if pattern.multiline {
+            lines_touched(&regex, &bytes)
+        } else {
+            lines_matching(&regex, &lines)
+        };
         if !visit(&display_path(scope, entry.path()), &lines, &matching) {
             break;
         }
@@ -115,14 +136,21 @@ fn each_match(
 }
 
 fn lines_matching(regex: &Regex, lines: &[&[u8]]) -> Vec<usize> {
-    lines.iter().enumerate().filter(|(_, line)| regex.is_match(line)).map(|(index, _)| index).collect()
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| regex.is_match(line))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 /// Every line that a match touches.
 fn lines_touched(regex: &Regex, bytes: &[u8]) -> Vec<usize> {
     let line_at = |offset: usize| bytes[..offset].iter().filter(|&&byte| byte == b'\n').count();
-    let mut matching: Vec<usize> =
-        regex.find_iter(bytes).flat_map(|found| line_at(found.start())..=line_at(found.end().max(found.start() + 1) - 1)).collect();
+    let mut matching: Vec<usize> = regex
+        .find_iter(bytes)
+        .flat_map(|found| line_at(found.start())..=line_at(found.end().max(found.start() + 1) - 1))
+        .collect();
     matching.dedup();
     matching
 }
@@ -163,7 +191,11 @@ fn kind(entry: &DirEntry) -> Kind {
 
 fn display_path(scope: &Scope, path: &Path) -> String {
     let rest = path.strip_prefix(&scope.root).unwrap_or(path).to_string_lossy();
-    if rest.is_empty() { scope.root.clone() } else { format!("{}/{rest}", scope.root.trim_end_matches('/')) }
+    if rest.is_empty() {
+        scope.root.clone()
+    } else {
+        format!("{}/{rest}", scope.root.trim_end_matches('/'))
+    }
 }
 
 fn truncate_items<T>(items: &mut Vec<T>, limit: u32) -> Ending {
@@ -192,18 +224,25 @@ mod tests {
     }
 
     fn scope(dir: &tempfile::TempDir) -> Scope {
-        Scope { root: dir.path().to_string_lossy().into_owned(), ignore_rules: true, ..Scope::default() }
+        Scope {
+            root: dir.path().to_string_lossy().into_owned(),
+            ignore_rules: true,
+            ..Scope::default()
+        }
     }
 
     #[test]
     fn find_lists_sorted_and_says_when_it_cut() {
         let dir = tree();
         let all = find(&scope(&dir), 10).unwrap();
-        let names: Vec<&str> = all.items.iter().map(|entry| &entry.path[scope(&dir).root.len()..]).collect();
+        let names: Vec<&str> =
+            all.items.iter().map(|entry| &entry.path[scope(&dir).root.len()..]).collect();
         assert_eq!(names, ["/a", "/a/deep.txt", "/a/picture", "/b.txt"]);
         assert_eq!(all.ending, Ending::Complete);
         assert_eq!(find(&scope(&dir), 3).unwrap().ending, Ending::Limit);
-        let globbed = find(&Scope { globs: vec!["*.txt".into()], files_only: true, ..scope(&dir) }, 10).unwrap();
+        let globbed =
+            find(&Scope { globs: vec!["*.txt".into()], files_only: true, ..scope(&dir) }, 10)
+                .unwrap();
         assert_eq!(globbed.items.len(), 2);
     }
 
@@ -212,16 +251,36 @@ mod tests {
         let dir = tree();
         let pattern = Pattern { regex: "TWO".into(), before: 1, ..Pattern::default() };
         let lines = grep(&scope(&dir), &pattern, 2).unwrap();
-        let shown: Vec<_> = lines.items.iter().map(|line| (line.number, line.text.as_str(), line.is_match)).collect();
+        let shown: Vec<_> = lines
+            .items
+            .iter()
+            .map(|line| (line.number, line.text.as_str(), line.is_match))
+            .collect();
         assert_eq!(shown, [(1, "two", true), (1, "one", false), (2, "two", true)]);
-        assert_eq!((lines.files_matched, lines.ending, lines.skipped.binary), (2, Ending::Limit, 1));
-        assert_eq!(count(&scope(&dir), &pattern, 9).unwrap().items.iter().map(|item| item.1).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            (lines.files_matched, lines.ending, lines.skipped.binary),
+            (2, Ending::Limit, 1)
+        );
+        assert_eq!(
+            count(&scope(&dir), &pattern, 9)
+                .unwrap()
+                .items
+                .iter()
+                .map(|item| item.1)
+                .collect::<Vec<_>>(),
+            [1, 2]
+        );
     }
 
     #[test]
     fn a_match_may_span_lines() {
         let dir = tree();
-        let pattern = Pattern { regex: "one.two".into(), multiline: true, case_sensitive: true, ..Pattern::default() };
+        let pattern = Pattern {
+            regex: "one.two".into(),
+            multiline: true,
+            case_sensitive: true,
+            ..Pattern::default()
+        };
         let lines = grep(&scope(&dir), &pattern, 9).unwrap();
         assert_eq!(lines.items.iter().map(|line| line.number).collect::<Vec<_>>(), [1, 2]);
     }
@@ -229,8 +288,12 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_pattern_is_told() {
         let dir = tree();
-        let bad = grep(&scope(&dir), &Pattern { regex: "(".into(), ..Pattern::default() }, 9).unwrap_err();
-        assert!(matches!(&bad, SearchError::InvalidPattern(why) if why.contains("unclosed group")), "{bad}");
+        let bad = grep(&scope(&dir), &Pattern { regex: "(".into(), ..Pattern::default() }, 9)
+            .unwrap_err();
+        assert!(
+            matches!(&bad, SearchError::InvalidPattern(why) if why.contains("unclosed group")),
+            "{bad}"
+        );
         let missing = find(&Scope { root: "/no/such".into(), ..Scope::default() }, 9).unwrap_err();
         assert_eq!(missing, SearchError::NotFound("/no/such".into()));
     }

@@ -9,7 +9,10 @@ const HEAD: usize = 1024;
 /// `content_type`, which wins over the page.
 pub fn decode(bytes: &[u8], content_type: &str) -> String {
     let by_mark = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-    let encoding = by_mark.or_else(|| parameter(content_type)).or_else(|| find_declared(bytes)).unwrap_or_else(|| guess(bytes));
+    let encoding = by_mark
+        .or_else(|| parameter(content_type))
+        .or_else(|| find_declared(bytes))
+        .unwrap_or_else(|| guess(bytes));
     encoding.decode(bytes).0.into_owned()
 }
 
@@ -23,7 +26,8 @@ fn parameter(content_type: &str) -> Option<&'static Encoding> {
 
 /// `<meta charset>`, the longer form of it, or the XML declaration.
 fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
-    let head: String = bytes.iter().take(HEAD).map(|byte| char::from(byte.to_ascii_lowercase())).collect();
+    let head: String =
+        bytes.iter().take(HEAD).map(|byte| char::from(byte.to_ascii_lowercase())).collect();
     let in_meta = head.match_indices("<meta").find_map(|(at, _)| {
         let tag = &head[at..];
         parameter(&tag[..tag.find('>')?])
@@ -38,11 +42,14 @@ fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
     Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
 }
 
-/// UTF-8 where it is that, up to where a cut may have gone through a letter, and not its only one; else what old pages are written in.
+/// UTF-8 where it is that, up to where a cut may have gone through a letter, and not its only one;
+/// else what old pages are written in.
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
-        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => UTF_8,
+        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => {
+            UTF_8
+        }
         Err(_) => WINDOWS_1252,
     }
 }
@@ -62,15 +69,27 @@ mod tests {
         check(b"\xe9", "text/html;charset=\"windows-1252\"; x=y", "é");
         check(b"\xef\xbb\xbf\xc3\xa9", "text/html; charset=latin1", "é");
         check(b"\xff\xfee\0", "", "e");
-        check(b"<meta charset=utf-8>\xe9", "text/html; charset=iso-8859-1", "<meta charset=utf-8>é");
+        check(
+            b"<meta charset=utf-8>\xe9",
+            "text/html; charset=iso-8859-1",
+            "<meta charset=utf-8>é",
+        );
     }
 
     #[test]
     fn the_page_is_believed_before_a_guess() {
-        check(b"<META charset=\"shift_jis\">\x93\xfa", "text/html", "<META charset=\"shift_jis\">日");
+        check(
+            b"<META charset=\"shift_jis\">\x93\xfa",
+            "text/html",
+            "<META charset=\"shift_jis\">日",
+        );
         let meta = "<meta http-equiv=content-type content='text/html; charset=windows-1251'>";
         check(&[meta.as_bytes(), b"\xcf"].concat(), "text/html", &format!("{meta}П"));
-        check(b"<?xml version='1.0' encoding='iso-8859-1'?>\xe9", "text/xml", "<?xml version='1.0' encoding='iso-8859-1'?>é");
+        check(
+            b"<?xml version='1.0' encoding='iso-8859-1'?>\xe9",
+            "text/xml",
+            "<?xml version='1.0' encoding='iso-8859-1'?>é",
+        );
         check(b"<meta charset=utf-16>\xc3\xa9", "text/html", "<meta charset=utf-16>é");
     }
 

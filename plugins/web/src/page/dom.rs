@@ -1,8 +1,9 @@
 //! HTML as a tree of bounded size and depth, whatever the page is.
 //!
-//! The parser's rules make some pages cost the square of their length: tags that never close, ten thousand attributes, formatting that is
-//! opened anew in every paragraph. So elements are counted, what nests too deeply loses its tags and keeps its text, and time is looked at
-//! while parsing. What was parsed until then is the page.
+//! The parser's rules make some pages cost the square of their length: tags that never close, ten
+//! thousand attributes, formatting that is opened anew in every paragraph. So elements are counted,
+//! what nests too deeply loses its tags and keeps its text, and time is looked at while parsing.
+//! What was parsed until then is the page.
 
 use std::borrow::Cow;
 use std::cell::{Cell, Ref};
@@ -10,8 +11,12 @@ use std::time::{Duration, Instant};
 
 use html5ever::buffer_queue::BufferQueue;
 use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
-use html5ever::tree_builder::{ElementFlags, NodeOrText, QuirksMode, TreeBuilder, TreeBuilderOpts, TreeSink};
+use html5ever::tokenizer::{
+    Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+use html5ever::tree_builder::{
+    ElementFlags, NodeOrText, QuirksMode, TreeBuilder, TreeBuilderOpts, TreeSink,
+};
 use html5ever::{Attribute, QualName, TokenizerResult};
 use scraper::{Html, HtmlTreeSink};
 
@@ -41,7 +46,11 @@ pub struct Dom {
 impl Dom {
     /// Parses a whole page.
     pub fn parse(text: &str) -> Self {
-        let options = TreeBuilderOpts { scripting_enabled: false, drop_doctype: true, ..TreeBuilderOpts::default() };
+        let options = TreeBuilderOpts {
+            scripting_enabled: false,
+            drop_doctype: true,
+            ..TreeBuilderOpts::default()
+        };
         let builder = TreeBuilder::new(Sink::new(), options);
         let tokenizer = Tokenizer::new(BoundedSink { builder }, TokenizerOpts::default());
         let queue = BufferQueue::default();
@@ -77,11 +86,17 @@ impl TokenSink for BoundedSink {
 
     fn process_token(&self, token: Token, line_number: u64) -> TokenSinkResult<NodeId> {
         let left_out = match &token {
-            Token::TagToken(tag) => self.is_full() || (self.builder.sink.depth.get() >= MAX_DEPTH && nests(tag)),
+            Token::TagToken(tag) => {
+                self.is_full() || (self.builder.sink.depth.get() >= MAX_DEPTH && nests(tag))
+            }
             Token::EOFToken => false,
             _ => self.is_full(),
         };
-        if left_out { TokenSinkResult::Continue } else { self.builder.process_token(token, line_number) }
+        if left_out {
+            TokenSinkResult::Continue
+        } else {
+            self.builder.process_token(token, line_number)
+        }
     }
 
     fn end(&self) {
@@ -93,9 +108,11 @@ impl TokenSink for BoundedSink {
     }
 }
 
-/// Whether a tag opens an element that others go into. Those that hold raw text stay, or their text would be taken for the page's.
+/// Whether a tag opens an element that others go into. Those that hold raw text stay, or their text
+/// would be taken for the page's.
 fn nests(tag: &Tag) -> bool {
-    const RAW: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
+    const RAW: [&str; 8] =
+        ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
     tag.kind == TagKind::StartTag && !RAW.contains(&&*tag.name)
 }
 
@@ -108,13 +125,18 @@ struct Sink {
 
 impl Sink {
     fn new() -> Self {
-        Self { inner: HtmlTreeSink::new(Html::new_document()), elements: Cell::new(0), depth: Cell::new(0) }
+        Self {
+            inner: HtmlTreeSink::new(Html::new_document()),
+            elements: Cell::new(0),
+            depth: Cell::new(0),
+        }
     }
 
     /// Notes that what comes next goes into `parent`, or into a child of it.
     fn at(&self, parent: &NodeId, below: usize) {
         let html = self.inner.0.borrow();
-        let above = html.tree.get(*parent).map_or(0, |node| node.ancestors().take(4 * MAX_DEPTH).count());
+        let above =
+            html.tree.get(*parent).map_or(0, |node| node.ancestors().take(4 * MAX_DEPTH).count());
         self.depth.set(above + below);
     }
 
@@ -142,7 +164,12 @@ impl TreeSink for Sink {
         self.inner.elem_name(target)
     }
 
-    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> NodeId {
+    fn create_element(
+        &self,
+        name: QualName,
+        attributes: Vec<Attribute>,
+        flags: ElementFlags,
+    ) -> NodeId {
         self.count();
         self.inner.create_element(name, attributes, flags)
     }
@@ -164,7 +191,12 @@ impl TreeSink for Sink {
         self.inner.append(parent, child);
     }
 
-    fn append_based_on_parent_node(&self, element: &NodeId, previous: &NodeId, child: NodeOrText<NodeId>) {
+    fn append_based_on_parent_node(
+        &self,
+        element: &NodeId,
+        previous: &NodeId,
+        child: NodeOrText<NodeId>,
+    ) {
         self.at(element, 1);
         self.inner.append_based_on_parent_node(element, previous, child);
     }

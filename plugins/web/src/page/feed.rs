@@ -48,12 +48,19 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
             cut = true;
             break;
         }
-        let title = Some(one_line(&entry.title)).filter(|title| !title.is_empty()).unwrap_or_else(|| "(no title)".to_owned());
-        let link =
-            base.join(entry.link.trim()).ok().filter(|link| matches!(link.scheme(), "http" | "https") && !entry.link.trim().is_empty());
+        let title = Some(one_line(&entry.title))
+            .filter(|title| !title.is_empty())
+            .unwrap_or_else(|| "(no title)".to_owned());
+        let link = base.join(entry.link.trim()).ok().filter(|link| {
+            matches!(link.scheme(), "http" | "https") && !entry.link.trim().is_empty()
+        });
         text.push_str(&match link {
             Some(link) => {
-                format!("## [{}]({})\n", markdown::in_brackets(&title), String::from(link).replace('(', "%28").replace(')', "%29"))
+                format!(
+                    "## [{}]({})\n",
+                    markdown::in_brackets(&title),
+                    String::from(link).replace('(', "%28").replace(')', "%29")
+                )
             }
             None => format!("## {}\n", markdown::line(&title)),
         });
@@ -68,7 +75,11 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
         text.push('\n');
         if began.elapsed() < MAX_TIME {
             // The longer of the two is the entry's text, the other its summary.
-            let longer = if entry.content.len() > entry.summary.len() { &entry.content } else { &entry.summary };
+            let longer = if entry.content.len() > entry.summary.len() {
+                &entry.content
+            } else {
+                &entry.summary
+            };
             push_text(&mut text, longer, base);
         } else {
             cut = true;
@@ -81,10 +92,12 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
 fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
     let mut reader = Reader::from_str(xml);
     let config = reader.config_mut();
-    (config.check_end_names, config.allow_unmatched_ends, config.allow_dangling_amp) = (false, true, true);
+    (config.check_end_names, config.allow_unmatched_ends, config.allow_dangling_amp) =
+        (false, true, true);
     let (mut feed, mut entries, mut entry): (Entry, Vec<Entry>, Option<Entry>) = Default::default();
     let mut is_feed = false;
-    // The element whose text is read, and its text: an element in it, as XHTML has them, belongs to it.
+    // The element whose text is read, and its text: an element in it, as XHTML has them, belongs to
+    // it.
     let (mut field, mut depth, mut text) = (Vec::new(), 0_usize, String::new());
     loop {
         match reader.read_event() {
@@ -107,7 +120,9 @@ fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
                     text.clear();
                 }
             }
-            Ok(Event::Empty(start)) if is_feed => note_link(&start, entry.as_mut().unwrap_or(&mut feed)),
+            Ok(Event::Empty(start)) if is_feed => {
+                note_link(&start, entry.as_mut().unwrap_or(&mut feed));
+            }
             Ok(Event::Empty(_)) => return None,
             Ok(Event::End(end)) => {
                 let name = end.local_name();
@@ -124,8 +139,12 @@ fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
                     field.clear();
                 }
             }
-            Ok(Event::Text(more)) if !field.is_empty() => text.push_str(&String::from_utf8_lossy(&more)),
-            Ok(Event::CData(more)) if !field.is_empty() => text.push_str(&String::from_utf8_lossy(&more)),
+            Ok(Event::Text(more)) if !field.is_empty() => {
+                text.push_str(&String::from_utf8_lossy(&more));
+            }
+            Ok(Event::CData(more)) if !field.is_empty() => {
+                text.push_str(&String::from_utf8_lossy(&more));
+            }
             Ok(Event::GeneralRef(name)) if !field.is_empty() => push_reference(&mut text, &name),
             // What can be read until something is wrong is there.
             Ok(Event::Eof) | Err(_) => break,
@@ -175,8 +194,13 @@ fn note_link(start: &BytesStart<'_>, entry: &mut Entry) {
     if start.local_name().as_ref() != b"link" {
         return;
     }
-    let value =
-        |name| start.try_get_attribute(name).ok().flatten().and_then(|attribute| Some(attribute.unescape_value().ok()?.into_owned()));
+    let value = |name| {
+        start
+            .try_get_attribute(name)
+            .ok()
+            .flatten()
+            .and_then(|attribute| Some(attribute.unescape_value().ok()?.into_owned()))
+    };
     if value("rel").is_none_or(|rel| rel == "alternate")
         && let Some(href) = value("href")
     {
@@ -232,7 +256,10 @@ mod tests {
         let channel = format!(
             "<?xml version=\"1.0\"?><rss><channel><title>News</title><description>All &lt;i&gt;of&lt;/i&gt; it</description>{item}</channel></rss>"
         );
-        check(&channel, "# News\n\nAll *of* it\n\n## [One & two](https://example.com/1)\nMon\n\nSays **this**\n\n");
+        check(
+            &channel,
+            "# News\n\nAll *of* it\n\n## [One & two](https://example.com/1)\nMon\n\nSays **this**\n\n",
+        );
     }
 
     #[test]

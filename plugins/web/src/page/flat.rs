@@ -31,7 +31,8 @@ impl<'a> Flat<'a> {
         let text = |text: &'a StrTendril| -> &'a str { text };
         let mut items: Vec<Item<'a>> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
-        // The root of the tree is no element; what lies outside of the first element is nothing that is seen.
+        // The root of the tree is no element; what lies outside of the first element is nothing
+        // that is seen.
         let root = html.root_element();
         for edge in root.traverse() {
             match edge {
@@ -42,7 +43,11 @@ impl<'a> Flat<'a> {
                         _ => continue,
                     };
                     let index = items.len();
-                    items.push(Item { what, parent: open.last().copied().unwrap_or(0), end: index + 1 });
+                    items.push(Item {
+                        what,
+                        parent: open.last().copied().unwrap_or(0),
+                        end: index + 1,
+                    });
                     if matches!(what, What::Element(_)) {
                         open.push(index);
                     }
@@ -86,7 +91,8 @@ impl<'a> Flat<'a> {
         })
     }
 
-    /// An item and those below it, in their order, without those that are `gone` and what they hold.
+    /// An item and those below it, in their order, without those that are `gone` and what they
+    /// hold.
     pub(super) fn without_gone(&self, index: usize, gone: &[bool]) -> impl Iterator<Item = usize> {
         let end = self.items[index].end;
         let mut at = index;

@@ -1,9 +1,11 @@
 //! What of a page is its main text.
 //!
-//! Three steps, each a pass over the list of the page's items. What is never seen, or is no text, is taken out. Then, text has a *mass* where it
-//! stands in paragraphs, and the main part is the smallest element that has most of it: that keeps all of an article, and all answers of a
-//! thread, where choosing the best paragraph's parent would keep one. At last, what is noise by its name or by its many links goes out of that part. Where
-//! too little remains, as for a page that is a list of links, the whole page is taken.
+//! Three steps, each a pass over the list of the page's items. What is never seen, or is no text,
+//! is taken out. Then, text has a *mass* where it stands in paragraphs, and the main part is the
+//! smallest element that has most of it: that keeps all of an article, and all answers of a thread,
+//! where choosing the best paragraph's parent would keep one. At last, what is noise by its name or
+//! by its many links goes out of that part. Where too little remains, as for a page that is a list
+//! of links, the whole page is taken.
 
 use scraper::node::Element;
 
@@ -29,7 +31,8 @@ const MOST_OF_NOISE: f64 = 800.0;
 
 /// Finds the main text.
 pub(super) fn find(flat: &Flat<'_>) -> MainText {
-    let mut gone: Vec<bool> = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+    let mut gone: Vec<bool> =
+        (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
     let body = flat.find(0..flat.items.len(), "body").unwrap_or(0);
     let whole = gone.clone();
     let seen = Sums::new(flat, &gone);
@@ -52,7 +55,8 @@ pub(super) fn find(flat: &Flat<'_>) -> MainText {
 
 /// The whole page, without what is never seen.
 pub(super) fn whole(flat: &Flat<'_>) -> MainText {
-    let gone = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+    let gone =
+        (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
     MainText { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
 }
 
@@ -66,7 +70,8 @@ struct Sums {
 impl Sums {
     fn new(flat: &Flat<'_>, gone: &[bool]) -> Self {
         let count = flat.items.len();
-        // The block in which an item stands, whether it is in a link, and the letters of each block itself.
+        // The block in which an item stands, whether it is in a link, and the letters of each block
+        // itself.
         let (mut block, mut in_link) = (vec![0; count], vec![false; count]);
         let (mut own, mut own_linked) = (vec![0_usize; count], vec![0_usize; count]);
         let mut index = 0;
@@ -79,8 +84,10 @@ impl Sums {
             let parent = flat.items[index].parent;
             match flat.items[index].what {
                 What::Element(element) => {
-                    block[index] = if is_block(element.name()) || index == 0 { index } else { block[parent] };
-                    in_link[index] = in_link[parent] || (element.name() == "a" && element.attr("href").is_some());
+                    block[index] =
+                        if is_block(element.name()) || index == 0 { index } else { block[parent] };
+                    in_link[index] = in_link[parent]
+                        || (element.name() == "a" && element.attr("href").is_some());
                 }
                 What::Text(text) => {
                     let length = letters(text);
@@ -93,7 +100,11 @@ impl Sums {
             }
             index += 1;
         }
-        let mut sums = Self { letters: vec![0; count + 1], linked: vec![0; count + 1], mass: vec![0.0; count + 1] };
+        let mut sums = Self {
+            letters: vec![0; count + 1],
+            linked: vec![0; count + 1],
+            mass: vec![0.0; count + 1],
+        };
         for index in 0..count {
             let length = shown[index];
             let at = block[index];
@@ -126,7 +137,8 @@ impl Sums {
     }
 }
 
-/// The smallest element that has most of the mass, from what the page itself calls its main part where that has enough.
+/// The smallest element that has most of the mass, from what the page itself calls its main part
+/// where that has enough.
 fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize {
     let all = sums.mass(flat, body);
     let mut root = body;
@@ -155,7 +167,19 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
         let heaviest = flat
             .children(root)
             .filter(|&child| {
-                !gone[child] && !matches!(flat.name(child), "" | "p" | "table" | "tbody" | "tr" | "pre" | "ul" | "ol" | "dl" | "blockquote")
+                !gone[child]
+                    && !matches!(
+                        flat.name(child),
+                        "" | "p"
+                            | "table"
+                            | "tbody"
+                            | "tr"
+                            | "pre"
+                            | "ul"
+                            | "ol"
+                            | "dl"
+                            | "blockquote"
+                    )
             })
             .max_by(|one, other| sums.mass(flat, *one).total_cmp(&sums.mass(flat, *other)));
         match heaviest {
@@ -163,7 +187,9 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
                 if mass > 0.0
                     && sums.mass(flat, child) >= MOST * mass
                     && (!is_believed || flat.element(child).is_some_and(is_named_main))
-                    && !flat.children(root).any(|other| other != child && !gone[other] && is_of_a_kind(flat, sums, child, other)) =>
+                    && !flat.children(root).any(|other| {
+                        other != child && !gone[other] && is_of_a_kind(flat, sums, child, other)
+                    }) =>
             {
                 root = child;
             }
@@ -177,7 +203,9 @@ fn is_of_a_kind(flat: &Flat<'_>, sums: &Sums, one: usize, other: usize) -> bool 
     let class = |index| flat.attribute(index, "class").unwrap_or_default();
     match flat.name(other) {
         "h2" | "h3" => sums.letters(flat, other) > 0,
-        name => name == flat.name(one) && class(one) == class(other) && sums.mass(flat, other) >= 30.0,
+        name => {
+            name == flat.name(one) && class(one) == class(other) && sums.mass(flat, other) >= 30.0
+        }
     }
 }
 
@@ -211,12 +239,17 @@ fn prune_links(flat: &Flat<'_>, sums: &Sums, root: usize, gone: &mut [bool]) {
             continue;
         }
         let name = flat.name(index);
-        if matches!(name, "div" | "section" | "ul" | "ol" | "dl" | "table" | "p" | "header" | "aside" | "td") {
+        if matches!(
+            name,
+            "div" | "section" | "ul" | "ol" | "dl" | "table" | "p" | "header" | "aside" | "td"
+        ) {
             let (length, linked) = (sums.letters(flat, index), sums.linked(flat, index));
             let range = index..flat.items[index].end;
-            let links = range.clone().filter(|&at| !gone[at] && flat.name(at) == "a").take(4).count();
+            let links =
+                range.clone().filter(|&at| !gone[at] && flat.name(at) == "a").take(4).count();
             let headed = range.into_iter().any(|at| flat.name(at) == "h1");
-            let dense = linked * 10 > length * 8 && links >= 2 || linked * 10 > length * 6 && links >= 4;
+            let dense =
+                linked * 10 > length * 8 && links >= 2 || linked * 10 > length * 6 && links >= 4;
             if dense && !headed && length * 3 <= all && sums.mass(flat, index) < 100.0 {
                 gone[index] = true;
             }
@@ -245,9 +278,10 @@ fn is_named_main(element: &Element) -> bool {
 /// What is never seen, or is nothing to read.
 fn is_unseen(element: &Element) -> bool {
     const UNSEEN: [&str; 28] = [
-        "script", "style", "noscript", "template", "head", "link", "meta", "svg", "canvas", "iframe", "object", "embed", "audio", "video",
-        "map", "button", "input", "select", "textarea", "datalist", "progress", "meter", "dialog", "frame", "frameset", "param", "source",
-        "track",
+        "script", "style", "noscript", "template", "head", "link", "meta", "svg", "canvas",
+        "iframe", "object", "embed", "audio", "video", "map", "button", "input", "select",
+        "textarea", "datalist", "progress", "meter", "dialog", "frame", "frameset", "param",
+        "source", "track",
     ];
     if UNSEEN.contains(&element.name()) {
         return element.attr("type") != Some("checkbox") || element.name() != "input";
@@ -259,7 +293,12 @@ fn is_unseen(element: &Element) -> bool {
         return true;
     }
     element.attr("style").is_some_and(|style| {
-        let style: String = style.chars().filter(|c| !c.is_whitespace()).take(2_000).collect::<String>().to_ascii_lowercase();
+        let style: String = style
+            .chars()
+            .filter(|c| !c.is_whitespace())
+            .take(2_000)
+            .collect::<String>()
+            .to_ascii_lowercase();
         style.contains("display:none") || style.contains("visibility:hidden")
     })
 }
@@ -282,7 +321,9 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
         "alert",
     ];
     let name = element.name();
-    if matches!(name, "html" | "body" | "article" | "main") || matches!(name, "h1" | "pre" | "code" | "tbody" | "tr" | "math") {
+    if matches!(name, "html" | "body" | "article" | "main")
+        || matches!(name, "h1" | "pre" | "code" | "tbody" | "tr" | "math")
+    {
         return false;
     }
     if matches!(name, "nav" | "aside" | "footer" | "menu" | "form" | "fieldset")
@@ -291,36 +332,58 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
         return true;
     }
     // A header of the page, not of an article or a section.
-    if name == "header" && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section")) {
+    if name == "header"
+        && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section"))
+    {
         return flat.find(index..flat.items[index].end, "h1").is_none();
     }
     is_named_as_noise(flat, index, element, sums)
 }
 
-/// Whether the names of an element say that it is beside the text. What an author calls a part of the text says nothing about it: `pagination`
-/// may be its subject. So names count only outside of what the page calls its main part, and where the element looks like noise as well.
+/// Whether the names of an element say that it is beside the text. What an author calls a part of
+/// the text says nothing about it: `pagination` may be its subject. So names count only outside of
+/// what the page calls its main part, and where the element looks like noise as well.
 fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
     let (name, classes) = (element.name(), element.attr("class").unwrap_or_default());
     if !is_block(name) {
-        // Marks that programs put into a text. Nothing else within a line goes by its name: every link of some programs is a `reference`.
-        const MARKS: [&str; 6] = ["mw-editsection", "mw-cite-backlink", "mw-jump-link", "headerlink", "linenos", "lineno"];
-        return split_names(classes).any(|class| MARKS.contains(&class.as_str()) || name == "sup" && class == "reference");
+        // Marks that programs put into a text. Nothing else within a line goes by its name: every
+        // link of some programs is a `reference`.
+        const MARKS: [&str; 6] = [
+            "mw-editsection",
+            "mw-cite-backlink",
+            "mw-jump-link",
+            "headerlink",
+            "linenos",
+            "lineno",
+        ];
+        return split_names(classes)
+            .any(|class| MARKS.contains(&class.as_str()) || name == "sup" && class == "reference");
     }
     if name == "td" && split_names(classes).any(|class| class == "linenos") {
         return true;
     }
-    if matches!(name, "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "blockquote" | "dt" | "dd" | "td" | "th") {
+    if matches!(
+        name,
+        "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "blockquote" | "dt" | "dd" | "td" | "th"
+    ) {
         return false;
     }
-    let (letters, linked, mass) = (sums.letters(flat, index), sums.linked(flat, index), sums.mass(flat, index));
+    let (letters, linked, mass) =
+        (sums.letters(flat, index), sums.linked(flat, index), sums.mass(flat, index));
     let within = flat.around(index).any(|at| flat.element(at).is_some_and(is_named_main));
     let is_list = linked * 2 >= letters;
     let is_little = mass < MOST_OF_NOISE;
     // An element that a style hides until it is opened can't be judged by its links.
-    let is_hidden = |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
-    let headed = || (index..flat.items[index].end).any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"));
+    let is_hidden =
+        |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
+    let headed = || {
+        (index..flat.items[index].end)
+            .any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"))
+    };
     let looks_so = if within {
-        is_little && (linked * 4 >= letters || split_names(classes).any(|class| is_hidden(&class)) && !headed())
+        is_little
+            && (linked * 4 >= letters
+                || split_names(classes).any(|class| is_hidden(&class)) && !headed())
     } else {
         is_list || is_little
     };
@@ -331,7 +394,11 @@ fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Su
 
 /// The single names in an attribute.
 fn split_names(names: &str) -> impl Iterator<Item = String> {
-    names.split_ascii_whitespace().take(32).filter(|name| name.len() <= 100).map(str::to_ascii_lowercase)
+    names
+        .split_ascii_whitespace()
+        .take(32)
+        .filter(|name| name.len() <= 100)
+        .map(str::to_ascii_lowercase)
 }
 
 /// Names that makers of pages give to what is beside the text.

@@ -35,8 +35,11 @@ pub fn markdown(html: &str, base: &Url) -> Page {
         text = markdown::render(&flat, &main_text::whole(&flat), base).0;
     }
     let bare = text.trim().is_empty();
-    if let Some(title) = title(&flat).map(|title| markdown::line(&title)).filter(|title| !has_heading(&text, title)) {
-        text = if text.is_empty() { format!("# {title}\n") } else { format!("# {title}\n\n{text}") };
+    if let Some(title) =
+        title(&flat).map(|title| markdown::line(&title)).filter(|title| !has_heading(&text, title))
+    {
+        text =
+            if text.is_empty() { format!("# {title}\n") } else { format!("# {title}\n\n{text}") };
     }
     Page { text, media_type: "text/markdown", cut: cut || dom.cut, bare }
 }
@@ -49,9 +52,13 @@ pub fn feed(xml: &str, base: &Url) -> Option<Page> {
 /// The page's title, on one line.
 fn title(flat: &Flat<'_>) -> Option<String> {
     let all = 0..flat.items.len();
-    let meta = all.clone().find(|&at| flat.attribute(at, "property") == Some("og:title")).and_then(|at| flat.attribute(at, "content"));
+    let meta = all
+        .clone()
+        .find(|&at| flat.attribute(at, "property") == Some("og:title"))
+        .and_then(|at| flat.attribute(at, "content"));
     let in_head = || flat.find(all.clone(), "title").map(|at| flat.text(at));
-    let title = flat.find(all.clone(), "h1").map(|at| flat.text(at)).filter(|text| !text.trim().is_empty());
+    let title =
+        flat.find(all.clone(), "h1").map(|at| flat.text(at)).filter(|text| !text.trim().is_empty());
     let title = title.or_else(|| meta.map(str::to_owned)).or_else(in_head)?;
     let words: Vec<&str> = title.split_whitespace().collect();
     let mut title = words.join(" ");
@@ -61,7 +68,9 @@ fn title(flat: &Flat<'_>) -> Option<String> {
 
 /// Whether the text has the title already, or a heading of the first level in its stead.
 fn has_heading(text: &str, title: &str) -> bool {
-    text.lines().take(40).any(|line| line.starts_with("# ") || line.trim_start_matches(['#', ' ', '*']) == title)
+    text.lines()
+        .take(40)
+        .any(|line| line.starts_with("# ") || line.trim_start_matches(['#', ' ', '*']) == title)
 }
 
 #[cfg(test)]

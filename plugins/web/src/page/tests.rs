@@ -5,7 +5,11 @@ use super::*;
 fn check(html: &str, expected: &str) {
     let base = Url::parse("https://example.com/a/b?c#d").unwrap();
     let page = markdown(&format!("<title>T</title><body><h1>T</h1>{html}"), &base);
-    assert_eq!(page.text.strip_prefix("# T\n").unwrap_or(&page.text).trim_matches('\n'), expected, "{html}");
+    assert_eq!(
+        page.text.strip_prefix("# T\n").unwrap_or(&page.text).trim_matches('\n'),
+        expected,
+        "{html}"
+    );
 }
 
 #[test]
@@ -14,7 +18,10 @@ fn texts_and_marks() {
     check("a<b> b </b>c <i>d</i><b></b><em> </em>e", "a **b** c *d* e");
     check("<b>a<strong>b</strong></b> <b><p>c</p></b>", "**ab**\n\nc");
     check("10<sup>-6</sup> m, 1<sup>st</sup>, H<sub>2</sub>O", "10^-6 m, 1st, H2O");
-    check("<del>a</del> <q>b</q> <ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby>", "~~a~~ “b” 漢(かん)");
+    check(
+        "<del>a</del> <q>b</q> <ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby>",
+        "~~a~~ “b” 漢(かん)",
+    );
     check("a&shy;b&nbsp;c &amp; d", "ab c & d");
     check("<h2>A <a href=#x>¶</a></h2><h3></h3>b", "## A\n\nb");
     check("a<hr>b", "a\n\n---\n\nb");
@@ -26,8 +33,14 @@ fn texts_and_marks() {
 fn links_are_absolute() {
     check("see<a href='../x?y=1#z'> this </a>too", "see [this](https://example.com/x?y=1#z) too");
     check("<a href='https://other.org/(a)'>b</a>", "[b](https://other.org/%28a%29)");
-    check("<a href='#d'>a</a> <a href='javascript:x()'>b</a> <a name=c>c</a> <a href='data:text/plain,x'>d</a>", "a b c d");
-    check("<a href=/x><div><h2>Title</h2><p>Words</p></div></a>", "[Title Words](https://example.com/x)");
+    check(
+        "<a href='#d'>a</a> <a href='javascript:x()'>b</a> <a name=c>c</a> <a href='data:text/plain,x'>d</a>",
+        "a b c d",
+    );
+    check(
+        "<a href=/x><div><h2>Title</h2><p>Words</p></div></a>",
+        "[Title Words](https://example.com/x)",
+    );
     check("<a href=https://example.com/x>https://example.com/x</a>", "<https://example.com/x>");
     check("<a href=/x><img alt=logo src=l></a><a href=/y></a>", "[logo](https://example.com/x)");
     check("<p><a href=/x><code>f()</code></a>", "[`f()`](https://example.com/x)");
@@ -48,7 +61,10 @@ fn code_keeps_its_lines_and_language() {
         "<pre><code class='language-rust hljs'>fn a() {\n\n    b(\"```\");\n}\n</code></pre>",
         "````rust\nfn a() {\n\n    b(\"```\");\n}\n````",
     );
-    check("<div class='highlight-python notranslate'><div class=highlight><pre>x = 1</pre></div></div>", "```python\nx = 1\n```");
+    check(
+        "<div class='highlight-python notranslate'><div class=highlight><pre>x = 1</pre></div></div>",
+        "```python\nx = 1\n```",
+    );
     check("<pre data-lang=c>a<br>b</pre>", "```c\na\nb\n```");
     check("<ul><li>a<pre>b\nc</pre></ul>", "- a\n\n  ```\n  b\n  c\n  ```");
     check("use <code>a `b`</code>", "use `` a `b` ``");
@@ -76,21 +92,32 @@ fn a_table_of_too_many_cells_is_cut_and_says_so() {
 
 #[test]
 fn what_is_not_seen_is_not_there() {
-    check("<script>a</script><style>b</style><noscript>c</noscript><template>d</template><p hidden>e</p>f", "f");
-    check("<p style='color:red; DISPLAY : none'>a</p><p aria-hidden=true>b</p><svg><text>c</text></svg><button>d</button>e", "e");
+    check(
+        "<script>a</script><style>b</style><noscript>c</noscript><template>d</template><p hidden>e</p>f",
+        "f",
+    );
+    check(
+        "<p style='color:red; DISPLAY : none'>a</p><p aria-hidden=true>b</p><svg><text>c</text></svg><button>d</button>e",
+        "e",
+    );
     check("<!-- a --><iframe>b</iframe><select><option>c</select><textarea>d</textarea>e", "e");
 }
 
 #[test]
 fn the_main_text_is_found() {
-    let paragraph = "<p>Some words of the article, which go on for a while, as they do.</p>".repeat(8);
+    let paragraph =
+        "<p>Some words of the article, which go on for a while, as they do.</p>".repeat(8);
     let text = ["Some words of the article, which go on for a while, as they do."; 8].join("\n\n");
     let menu = "<ul><li><a href=/1>Home</a><li><a href=/2>World news</a><li><a href=/3>Sports news</a><li><a href=/4>About</a></ul>";
     let cookies = "<div class='cookie-banner'>We use cookies to make this page better for you. <a href=/c>Accept</a></div>";
     for page in [
         format!("<nav>{menu}</nav><main>{paragraph}</main><footer>© Somebody</footer>"),
-        format!("{cookies}<div>{menu}</div><div><div>{paragraph}</div></div><div class=sidebar>More words beside it, for no good.</div>"),
-        format!("<header><div>{menu}</div></header><article>{paragraph}</article><aside>Read this as well, it is better.</aside>{cookies}"),
+        format!(
+            "{cookies}<div>{menu}</div><div><div>{paragraph}</div></div><div class=sidebar>More words beside it, for no good.</div>"
+        ),
+        format!(
+            "<header><div>{menu}</div></header><article>{paragraph}</article><aside>Read this as well, it is better.</aside>{cookies}"
+        ),
         format!("<table><tr><td>{menu}<td>{paragraph}</table>"),
     ] {
         check(&page, &text);
@@ -106,13 +133,16 @@ fn the_main_text_is_found() {
 fn a_page_has_a_title() {
     let base = Url::parse("https://example.com/").unwrap();
     assert_eq!(markdown("<title> The\n title </title><p>a", &base).text, "# The title\n\na\n");
-    assert_eq!(markdown("<meta property=og:title content=Og><title>T</title><p>a", &base).text, "# Og\n\na\n");
+    assert_eq!(
+        markdown("<meta property=og:title content=Og><title>T</title><p>a", &base).text,
+        "# Og\n\na\n"
+    );
     assert_eq!(markdown("<title>T</title><h1>H</h1><p>a", &base).text, "# H\n\na\n");
     assert_eq!(markdown("", &base).text, "");
 }
 
-/// A page out of the same part, with a beginning: deep and wide enough to run into each bound but those of size and time, which the tests of
-/// the whole host reach in the sandbox.
+/// A page out of the same part, with a beginning: deep and wide enough to run into each bound but
+/// those of size and time, which the tests of the whole host reach in the sandbox.
 fn hostile(beginning: &str, part: &str) -> String {
     let mut page = beginning.to_owned();
     while page.len() < 1 << 13 {
@@ -121,7 +151,8 @@ fn hostile(beginning: &str, part: &str) -> String {
     page
 }
 
-/// Pages made to cost more than they are. None may end the tool, and each has an answer of a bounded size.
+/// Pages made to cost more than they are. None may end the tool, and each has an answer of a
+/// bounded size.
 #[test]
 fn hostile_pages_are_read() {
     let base = Url::parse("https://example.com/").unwrap();
@@ -146,7 +177,10 @@ fn hostile_pages_are_read() {
         ("lines in deep quotes", hostile(&"<blockquote>".repeat(250), "<p>x")),
         ("new marks in every paragraph", numbered),
         ("one tag of many attributes", attributes),
-        ("many attributes", hostile("", "<p a b c d e f g h i j k l m n o p q r s t u v w x y z>x")),
+        (
+            "many attributes",
+            hostile("", "<p a b c d e f g h i j k l m n o p q r s t u v w x y z>x"),
+        ),
         ("unclosed", hostile("", "<p><font><b>x</p>")),
         ("one tag that never ends", hostile("<p ", "a='b' ")),
         ("one comment", hostile("<!--", "<p>")),
@@ -157,7 +191,12 @@ fn hostile_pages_are_read() {
         ("outside of a table", hostile("<table>", "<tr>x<p>y")),
         ("entities", hostile("", "&notanentity;&amp;&#0;&#xffffffff;&lt")),
         ("zeros", hostile("", "\0<p\0>\0")),
-        ("a long base", hostile("<base href='https://example.com/", "x") + "'>" + &"<a href=x>y</a>".repeat(1_000)),
+        (
+            "a long base",
+            hostile("<base href='https://example.com/", "x")
+                + "'>"
+                + &"<a href=x>y</a>".repeat(1_000),
+        ),
         ("ends of what never began", hostile("", "</div></p></b></table>")),
         ("headers", hostile("", "<header><div class=x>a</div>")),
         ("ticks", hostile("<pre>", "`")),

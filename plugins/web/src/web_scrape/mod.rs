@@ -41,16 +41,18 @@ pub(crate) struct WebScrape;
 pub(crate) struct Arguments {
     /// The page: an absolute URL, with its scheme.
     url: String,
-    /// What to take: a CSS selector, or an object of named fields, each a selector: {"title": "h1", "links": {"select": "a", "extract": "attr:href"}}.
+    /// What to take: a CSS selector, or an object of named fields, each a selector: {"title": "h1",
+    /// "links": {"select": "a", "extract": "attr:href"}}.
     select: Select,
-    /// What of each element: `text`, `html`, or an attribute as `attr:href`. `text` where nothing is given.
+    /// What of each element: `text`, `html`, or an attribute as `attr:href`. `text` where nothing
+    /// is given.
     #[schemars(regex(pattern = r"^(text|html|attr:[A-Za-z_:][A-Za-z0-9_.:-]*)$"))]
     extract: Option<String>,
     /// How many values, of each field, or how many items; 10 where nothing is given.
     #[schemars(range(min = 1, max = 1_000))]
     limit: Option<usize>,
-    /// With named fields: the selector of the elements that each hold one of every field, as the rows of a list do. The result is an object for
-    /// each of them.
+    /// With named fields: the selector of the elements that each hold one of every field, as the
+    /// rows of a list do. The result is an object for each of them.
     items: Option<String>,
 }
 
@@ -82,10 +84,11 @@ struct FullField {
 pub(crate) struct Envelope {
     /// Where the page came from, after redirects.
     url: String,
-    /// For one selector a list of values; for named fields an object of lists; with `items` a list of objects, with null for what an item
-    /// doesn't have.
+    /// For one selector a list of values; for named fields an object of lists; with `items` a list
+    /// of objects, with null for what an item doesn't have.
     results: Value,
-    /// How many elements there are, those beyond the limit too: of the selector, of `items`, or of all fields together.
+    /// How many elements there are, those beyond the limit too: of the selector, of `items`, or of
+    /// all fields together.
     total: usize,
     /// Whether there are more than are here, or values were cut.
     truncated: bool,
@@ -104,7 +107,8 @@ impl Tool for WebScrape {
     const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web-scrape"];
-    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("select", &["selector", "selectors"])];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] =
+        &[("url", &["uri"]), ("select", &["selector", "selectors"])];
     const FENCE: Option<&str> = Some("scrape");
     const ANSWERS_IN_TEXT: bool = true;
     type Arguments = Arguments;
@@ -116,16 +120,28 @@ impl Tool for WebScrape {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         // Wrong arguments fail before a request is sent.
         let query = Query::new(&arguments)?;
-        let answer = success(request::build("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?)?;
+        let answer = success(
+            request::build("GET", &arguments.url)
+                .header("accept", "text/html, application/xhtml+xml")
+                .send()?,
+        )?;
         if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
             let message = format!("it is no page, but {}", answer.media_type());
             return Err(Failure::permanent("no-page", message));
         }
         let text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
         let dom = Dom::parse(&text);
-        let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
+        let base = Url::parse(&answer.url)
+            .map_err(|error| Failure::permanent("url", error.to_string()))?;
         let truncated = answer.cut || dom.cut;
-        let mut collector = Collector { base, room: MAX_ALL, total: 0, truncated, is_empty: true, attributes: BTreeMap::new() };
+        let mut collector = Collector {
+            base,
+            room: MAX_ALL,
+            total: 0,
+            truncated,
+            is_empty: true,
+            attributes: BTreeMap::new(),
+        };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let results = collector.collect_results(&query, &dom.html, limit);
         if collector.total == 0 {
@@ -138,9 +154,16 @@ impl Tool for WebScrape {
             return Err(no_match::attribute_failure(message, part.clone()));
         }
         let (missing, others) = lacking.unzip();
-        let envelope = Envelope { url: answer.url, results, total: collector.total, truncated: collector.truncated, missing };
+        let envelope = Envelope {
+            url: answer.url,
+            results,
+            total: collector.total,
+            truncated: collector.truncated,
+            missing,
+        };
         let text = serde_json::to_string_pretty(&envelope)?;
-        let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
+        let part =
+            Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
         let mut output = Output::from(part);
         if let Some(part) = others {
             output = output.with(part);
@@ -175,7 +198,12 @@ impl Query {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let extract = Extract::parse(arguments.extract.as_deref())?;
         let query = |name: &str, source: &str, extract| {
-            Ok::<_, Failure>(FieldQuery { name: name.to_owned(), source: source.to_owned(), selector: selector(source)?, extract })
+            Ok::<_, Failure>(FieldQuery {
+                name: name.to_owned(),
+                source: source.to_owned(),
+                selector: selector(source)?,
+                extract,
+            })
         };
         let object = match &arguments.select {
             Select::One(text) => as_object(text)?,
@@ -184,24 +212,34 @@ impl Query {
         let (fields, named) = match object.as_ref().unwrap_or(&arguments.select) {
             Select::One(source) => (vec![query("", source, extract)?], false),
             Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
-                return Err(Failure::invalid(format!("`select` names {} fields, and takes 1 to {MAX_FIELDS}", fields.len())));
+                return Err(Failure::invalid(format!(
+                    "`select` names {} fields, and takes 1 to {MAX_FIELDS}",
+                    fields.len()
+                )));
             }
             Select::Named(fields) => {
                 let queries = fields.iter().map(|(name, field)| match field {
                     Field::Selector(source) => query(name, source, extract.clone()),
                     Field::Full(field) => {
-                        let own = field.extract.as_deref().map(|own| Extract::parse(Some(own))).transpose()?;
+                        let own = field
+                            .extract
+                            .as_deref()
+                            .map(|own| Extract::parse(Some(own)))
+                            .transpose()?;
                         query(name, &field.select, own.unwrap_or_else(|| extract.clone()))
                     }
                 });
                 (queries.collect::<Result<_, _>>()?, true)
             }
         };
-        let items = arguments.items.as_deref().map(|source| Ok::<_, Failure>((source.to_owned(), selector(source)?))).transpose()?;
+        let items = arguments
+            .items
+            .as_deref()
+            .map(|source| Ok::<_, Failure>((source.to_owned(), selector(source)?)))
+            .transpose()?;
         if items.is_some() && !named {
-            return Err(
-                Failure::invalid("`items` goes with named fields").with_suggestion("Give `select` as an object: {\"name\": \"selector\"}.")
-            );
+            return Err(Failure::invalid("`items` goes with named fields")
+                .with_suggestion("Give `select` as an object: {\"name\": \"selector\"}."));
         }
         Ok(Self { fields, named, items })
     }
@@ -214,8 +252,10 @@ fn as_object(text: &str) -> Result<Option<Select>, Failure> {
     }
     match serde_json::from_str(text) {
         Ok(fields) => Ok(Some(Select::Named(fields))),
-        Err(error) => Err(Failure::invalid(format!("`select` begins like an object of named fields, and is none: {error}"))
-            .with_suggestion("Give a CSS selector, or an object: {\"name\": \"selector\"}.")),
+        Err(error) => Err(Failure::invalid(format!(
+            "`select` begins like an object of named fields, and is none: {error}"
+        ))
+        .with_suggestion("Give a CSS selector, or an object: {\"name\": \"selector\"}.")),
     }
 }
 
@@ -226,7 +266,9 @@ impl Extract {
             Some("html") => Ok(Self::Html),
             Some(other) => match other.strip_prefix("attr:").filter(|name| !name.is_empty()) {
                 Some(name) => Ok(Self::Attribute(name.to_ascii_lowercase())),
-                None => Err(Failure::invalid(format!("extract is {other:?}; it is `text`, `html` or `attr:NAME`"))),
+                None => Err(Failure::invalid(format!(
+                    "extract is {other:?}; it is `text`, `html` or `attr:NAME`"
+                ))),
             },
         }
     }
@@ -287,10 +329,13 @@ impl<'w> Collector<'w> {
                     continue;
                 }
                 let value = |field: &'w FieldQuery, this: &mut Self| {
-                    let first = item.select(&field.selector).find_map(|element| this.value(element, field));
+                    let first =
+                        item.select(&field.selector).find_map(|element| this.value(element, field));
                     (field.name.clone(), first.map_or(Value::Null, Value::String))
                 };
-                rows.push(Value::Object(query.fields.iter().map(|field| value(field, self)).collect()));
+                rows.push(Value::Object(
+                    query.fields.iter().map(|field| value(field, self)).collect(),
+                ));
             }
             return Value::Array(rows);
         }
@@ -326,7 +371,8 @@ impl<'w> Collector<'w> {
                     return None;
                 };
                 attributes.found = true;
-                let is_address = matches!(name.as_str(), "href" | "src" | "action" | "poster" | "data");
+                let is_address =
+                    matches!(name.as_str(), "href" | "src" | "action" | "poster" | "data");
                 let absolute = is_address.then(|| self.base.join(value.trim()).ok()).flatten();
                 absolute.map_or_else(|| value.to_owned(), String::from)
             }
@@ -341,13 +387,16 @@ impl<'w> Collector<'w> {
     }
 }
 
-/// The text of an element, white space as it is seen, scripts and styles left out: at most a word more than `most` bytes.
+/// The text of an element, white space as it is seen, scripts and styles left out: at most a word
+/// more than `most` bytes.
 fn text(element: ElementRef<'_>, most: usize) -> String {
     let mut text = String::new();
     let mut space = false;
     for node in element.descendants() {
         let Node::Text(part) = node.value() else { continue };
-        let within = node.parent().and_then(|parent| parent.value().as_element().map(|element| element.name()));
+        let within = node
+            .parent()
+            .and_then(|parent| parent.value().as_element().map(|element| element.name()));
         if matches!(within, Some("script" | "style" | "noscript" | "template")) {
             continue;
         }
@@ -367,10 +416,15 @@ fn text(element: ElementRef<'_>, most: usize) -> String {
     text
 }
 
-/// The HTML of an element, or of more than `most` bytes the beginning: elements lie in each other, and each of them can be asked for.
+/// The HTML of an element, or of more than `most` bytes the beginning: elements lie in each other,
+/// and each of them can be asked for.
 fn html(element: ElementRef<'_>, most: usize) -> String {
     let mut bounded = BoundedWriter { bytes: Vec::new(), most };
-    let options = SerializeOpts { traversal_scope: TraversalScope::IncludeNode, scripting_enabled: false, create_missing_parent: false };
+    let options = SerializeOpts {
+        traversal_scope: TraversalScope::IncludeNode,
+        scripting_enabled: false,
+        create_missing_parent: false,
+    };
     // It fails where there is more than it takes, and in no other way.
     let _ = serialize(&mut bounded, &element, options);
     String::from_utf8_lossy(&bounded.bytes).into_owned()

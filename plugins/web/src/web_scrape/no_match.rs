@@ -32,29 +32,47 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
         }
     }
     let names: Vec<String> = sources.iter().flat_map(|source| names_in(source)).collect();
-    let names_on_page =
-        json!({ "tags": choose_nearest(tags, &names), "classes": choose_nearest(classes, &names), "ids": choose_nearest(ids, &names) });
-    let selectors = sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
+    let names_on_page = json!({ "tags": choose_nearest(tags, &names), "classes": choose_nearest(classes, &names), "ids": choose_nearest(ids, &names) });
+    let selectors =
+        sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
     let message = format!("nothing on the page matches {selectors}");
     let advice = "Choose among the names that the page has, or read it with fetch first. What scripts make is not there.";
-    let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(names_on_page.to_string()) };
-    Failure::new(Category::InvalidParameters, message).with_code("no-match").with_suggestion(advice).with_content(part)
+    let part = Content {
+        media_type: Some("application/json".to_owned()),
+        ..Content::text(names_on_page.to_string())
+    };
+    Failure::new(Category::InvalidParameters, message)
+        .with_code("no-match")
+        .with_suggestion(advice)
+        .with_content(part)
 }
 
 /// The failure for elements of which none has the requested attribute.
 pub(super) fn attribute_failure(message: &str, part: Content) -> Failure {
-    let advice = "Choose among the attributes that they have, or leave `extract` out for their texts.";
-    Failure::new(Category::InvalidParameters, message).with_code("no-attribute").with_suggestion(advice).with_content(part)
+    let advice =
+        "Choose among the attributes that they have, or leave `extract` out for their texts.";
+    Failure::new(Category::InvalidParameters, message)
+        .with_code("no-attribute")
+        .with_suggestion(advice)
+        .with_content(part)
 }
 
 /// Finds the fields whose elements all lack the requested attribute. The attributes that they do
 /// have are in a part of their own. `None` if there is no such field.
-pub(super) fn find_lacking(query: &Query, attributes: &BTreeMap<&str, Attributes>) -> Option<(String, Content)> {
+pub(super) fn find_lacking(
+    query: &Query,
+    attributes: &BTreeMap<&str, Attributes>,
+) -> Option<(String, Content)> {
     let (mut messages, mut present) = (Vec::new(), Map::new());
     for field in &query.fields {
         let Extract::Attribute(name) = &field.extract else { continue };
-        let Some(of_field) = attributes.get(field.name.as_str()).filter(|attributes| !attributes.found) else { continue };
-        messages.push(format!("no element that `{}` selects has the attribute `{name}`", field.source));
+        let Some(of_field) =
+            attributes.get(field.name.as_str()).filter(|attributes| !attributes.found)
+        else {
+            continue;
+        };
+        messages
+            .push(format!("no element that `{}` selects has the attribute `{name}`", field.source));
         present.insert(field.source.clone(), json!(of_field.others));
     }
     let part = json!({ "attributes": present }).to_string();
@@ -90,9 +108,12 @@ fn names_in(source: &str) -> Vec<String> {
 fn choose_nearest<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
     let is_near = |name: &str| {
         let name = name.to_lowercase();
-        wanted.iter().any(|wanted| name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name)))
+        wanted.iter().any(|wanted| {
+            name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name))
+        })
     };
-    let mut names: Vec<(bool, usize, &str)> = counts.into_iter().map(|(name, count)| (is_near(name), count, name)).collect();
+    let mut names: Vec<(bool, usize, &str)> =
+        counts.into_iter().map(|(name, count)| (is_near(name), count, name)).collect();
     names.sort_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
     names.into_iter().take(MAX_NAMES).map(|(_, _, name)| name).collect()
 }

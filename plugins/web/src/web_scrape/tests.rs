@@ -13,7 +13,10 @@ fn scrape(mut arguments: Value) -> Result<Value, Failure> {
     arguments["url"] = format!("{}/a/", server.url).into();
     let output = testing::call::<WebScrape>(arguments)?;
     let structured = output.structured.unwrap();
-    assert_eq!(serde_json::from_str::<Value>(output.content[0].as_text().unwrap()).unwrap(), structured);
+    assert_eq!(
+        serde_json::from_str::<Value>(output.content[0].as_text().unwrap()).unwrap(),
+        structured
+    );
     let url = server.url;
     Ok(serde_json::from_str(&structured.to_string().replace(&url, "http://shop")).unwrap())
 }
@@ -27,36 +30,62 @@ fn check(arguments: Value, results: Value, total: usize, truncated: bool) {
 #[test]
 fn one_selector_gives_a_list() {
     check(json!({ "select": "h1" }), json!(["All things"]), 1, false);
-    check(json!({ "select": "li a", "extract": "attr:href" }), json!(["http://shop/1", "http://shop/a/2?a=b"]), 2, false);
-    check(json!({ "select": "li", "extract": "attr:class", "limit": 1 }), json!(["thing"]), 2, true);
-    check(json!({ "select": ".price", "extract": "html" }), json!(["<span class=\"price\">1 €</span>"]), 1, false);
+    check(
+        json!({ "select": "li a", "extract": "attr:href" }),
+        json!(["http://shop/1", "http://shop/a/2?a=b"]),
+        2,
+        false,
+    );
+    check(
+        json!({ "select": "li", "extract": "attr:class", "limit": 1 }),
+        json!(["thing"]),
+        2,
+        true,
+    );
+    check(
+        json!({ "select": ".price", "extract": "html" }),
+        json!(["<span class=\"price\">1 €</span>"]),
+        1,
+        false,
+    );
     check(json!({ "select": "#end" }), json!(["End"]), 1, false);
 }
 
 #[test]
 fn named_fields_give_lists_or_with_items_objects() {
-    let fields = json!({ "name": "a", "to": { "select": "a", "extract": "attr:href" }, "price": ".price" });
+    let fields =
+        json!({ "name": "a", "to": { "select": "a", "extract": "attr:href" }, "price": ".price" });
     let lists = json!({ "name": ["One", "Two"], "to": ["http://shop/1", "http://shop/a/2?a=b"], "price": ["1 €"] });
     check(json!({ "select": fields }), lists, 5, false);
-    let rows =
-        json!([{ "name": "One", "to": "http://shop/1", "price": "1 €" }, { "name": "Two", "to": "http://shop/a/2?a=b", "price": null }]);
+    let rows = json!([{ "name": "One", "to": "http://shop/1", "price": "1 €" }, { "name": "Two", "to": "http://shop/a/2?a=b", "price": null }]);
     check(json!({ "select": fields, "items": "li.thing" }), rows, 2, false);
 }
 
 #[test]
 fn what_a_server_says_to_a_failure_goes_along() {
-    let server = TestServer::answer_once(b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.");
-    let failure = testing::call::<WebScrape>(json!({ "url": server.url, "select": "p" })).unwrap_err();
-    assert_eq!((failure.code.as_deref(), failure.joined_text().as_str()), (Some("http-403"), "Ask for a key first."));
+    let server = TestServer::answer_once(
+        b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.",
+    );
+    let failure =
+        testing::call::<WebScrape>(json!({ "url": server.url, "select": "p" })).unwrap_err();
+    assert_eq!(
+        (failure.code.as_deref(), failure.joined_text().as_str()),
+        (Some("http-403"), "Ask for a key first.")
+    );
 }
 
 #[test]
 fn an_object_as_its_text_is_taken_as_the_object() {
-    let text = json!({ "name": "a", "price": { "select": ".price", "extract": "html" } }).to_string();
+    let text =
+        json!({ "name": "a", "price": { "select": ".price", "extract": "html" } }).to_string();
     let rows = json!([{ "name": "One", "price": "<span class=\"price\">1 €</span>" }, { "name": "Two", "price": null }]);
     check(json!({ "select": format!(" {text}"), "items": "li.thing" }), rows, 2, false);
-    for (text, words) in [("{\"name\": 5}", "an object of named fields"), ("{name: a}", "key must be a string")] {
-        let failure = testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": text })).unwrap_err();
+    for (text, words) in
+        [("{\"name\": 5}", "an object of named fields"), ("{name: a}", "key must be a string")]
+    {
+        let failure =
+            testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": text }))
+                .unwrap_err();
         assert_eq!(failure.category, Category::InvalidParameters);
         assert!(failure.message.contains(words), "{failure:?}");
     }
@@ -70,7 +99,11 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
         json!({ "select": { "x": { "select": "a", "extract": "attr:nope" } }, "items": "li" }),
     ] {
         let failure = scrape(arguments.clone()).unwrap_err();
-        assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-attribute")), "{arguments}");
+        assert_eq!(
+            (failure.category, failure.code.as_deref()),
+            (Category::InvalidParameters, Some("no-attribute")),
+            "{arguments}"
+        );
         assert!(failure.message.contains("has the attribute `nope`"), "{failure:?}");
         let told: Value = serde_json::from_str(&failure.joined_text()).unwrap();
         let names = told["attributes"].as_object().unwrap().values().next().unwrap();
@@ -78,11 +111,14 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
     }
     // Beside what was found it is said.
     let server = TestServer::answer_once(&html(PAGE));
-    let select =
-        json!({ "name": "a", "to": { "select": "a", "extract": "attr:nope" }, "kind": { "select": "li, a", "extract": "attr:class" } });
-    let output = testing::call::<WebScrape>(json!({ "url": server.url, "select": select })).unwrap();
+    let select = json!({ "name": "a", "to": { "select": "a", "extract": "attr:nope" }, "kind": { "select": "li, a", "extract": "attr:class" } });
+    let output =
+        testing::call::<WebScrape>(json!({ "url": server.url, "select": select })).unwrap();
     let structured = output.structured.unwrap();
-    assert_eq!(structured["results"], json!({ "name": ["One", "Two"], "to": [], "kind": ["thing", "thing"] }));
+    assert_eq!(
+        structured["results"],
+        json!({ "name": ["One", "Two"], "to": [], "kind": ["thing", "thing"] })
+    );
     assert_eq!(structured["missing"], "no element that `a` selects has the attribute `nope`");
     let texts: Vec<&str> = output.content.iter().map(|part| part.as_text().unwrap()).collect();
     assert_eq!(texts[1..], ["{\"attributes\":{\"a\":[\"href\"]}}"]);
@@ -91,7 +127,10 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
 #[test]
 fn what_matches_nothing_says_what_the_page_has() {
     let failure = scrape(json!({ "select": "div.things > .prices" })).unwrap_err();
-    assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-match")));
+    assert_eq!(
+        (failure.category, failure.code.as_deref()),
+        (Category::InvalidParameters, Some("no-match"))
+    );
     assert_eq!(failure.message, "nothing on the page matches `div.things > .prices`");
     let told: Value = serde_json::from_str(&failure.joined_text()).unwrap();
     assert_eq!((&told["classes"], &told["ids"]), (&json!(["thing", "price"]), &json!(["end"])));
@@ -107,10 +146,15 @@ fn what_is_wrong_with_a_selector_is_told_with_its_place() {
         ("li:eq(0)", "after `li`, at `:eq(0)`", ":nth-of-type"),
         ("", "at its beginning", "CSS selector"),
     ] {
-        let failure = testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": selector })).unwrap_err();
+        let failure =
+            testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": selector }))
+                .unwrap_err();
         assert_eq!(failure.category, Category::InvalidParameters);
         assert_eq!(failure.message, format!("the selector `{selector}` is wrong {place}"));
-        assert!(failure.suggestion.as_ref().is_some_and(|told| told.contains(advice)), "{failure:?}");
+        assert!(
+            failure.suggestion.as_ref().is_some_and(|told| told.contains(advice)),
+            "{failure:?}"
+        );
     }
     for arguments in [
         json!({ "select": "a", "extract": "attr:" }),
@@ -121,7 +165,10 @@ fn what_is_wrong_with_a_selector_is_told_with_its_place() {
     ] {
         let mut arguments = arguments;
         arguments["url"] = "http://127.0.0.1:1/".into();
-        assert_eq!(testing::call::<WebScrape>(arguments).unwrap_err().category, Category::InvalidParameters);
+        assert_eq!(
+            testing::call::<WebScrape>(arguments).unwrap_err().category,
+            Category::InvalidParameters
+        );
     }
 }
 
@@ -129,9 +176,13 @@ fn what_is_wrong_with_a_selector_is_told_with_its_place() {
 fn values_are_bounded() {
     let page = format!("<body>{}", "<p>0123456789</p>".repeat(60_000));
     let server = TestServer::answer_once(&html(&page));
-    let output = testing::call::<WebScrape>(json!({ "url": server.url, "select": "*", "extract": "html", "limit": 1000 })).unwrap();
+    let output = testing::call::<WebScrape>(
+        json!({ "url": server.url, "select": "*", "extract": "html", "limit": 1000 }),
+    )
+    .unwrap();
     let structured = output.structured.unwrap();
     assert_eq!(structured["truncated"], true);
-    let lengths = structured["results"].as_array().unwrap().iter().map(|value| value.as_str().unwrap().len());
+    let lengths =
+        structured["results"].as_array().unwrap().iter().map(|value| value.as_str().unwrap().len());
     assert!(lengths.sum::<usize>() <= MAX_ALL);
 }

@@ -41,11 +41,18 @@ impl Serving {
     /// At a place, with its own token or without.
     pub(crate) fn at(cli: &Cli, place: &str, more: &[&str], own_token: bool) -> Self {
         let line: Vec<&str> = ["serve", "--http", place].iter().chain(more).copied().collect();
-        let mut child = cli.command(&line).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("berth starts");
+        let mut child = cli
+            .command(&line)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("berth starts");
         let mut lines = BufReader::new(child.stderr.take().expect("it has one")).lines();
         let mut said = Vec::new();
         let url = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("it serves: {said:?}")).expect("is UTF-8");
+            let line =
+                lines.next().unwrap_or_else(|| panic!("it serves: {said:?}")).expect("is UTF-8");
             match line.strip_prefix("serving ") {
                 Some(said) => break said.to_owned(),
                 None => said.push(line),
@@ -59,7 +66,9 @@ impl Serving {
         });
         // It may go on to say things.
         std::thread::spawn(move || lines.for_each(drop));
-        let token = file.as_ref().map(|file| fs::read_to_string(file).expect("it is there").trim().to_owned());
+        let token = file
+            .as_ref()
+            .map(|file| fs::read_to_string(file).expect("it is there").trim().to_owned());
         Self { child, place, token, token_file: file }
     }
 
@@ -92,8 +101,15 @@ impl Serving {
         Answering::new(stream)
     }
 
-    /// The bytes of a request, with these lines in its head beside those that every client sends, or in their place.
-    pub(crate) fn request(&self, method: &str, path: &str, head: &[(&str, &str)], body: &str) -> Vec<u8> {
+    /// The bytes of a request, with these lines in its head beside those that every client sends,
+    /// or in their place.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        head: &[(&str, &str)],
+        body: &str,
+    ) -> Vec<u8> {
         let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let length = body.len().to_string();
         let mut lines = BTreeMap::from([
@@ -108,7 +124,8 @@ impl Serving {
             lines.insert("host", "localhost");
         }
         lines.extend(head.iter().copied());
-        let head: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head: String =
+            lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         format!("{method} {path} HTTP/1.1\r\n{head}\r\n{body}").into_bytes()
     }
 
@@ -131,14 +148,17 @@ impl Serving {
     pub(crate) fn modern(&self, method: &str, params: &Value, head: &[(&str, &str)]) -> Answering {
         let (message, mut lines) = modern(method, params);
         lines.extend(head.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let lines: Vec<_> =
+            lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         self.posted(&message, &lines)
     }
 
     /// Calls a tool in the way of 2026-07-28.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, arguments: &Value, head: &[(&str, &str)]) -> Value {
-        let answer = self.modern("tools/call", &json!({ "name": tool, "arguments": arguments }), head).whole();
+        let answer = self
+            .modern("tools/call", &json!({ "name": tool, "arguments": arguments }), head)
+            .whole();
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.message()["result"].clone()
     }
@@ -148,13 +168,19 @@ impl Serving {
     pub(crate) fn handshake(&self, version: &str, asks: bool, head: &[(&str, &str)]) -> String {
         let capabilities = if asks { json!({ "elicitation": {} }) } else { json!({}) };
         let info = json!({ "name": "tester", "version": "1" });
-        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
-        let begun = self.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }), head);
+        let params =
+            json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
+        let begun = self.post(
+            &json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }),
+            head,
+        );
         assert_eq!(begun.status, 200, "{begun:?}");
         assert_eq!(begun.message()["result"]["protocolVersion"], version, "{begun:?}");
         let id = begun.head["mcp-session-id"].clone();
-        let told =
-            self.post(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }), &[head, &[("mcp-session-id", &id)]].concat());
+        let told = self.post(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+            &[head, &[("mcp-session-id", &id)]].concat(),
+        );
         assert_eq!(told.status, 202, "{told:?}");
         id
     }
@@ -182,8 +208,16 @@ pub(crate) fn modern(method: &str, params: &Value) -> (Value, Vec<(String, Strin
         "io.modelcontextprotocol/clientInfo": { "name": "tester", "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
     });
-    let mut lines = vec![("mcp-protocol-version".to_owned(), MODERN.to_owned()), ("mcp-method".to_owned(), method.to_owned())];
-    lines.extend(params["name"].as_str().or(params["uri"].as_str()).map(|name| ("mcp-name".to_owned(), name.to_owned())));
+    let mut lines = vec![
+        ("mcp-protocol-version".to_owned(), MODERN.to_owned()),
+        ("mcp-method".to_owned(), method.to_owned()),
+    ];
+    lines.extend(
+        params["name"]
+            .as_str()
+            .or(params["uri"].as_str())
+            .map(|name| ("mcp-name".to_owned(), name.to_owned())),
+    );
     (json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }), lines)
 }
 
@@ -219,10 +253,12 @@ impl Answering {
             let (name, value) = line.trim_end().split_once(": ").expect("a line of a head");
             head.insert(name.to_owned(), value.to_owned());
         }
-        let body: Box<dyn BufRead + Send> = match head.get("transfer-encoding").map(String::as_str) {
+        let body: Box<dyn BufRead + Send> = match head.get("transfer-encoding").map(String::as_str)
+        {
             Some("chunked") => Box::new(BufReader::new(Chunked { stream, left: 0 })),
             _ => {
-                let length = head.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+                let length =
+                    head.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
                 Box::new(stream.take(length))
             }
         };
@@ -235,8 +271,13 @@ impl Answering {
         if self.head.get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
             loop {
                 let mut line = String::new();
-                assert!(self.body.read_line(&mut line).expect("it can be read") > 0, "there is one more message");
-                if let Some(data) = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty()) {
+                assert!(
+                    self.body.read_line(&mut line).expect("it can be read") > 0,
+                    "there is one more message"
+                );
+                if let Some(data) =
+                    line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty())
+                {
                     return serde_json::from_str(data).expect("is JSON");
                 }
             }
@@ -259,7 +300,11 @@ impl Answering {
     pub(crate) fn whole(mut self) -> Answered {
         let mut body = Vec::new();
         let _ = self.body.read_to_end(&mut body);
-        Answered { status: self.status, head: self.head, body: String::from_utf8_lossy(&body).into_owned() }
+        Answered {
+            status: self.status,
+            head: self.head,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }
     }
 }
 
@@ -267,8 +312,12 @@ impl Answered {
     /// The first message in it.
     #[track_caller]
     pub(crate) fn message(&self) -> Value {
-        let text = self.body.lines().find_map(|line| line.strip_prefix("data: ").filter(|data| !data.is_empty()));
-        serde_json::from_str(text.unwrap_or(&self.body)).unwrap_or_else(|_| panic!("is JSON: {self:?}"))
+        let text = self
+            .body
+            .lines()
+            .find_map(|line| line.strip_prefix("data: ").filter(|data| !data.is_empty()));
+        serde_json::from_str(text.unwrap_or(&self.body))
+            .unwrap_or_else(|_| panic!("is JSON: {self:?}"))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Clients over HTTP that do not mean well, or die: the next one is served, and what they took comes back.
+//! Clients over HTTP that do not mean well, or die: the next one is served, and what they took
+//! comes back.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,13 +17,21 @@ use crate::support::{Cli, plugin};
 
 /// A request that reads a file, with these lines in its head.
 fn read(serving: &Serving, head: &[(&str, &str)]) -> u16 {
-    serving.modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }), head).whole().status
+    serving
+        .modern(
+            "tools/call",
+            &json!({ "name": "read", "arguments": { "path": "notes.txt" } }),
+            head,
+        )
+        .whole()
+        .status
 }
 
 #[test]
 fn pages_of_others_and_names_of_others_are_turned_away() {
     let cli = Cli::new();
-    let serving = Serving::new(&cli, &["--set", "serve.allowed_origins=[\"https://app.example.com\"]"]);
+    let serving =
+        Serving::new(&cli, &["--set", "serve.allowed_origins=[\"https://app.example.com\"]"]);
     let port = serving.place.rsplit_once(':').expect("it has a port").1.to_owned();
     let own = format!("http://{}", serving.place);
     for origin in [
@@ -59,10 +68,18 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
     assert_eq!(read(&serving, &[("origin", &own)]), 200);
     let allowed = [("origin", "https://app.example.com")];
     let answer = serving.modern("tools/list", &json!({}), &allowed).whole();
-    assert_eq!((answer.status, answer.head["access-control-allow-origin"].as_str()), (200, allowed[0].1));
+    assert_eq!(
+        (answer.status, answer.head["access-control-allow-origin"].as_str()),
+        (200, allowed[0].1)
+    );
     let asked = serving.raw(&serving.request("OPTIONS", "/mcp", &allowed, "")).whole();
-    assert!(asked.status == 204 && asked.head["access-control-allow-headers"].contains("authorization"), "{asked:?}");
-    let asked = serving.raw(&serving.request("OPTIONS", "/mcp", &[("origin", "http://evil.example")], "")).whole();
+    assert!(
+        asked.status == 204 && asked.head["access-control-allow-headers"].contains("authorization"),
+        "{asked:?}"
+    );
+    let asked = serving
+        .raw(&serving.request("OPTIONS", "/mcp", &[("origin", "http://evil.example")], ""))
+        .whole();
     assert!(!asked.head.contains_key("access-control-allow-origin"), "{asked:?}");
 }
 
@@ -70,29 +87,55 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
 fn what_is_no_request_is_refused_and_the_next_is_answered() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &["--set", "serve.max_body_kib=64"]);
-    let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}", "[".repeat(60_000));
+    let deep = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}",
+        "[".repeat(60_000)
+    );
     for nonsense in ["", "nonsense", "{}", "[]", "null", "\"x\"", "{\"jsonrpc\":\"1.0\"}", &deep] {
         let answer = serving.raw(&serving.request("POST", "/mcp", &[], nonsense)).whole();
         assert_eq!(answer.status, 400, "{nonsense:.20}: {answer:?}");
         let error: Value = serde_json::from_str(&answer.body).expect("it is JSON");
         assert!([-32700, -32600].map(Value::from).contains(&error["error"]["code"]), "{error}");
-        assert_eq!(error.get("id"), Some(&if nonsense == deep { json!(1) } else { json!(null) }), "{nonsense:.20}");
+        assert_eq!(
+            error.get("id"),
+            Some(&if nonsense == deep { json!(1) } else { json!(null) }),
+            "{nonsense:.20}"
+        );
     }
     let long = "x".repeat(64 << 10);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": long } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": long } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(serving.post(&message, &head).status, 413);
-    let untold = serving.request("POST", "/mcp", &[&head[..], &[("content-length", ""), ("transfer-encoding", "chunked")]].concat(), "");
+    let untold = serving.request(
+        "POST",
+        "/mcp",
+        &[&head[..], &[("content-length", ""), ("transfer-encoding", "chunked")]].concat(),
+        "",
+    );
     let untold = String::from_utf8(untold).expect("is UTF-8").replace("content-length: \r\n", "");
     let text = message.to_string();
     let untold = format!("{untold}{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
     assert_eq!(serving.raw(untold.as_bytes()).whole().status, 413, "it need not tell its length");
-    let head = format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(200 << 10));
+    let head =
+        format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(200 << 10));
     assert!(matches!(serving.raw(head.as_bytes()).whole().status, 0 | 431), "a head has a bound");
     let many = format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1000));
-    assert!(matches!(serving.raw(many.as_bytes()).whole().status, 0 | 431), "and so has the number of its lines");
-    for nonsense in ["nonsense\r\n\r\n", "GET\r\n\r\n", "POST /mcp HTTP/9.9\r\n\r\n", "\0\0\0\0", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
-        assert!(matches!(serving.raw(nonsense.as_bytes()).whole().status, 0 | 400 | 505), "{nonsense:?}");
+    assert!(
+        matches!(serving.raw(many.as_bytes()).whole().status, 0 | 431),
+        "and so has the number of its lines"
+    );
+    for nonsense in [
+        "nonsense\r\n\r\n",
+        "GET\r\n\r\n",
+        "POST /mcp HTTP/9.9\r\n\r\n",
+        "\0\0\0\0",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        assert!(
+            matches!(serving.raw(nonsense.as_bytes()).whole().status, 0 | 400 | 505),
+            "{nonsense:?}"
+        );
     }
     assert_eq!(serving.get("/", &[]).status, 404);
     assert_eq!(serving.raw(&serving.request("PUT", "/mcp", &[], "")).whole().status, 405);
@@ -103,7 +146,8 @@ fn what_is_no_request_is_refused_and_the_next_is_answered() {
 fn connections_that_are_given_up_leave_room() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &["--set", "serve.max_connections=16"]);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let whole = serving.request("POST", "/mcp", &head, &message.to_string());
     for round in 0..16 {
@@ -129,12 +173,15 @@ fn a_caller_has_its_share_and_no_more() {
     settings.extend(["--set", "serve.max_requests=2"].map(str::to_owned));
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
     let serving = Serving::new(&cli, &settings);
-    let (message, head) = modern("tools/call", &json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "hostile__loop_forever", "arguments": {} }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let looping: Vec<_> = (0..2)
         .map(|_| {
             let mut stream = serving.connect();
-            stream.write_all(&serving.request("POST", "/mcp", &head, &message.to_string())).expect("the server reads");
+            stream
+                .write_all(&serving.request("POST", "/mcp", &head, &message.to_string()))
+                .expect("the server reads");
             stream
         })
         .collect();
@@ -143,7 +190,11 @@ fn a_caller_has_its_share_and_no_more() {
     }
     let refused = serving.modern("tools/list", &json!({}), &[]).whole();
     assert_eq!(refused.status, 429, "{refused:?}");
-    assert!(refused.head["retry-after"].parse::<u32>().is_ok_and(|wait| wait > 0) && refused.body.contains("max_requests"), "{refused:?}");
+    assert!(
+        refused.head["retry-after"].parse::<u32>().is_ok_and(|wait| wait > 0)
+            && refused.body.contains("max_requests"),
+        "{refused:?}"
+    );
     assert_eq!(serving.get("/healthz", &[]).status, 200);
     drop(looping);
     let since = std::time::Instant::now();
@@ -163,14 +214,22 @@ fn handshakes_don_t_pile_up_and_shut_nobody_out() {
     let ids: Vec<_> = (0..70).map(|_| serving.handshake(LEGACY, false, &[])).collect();
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     for id in [&ids[0], &ids[69]] {
-        assert_eq!(serving.post(&list, &[("mcp-session-id", id)]).status, 200, "the one that was ended is taken up again");
+        assert_eq!(
+            serving.post(&list, &[("mcp-session-id", id)]).status,
+            200,
+            "the one that was ended is taken up again"
+        );
     }
     // The revision that has no handshake is no way around.
     let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": MODERN, "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } });
     let begun = serving.post(&begin, &[("mcp-protocol-version", MODERN)]);
     if let Some(id) = begun.head.get("mcp-session-id") {
-        assert_eq!(serving.post(&list, &[("mcp-session-id", id)]).status, 200, "it is sealed, and counted: {begun:?}");
+        assert_eq!(
+            serving.post(&list, &[("mcp-session-id", id)]).status,
+            200,
+            "it is sealed, and counted: {begun:?}"
+        );
     }
     assert_eq!(read(&serving, &[]), 200);
 }
@@ -179,7 +238,10 @@ fn handshakes_don_t_pile_up_and_shut_nobody_out() {
 fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
     let cli = Cli::new();
     let bench = plugin("bench");
-    let serving = Serving::new(&cli, &["--plugin", bench.to_str().expect("is UTF-8"), "--set", "serve.max_requests=8"]);
+    let serving = Serving::new(
+        &cli,
+        &["--plugin", bench.to_str().expect("is UTF-8"), "--set", "serve.max_requests=8"],
+    );
     let text = "x".repeat(128 << 10);
     let params = json!({ "name": "bench__echo", "arguments": { "text": text } });
     let id = serving.handshake(LEGACY, false, &[]);
@@ -187,7 +249,8 @@ fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
     let next = AtomicU64::new(1);
     let request = || {
         let id = next.fetch_add(1, Ordering::Relaxed);
-        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let message =
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
         serving.request("POST", "/mcp", &head, &message.to_string())
     };
     let all = |count: usize, reads: bool| {
@@ -218,7 +281,9 @@ fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
     let after = resident(serving.pid());
     assert!(after < before + 24 * 1024, "not read: {before} KiB before, {after} KiB after");
     let since = std::time::Instant::now();
-    while serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head).status != 200 {
+    while serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head).status
+        != 200
+    {
         assert!(since.elapsed().as_secs() < 60, "there is room again");
     }
 }
@@ -227,30 +292,43 @@ fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
 fn request_that_programs_in_front_read_in_another_way_is_refused() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let status = |path: &str, more: &[(&str, &str)], before: &str| {
-        let request = serving.request("POST", path, &[&head[..], more].concat(), &message.to_string());
-        let request = String::from_utf8(request).expect("is UTF-8").replacen("\r\n", &format!("\r\n{before}"), 1);
+        let request =
+            serving.request("POST", path, &[&head[..], more].concat(), &message.to_string());
+        let request = String::from_utf8(request).expect("is UTF-8").replacen(
+            "\r\n",
+            &format!("\r\n{before}"),
+            1,
+        );
         serving.raw(request.as_bytes()).whole().status
     };
     assert_eq!(status("/mcp", &[], ""), 200);
     let before = calls(&cli).len();
     assert_eq!(status(&format!("http://{}/mcp", serving.place), &[], ""), 400, "the absolute form");
     assert_eq!(status("/mcp", &[], &format!("Host: {}\r\n", serving.place)), 400, "a second host");
-    for wrong in ["application/json; charset=utf-16", "application/json;Charset=\"latin1\"", "text/plain", "application/json;charset="] {
+    for wrong in [
+        "application/json; charset=utf-16",
+        "application/json;Charset=\"latin1\"",
+        "text/plain",
+        "application/json;charset=",
+    ] {
         assert_eq!(status("/mcp", &[("content-type", wrong)], ""), 415, "{wrong}");
     }
     assert_eq!(calls(&cli).len(), before, "none of them called");
     assert_eq!(status("/mcp", &[("content-type", "application/json; charset=\"UTF-8\"")], ""), 200);
 }
 
-/// Programs in front that go by the length would take what comes behind for a request of somebody else.
+/// Programs in front that go by the length would take what comes behind for a request of somebody
+/// else.
 #[test]
 fn request_with_a_length_beside_chunks_ends_its_connection() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let text = message.to_string();
     let body = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
@@ -263,9 +341,16 @@ fn request_with_a_length_beside_chunks_ends_its_connection() {
     let _ = stream.write_all(&serving.request("POST", "/mcp", &head, &text));
     let mut answers = Vec::new();
     let _ = stream.read_to_end(&mut answers);
-    assert!(String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count() <= 1, "{}", String::from_utf8_lossy(&answers));
+    assert!(
+        String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count() <= 1,
+        "{}",
+        String::from_utf8_lossy(&answers)
+    );
     let calls = calls(&cli);
-    assert!(calls.iter().filter(|record| record["kind"] == "outcome").count() <= 1, "what came behind called nothing: {calls:?}");
+    assert!(
+        calls.iter().filter(|record| record["kind"] == "outcome").count() <= 1,
+        "what came behind called nothing: {calls:?}"
+    );
 }
 
 #[test]
@@ -275,7 +360,10 @@ fn connections_without_a_token_take_no_place_of_those_with_one() {
     let idle: Vec<_> = (0..300).map(|_| serving.connect()).collect();
     let open = || {
         let told = serving.get("/metrics", &[]).body;
-        let open = told.lines().find_map(|line| line.strip_prefix("berth_http_connections ")).expect("it is counted");
+        let open = told
+            .lines()
+            .find_map(|line| line.strip_prefix("berth_http_connections "))
+            .expect("it is counted");
         open.parse::<u32>().expect("it is a number")
     };
     // Those that were told to go take a moment.
@@ -291,15 +379,28 @@ fn connections_without_a_token_take_no_place_of_those_with_one() {
 fn caller_that_is_not_let_in_is_logged_with_the_reason_and_its_address() {
     let cli = Cli::new();
     let mut server = cli.command(&["serve", "--http", "0", "--log", "info"]);
-    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("berth starts");
-    let mut lines = BufReader::new(server.stderr.take().expect("it is piped")).lines().map(|line| line.expect("is UTF-8"));
-    let place = lines.find_map(|line| Some(line.strip_prefix("serving ")?.split_once(" at ")?.1.to_owned())).expect("it serves");
+    let mut server = server
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("berth starts");
+    let mut lines = BufReader::new(server.stderr.take().expect("it is piped"))
+        .lines()
+        .map(|line| line.expect("is UTF-8"));
+    let place = lines
+        .find_map(|line| Some(line.strip_prefix("serving ")?.split_once(" at ")?.1.to_owned()))
+        .expect("it serves");
     let mut stream = TcpStream::connect(&place).expect("it listens");
     let from = stream.local_addr().expect("it is connected");
-    let request = format!("POST /mcp HTTP/1.1\r\nhost: {place}\r\nauthorization: Bearer guessed\r\n\r\n");
+    let request =
+        format!("POST /mcp HTTP/1.1\r\nhost: {place}\r\nauthorization: Bearer guessed\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
     let told = lines.find(|line| line.contains("is not let in")).expect("it is logged");
-    assert!(told.contains(&from.to_string()) && told.contains("401") && told.contains("token"), "{told}");
+    assert!(
+        told.contains(&from.to_string()) && told.contains("401") && told.contains("token"),
+        "{told}"
+    );
     assert!(!told.contains("guessed"), "{told}");
     server.kill().and_then(|()| server.wait()).expect("it ends");
 }

@@ -40,19 +40,32 @@ fn every_revision_gets_the_same_tools_and_answers() {
     for version in VERSIONS.into_iter().filter(|version| *version <= LEGACY) {
         let id = serving.handshake(version, false, &[]);
         let head = [("mcp-session-id", id.as_str()), ("mcp-protocol-version", version)];
-        let list = serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head).message();
+        let list = serving
+            .post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head)
+            .message();
         lists.push(list["result"]["tools"].clone());
         let params = json!({ "name": "read", "arguments": { "path": "notes.txt" } });
-        let read = serving.post(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }), &head).message();
+        let read = serving
+            .post(
+                &json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }),
+                &head,
+            )
+            .message();
         assert!(text(&read["result"]).contains("second"), "{version}: {read}");
         let ended = serving.raw(&serving.request("DELETE", "/mcp", &head, "")).whole();
         assert_eq!(ended.status, 202, "{ended:?}");
-        let gone = serving.post(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" }), &head);
+        let gone =
+            serving.post(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/list" }), &head);
         assert_eq!(gone.status, 404, "{gone:?}");
     }
     lists.push(serving.modern("tools/list", &json!({}), &[]).message()["result"]["tools"].clone());
     assert!(text(&serving.call("read", &json!({ "path": "notes.txt" }), &[])).contains("second"));
-    assert!(lists.iter().all(|list| list.as_array().is_some_and(|list| list.len() > 5) && *list == lists[0]), "{lists:?}");
+    assert!(
+        lists
+            .iter()
+            .all(|list| list.as_array().is_some_and(|list| list.len() > 5) && *list == lists[0]),
+        "{lists:?}"
+    );
     assert_eq!(serving.ends(), 0);
 }
 
@@ -61,14 +74,24 @@ fn nobody_is_let_in_without_the_token() {
     let cli = Cli::new();
     let mut serving = Serving::new(&cli, &[]);
     let token = serving.token.take().expect("there is one");
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let other = format!("Bearer {}", "0".repeat(token.len()));
     let cut = format!("Bearer {}", &token[1..]);
     let longer = format!("Bearer {token}0");
     let scheme = format!("Basic {token}");
-    for wrong in [None, Some("Bearer "), Some(token.as_str()), Some(&other), Some(&cut), Some(&longer), Some(&scheme)] {
-        let head: Vec<_> = head.iter().copied().chain(wrong.map(|wrong| ("authorization", wrong))).collect();
+    for wrong in [
+        None,
+        Some("Bearer "),
+        Some(token.as_str()),
+        Some(&other),
+        Some(&cut),
+        Some(&longer),
+        Some(&scheme),
+    ] {
+        let head: Vec<_> =
+            head.iter().copied().chain(wrong.map(|wrong| ("authorization", wrong))).collect();
         let answer = serving.post(&message, &head);
         assert_eq!(answer.status, 401, "{wrong:?}: {answer:?}");
         assert!(answer.head["www-authenticate"].starts_with("Bearer"), "{answer:?}");
@@ -76,9 +99,15 @@ fn nobody_is_let_in_without_the_token() {
     }
     let twice = serving.request("POST", "/mcp", &head, &message.to_string());
     let line = format!("authorization: Bearer {token}\r\n");
-    let twice = String::from_utf8(twice).expect("is UTF-8").replace("\r\nhost", &format!("\r\n{line}{line}host"));
+    let twice = String::from_utf8(twice)
+        .expect("is UTF-8")
+        .replace("\r\nhost", &format!("\r\n{line}{line}host"));
     assert_eq!(serving.raw(twice.as_bytes()).whole().status, 401, "two of them are none");
-    assert_eq!(serving.get(&format!("/mcp?access_token={token}"), &[]).status, 401, "an address is kept in logs");
+    assert_eq!(
+        serving.get(&format!("/mcp?access_token={token}"), &[]).status,
+        401,
+        "an address is kept in logs"
+    );
     assert!(calls(&cli).is_empty(), "nothing was called");
     assert_eq!(serving.get("/healthz", &[]).body, "ok\n");
     assert_eq!(serving.get("/.well-known/oauth-protected-resource", &[]).status, 404);
@@ -149,11 +178,18 @@ fn a_person_is_asked_over_the_stream_of_the_call() {
     let id = serving.handshake(LEGACY, true, &[]);
     let head = [("mcp-session-id", id.as_str())];
     for (action, changed) in [("decline", "first\nsecond\n"), ("accept", "changed\n")] {
-        let mut call = serving.posted(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": write() }), &head);
+        let mut call = serving.posted(
+            &json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": write() }),
+            &head,
+        );
         let question = call.until(|message| message["method"] == "elicitation/create");
-        assert!(question["params"]["message"].as_str().is_some_and(|asked| asked.contains("+changed")), "{question}");
+        assert!(
+            question["params"]["message"].as_str().is_some_and(|asked| asked.contains("+changed")),
+            "{question}"
+        );
         let said = json!({ "action": action, "content": { "answer": "once" } });
-        let taken = serving.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": said }), &head);
+        let taken =
+            serving.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": said }), &head);
         assert_eq!(taken.status, 202, "{taken:?}");
         let answer = call.until(|message| message["id"] == 7);
         assert_eq!(answer["result"]["isError"], action == "decline", "{answer}");
@@ -169,15 +205,22 @@ fn a_ticket_counts_at_any_server_of_the_user_and_once() {
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let mut again = write();
     again["requestState"] = asked["requestState"].clone();
-    again["inputResponses"] = json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
+    again["inputResponses"] =
+        json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
 
     // Another session's, another call's, and a forged one.
     let other = there.modern("tools/call", &again, &[("berth-session", "other")]).whole();
-    assert!(other.message()["error"]["message"].as_str().is_some_and(|why| why.contains("requestState")), "{other:?}");
+    assert!(
+        other.message()["error"]["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("requestState")),
+        "{other:?}"
+    );
     let mut moved = again.clone();
     moved["arguments"]["path"] = json!("elsewhere.txt");
     let mut forged = again.clone();
-    forged["requestState"] = json!(format!("A{}", &asked["requestState"].as_str().expect("is text")[1..]));
+    forged["requestState"] =
+        json!(format!("A{}", &asked["requestState"].as_str().expect("is text")[1..]));
     assert!(there.modern("tools/call", &forged, &[]).message()["error"].is_object());
     assert_eq!(notes(&cli), "first\nsecond\n");
 
@@ -186,7 +229,10 @@ fn a_ticket_counts_at_any_server_of_the_user_and_once() {
     assert_eq!(notes(&cli), "changed\n");
     fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
     for server in [&here, &there] {
-        assert!(server.modern("tools/call", &again, &[]).message()["error"].is_object(), "it was used");
+        assert!(
+            server.modern("tools/call", &again, &[]).message()["error"].is_object(),
+            "it was used"
+        );
     }
     assert_eq!(here.modern("tools/call", &moved, &[]).message()["error"]["code"], -32602);
     assert_eq!(notes(&cli), "first\nsecond\n");
@@ -198,16 +244,21 @@ fn a_yes_for_a_session_is_that_session_s() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     let agree = |session: &str| {
-        let asked = serving.modern("tools/call", &write(), &[("berth-session", session)]).message()["result"].clone();
+        let asked = serving.modern("tools/call", &write(), &[("berth-session", session)]).message()
+            ["result"]
+            .clone();
         let mut again = write();
         again["requestState"] = asked["requestState"].clone();
-        again["inputResponses"] = json!({ "answer": { "action": "accept", "content": { "answer": "session" } } });
-        serving.modern("tools/call", &again, &[("berth-session", session)]).message()["result"].clone()
+        again["inputResponses"] =
+            json!({ "answer": { "action": "accept", "content": { "answer": "session" } } });
+        serving.modern("tools/call", &again, &[("berth-session", session)]).message()["result"]
+            .clone()
     };
     assert_eq!(agree("one")["isError"], false);
     let begun = |session: &str| {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
-        serving.modern("tools/call", &write(), &[("berth-session", session)]).message()["result"].clone()
+        serving.modern("tools/call", &write(), &[("berth-session", session)]).message()["result"]
+            .clone()
     };
     // The first change was from another text, and what is asked is about the change.
     fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
@@ -216,10 +267,17 @@ fn a_yes_for_a_session_is_that_session_s() {
     assert_eq!(begun("two")["resultType"], "input_required");
     assert_eq!(notes(&cli), "first\nsecond\n");
     for wrong in ["", "a b", "../x", &"x".repeat(65)] {
-        assert_eq!(serving.modern("tools/list", &json!({}), &[("berth-session", wrong)]).whole().status, 400, "{wrong}");
+        assert_eq!(
+            serving.modern("tools/list", &json!({}), &[("berth-session", wrong)]).whole().status,
+            400,
+            "{wrong}"
+        );
     }
     let sessions: Vec<_> = calls(&cli).iter().map(|record| record["session"].clone()).collect();
-    assert!(sessions.contains(&json!("mcp token one")) && sessions.contains(&json!("mcp token two")), "{sessions:?}");
+    assert!(
+        sessions.contains(&json!("mcp token one")) && sessions.contains(&json!("mcp token two")),
+        "{sessions:?}"
+    );
 }
 
 #[test]
@@ -230,17 +288,28 @@ fn a_connection_goes_on_at_another_process() {
     let head = [("mcp-session-id", id.as_str()), ("mcp-protocol-version", LEGACY)];
     assert_eq!(first.ends(), 0);
     let second = Serving::new(&cli, &[]);
-    let mut call = second.posted(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": write() }), &head);
+    let mut call = second.posted(
+        &json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": write() }),
+        &head,
+    );
     let question = call.until(|message| message["method"] == "elicitation/create");
     let said = json!({ "action": "accept", "content": { "answer": "once" } });
     second.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": said }), &head);
-    assert_eq!(call.until(|message| message["id"] == 7)["result"]["isError"], false, "that it can ask is known there as well");
+    assert_eq!(
+        call.until(|message| message["id"] == 7)["result"]["isError"],
+        false,
+        "that it can ask is known there as well"
+    );
     assert_eq!(notes(&cli), "changed\n");
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let (raw, seal) = id.rsplit_once('.').expect("it is sealed");
-    for wrong in
-        [raw.to_owned(), format!("{raw}."), format!("{raw}.{}", seal.replace(&seal[..1], "_")), "nonsense".to_owned(), format!("x{id}")]
-    {
+    for wrong in [
+        raw.to_owned(),
+        format!("{raw}."),
+        format!("{raw}.{}", seal.replace(&seal[..1], "_")),
+        "nonsense".to_owned(),
+        format!("x{id}"),
+    ] {
         assert_eq!(second.post(&list, &[("mcp-session-id", &wrong)]).status, 404, "{wrong}");
     }
 }
@@ -276,7 +345,10 @@ fn who_goes_away_takes_the_call_along_and_who_takes_it_back_too() {
     let looping = json!({ "name": "hostile__loop_forever", "arguments": {} });
     let wait_for = |what: &dyn Fn(&Value) -> bool| {
         let since = std::time::Instant::now();
-        while !calls(&cli).iter().any(|record| record["tool"] == "hostile__loop_forever" && what(record)) {
+        while !calls(&cli)
+            .iter()
+            .any(|record| record["tool"] == "hostile__loop_forever" && what(record))
+        {
             assert!(since.elapsed().as_secs() < 60, "it comes: {:?}", calls(&cli));
             // Something to do meanwhile, which also says that others are answered.
             serving.call("read", &json!({ "path": "notes.txt" }), &[]);
@@ -285,7 +357,8 @@ fn who_goes_away_takes_the_call_along_and_who_takes_it_back_too() {
     let (message, head) = modern("tools/call", &looping);
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let mut gone = serving.connect();
-    gone.write_all(&serving.request("POST", "/mcp", &head, &message.to_string())).expect("the server reads");
+    gone.write_all(&serving.request("POST", "/mcp", &head, &message.to_string()))
+        .expect("the server reads");
     wait_for(&|record| record["kind"] == "intent");
     drop(gone);
     wait_for(&|record| record["result"] == "cancelled");
@@ -294,10 +367,17 @@ fn who_goes_away_takes_the_call_along_and_who_takes_it_back_too() {
     let head = [("mcp-session-id", id.as_str())];
     let mut call = serving.connect();
     let message = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": looping });
-    call.write_all(&serving.request("POST", "/mcp", &head, &message.to_string())).expect("the server reads");
+    call.write_all(&serving.request("POST", "/mcp", &head, &message.to_string()))
+        .expect("the server reads");
     let intents = |count: usize| {
         move |cli: &Cli| {
-            calls(cli).iter().filter(|record| record["kind"] == "intent" && record["tool"] == "hostile__loop_forever").count() >= count
+            calls(cli)
+                .iter()
+                .filter(|record| {
+                    record["kind"] == "intent" && record["tool"] == "hostile__loop_forever"
+                })
+                .count()
+                >= count
         }
     };
     while !intents(2)(&cli) {
@@ -318,18 +398,26 @@ fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() 
     settings.extend(["--set", "serve.grace_secs=0"].map(str::to_owned));
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
     let serving = Serving::new(&cli, &settings);
-    let (message, head) = modern("tools/call", &json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "hostile__loop_forever", "arguments": {} }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let mut call = serving.connect();
-    call.write_all(&serving.request("POST", "/mcp", &head, &message.to_string())).expect("the server reads");
+    call.write_all(&serving.request("POST", "/mcp", &head, &message.to_string()))
+        .expect("the server reads");
     while !calls(&cli).iter().any(|record| record["kind"] == "intent") {
         serving.call("read", &json!({ "path": "notes.txt" }), &[]);
     }
     assert_eq!(serving.ends(), 0);
-    let looping = calls(&cli).into_iter().find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
+    let looping = calls(&cli)
+        .into_iter()
+        .find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
     assert_eq!(looping.expect("its end is recorded")["result"], "cancelled");
     let answered = client::Answering::new(call).whole();
-    assert_eq!((answered.status, &answered.message()["result"]["isError"]), (200, &json!(true)), "its client hears of it: {answered:?}");
+    assert_eq!(
+        (answered.status, &answered.message()["result"]["isError"]),
+        (200, &json!(true)),
+        "its client hears of it: {answered:?}"
+    );
 }
 
 #[test]
@@ -338,10 +426,12 @@ fn token_for_figures_calls_no_tool() {
     let mut serving = Serving::new(&cli, &[]);
     let file = serving.token_file().with_file_name("metrics-token");
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
-    let own = serving.token.replace(fs::read_to_string(&file).expect("it is read").trim().to_owned());
+    let own =
+        serving.token.replace(fs::read_to_string(&file).expect("it is read").trim().to_owned());
     assert_ne!(own, serving.token);
     assert_eq!(serving.get("/metrics", &[]).status, 200);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(serving.post(&message, &head).status, 401);
     assert!(calls(&cli).is_empty(), "nothing was called");

@@ -33,14 +33,22 @@ impl Key {
     }
 
     fn ec() -> Self {
-        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).expect("is made");
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &SystemRandom::new());
+        let der =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+                .expect("is made");
+        let key = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            der.as_ref(),
+            &SystemRandom::new(),
+        );
         Self::Ec(key.expect("is a key"))
     }
 
     fn public(&self, id: &str) -> Value {
         match self {
-            Self::Ed(key) => json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "use": "sig", "x": BASE64.encode(key.public_key()) }),
+            Self::Ed(key) => {
+                json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "use": "sig", "x": BASE64.encode(key.public_key()) })
+            }
             Self::Ec(key) => {
                 let (x, y) = key.public_key().as_ref()[1..].split_at(32);
                 json!({ "kty": "EC", "crv": "P-256", "kid": id, "alg": "ES256", "x": BASE64.encode(x), "y": BASE64.encode(y) })
@@ -49,10 +57,15 @@ impl Key {
     }
 
     fn token(&self, head: &Value, claims: &Value) -> String {
-        let signed = format!("{}.{}", BASE64.encode(head.to_string()), BASE64.encode(claims.to_string()));
+        let signed =
+            format!("{}.{}", BASE64.encode(head.to_string()), BASE64.encode(claims.to_string()));
         let signature = match self {
             Self::Ed(key) => key.sign(signed.as_bytes()).as_ref().to_vec(),
-            Self::Ec(key) => key.sign(&SystemRandom::new(), signed.as_bytes()).expect("is signed").as_ref().to_vec(),
+            Self::Ec(key) => key
+                .sign(&SystemRandom::new(), signed.as_bytes())
+                .expect("is signed")
+                .as_ref()
+                .to_vec(),
         };
         format!("{signed}.{}", BASE64.encode(signature))
     }
@@ -71,7 +84,9 @@ fn with(mut claims: Value, key: &str, value: Value) -> Value {
 /// What the server answers to a token: the status, and the challenge where there is one.
 fn status(serving: &mut Serving, token: &str) -> (u16, String) {
     serving.token = Some(token.to_owned());
-    let answer = serving.modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }), &[]).whole();
+    let answer = serving
+        .modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }), &[])
+        .whole();
     (answer.status, answer.head.get("www-authenticate").cloned().unwrap_or_default())
 }
 
@@ -92,7 +107,11 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
         Key::Ed(key) => BASE64.encode(key.public_key()),
         Key::Ec(_) => unreachable!("it is the other"),
     };
-    let unsigned = format!("{}.{}.", BASE64.encode(json!({ "alg": "none" }).to_string()), BASE64.encode(good.to_string()));
+    let unsigned = format!(
+        "{}.{}.",
+        BASE64.encode(json!({ "alg": "none" }).to_string()),
+        BASE64.encode(good.to_string())
+    );
     let token = ed.token(&head, &good);
     let wrong = [
         ("none", String::new()),
@@ -102,17 +121,32 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
         ("of another key", ec.token(&head, &good)),
         ("of a key that there is not", ed.token(&json!({ "alg": "EdDSA", "kid": "four" }), &good)),
         ("shared secret", ed.token(&json!({ "alg": "HS256", "kid": "three" }), &good)),
-        ("public key as secret", ed.token(&json!({ "alg": "HS256", "kid": "one", "jwk": public }), &good)),
+        (
+            "public key as secret",
+            ed.token(&json!({ "alg": "HS256", "kid": "one", "jwk": public }), &good),
+        ),
         ("another kind", ed.token(&json!({ "alg": "ES256", "kid": "one" }), &good)),
-        ("its own key", stranger.token(&json!({ "alg": "EdDSA", "jwk": stranger.public("own") }), &good)),
+        (
+            "its own key",
+            stranger.token(&json!({ "alg": "EdDSA", "jwk": stranger.public("own") }), &good),
+        ),
         ("expired", ed.token(&head, &with(good.clone(), "exp", json!(now - 600)))),
         ("not yet", ed.token(&head, &with(good.clone(), "nbf", json!(now + 600)))),
         ("for ever", ed.token(&head, &with(good.clone(), "exp", Value::Null))),
-        ("of another issuer", ed.token(&head, &with(good.clone(), "iss", json!("https://login.example.com.evil")))),
-        ("for another server", ed.token(&head, &with(good.clone(), "aud", json!("https://other.example.com/mcp")))),
+        (
+            "of another issuer",
+            ed.token(&head, &with(good.clone(), "iss", json!("https://login.example.com.evil"))),
+        ),
+        (
+            "for another server",
+            ed.token(&head, &with(good.clone(), "aud", json!("https://other.example.com/mcp"))),
+        ),
         ("for nobody", ed.token(&head, &with(good.clone(), "aud", Value::Null))),
         ("of nobody", ed.token(&head, &with(good.clone(), "sub", json!("")))),
-        ("of a name that breaks lines", ed.token(&head, &with(good.clone(), "sub", json!("anna\nberta")))),
+        (
+            "of a name that breaks lines",
+            ed.token(&head, &with(good.clone(), "sub", json!("anna\nberta"))),
+        ),
         ("cut", token[..token.len() - 4].to_owned()),
         ("critical", ed.token(&json!({ "alg": "EdDSA", "kid": "one", "crit": ["b64"] }), &good)),
     ];
@@ -120,12 +154,20 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
         let (code, challenge) = status(&mut serving, &token);
         assert_eq!(code, 401, "{what}");
         assert!(
-            challenge.contains(&format!("resource_metadata=\"{URL}/.well-known/oauth-protected-resource/mcp\"")),
+            challenge.contains(&format!(
+                "resource_metadata=\"{URL}/.well-known/oauth-protected-resource/mcp\""
+            )),
             "{what}: {challenge}"
         );
     }
-    let (code, challenge) = status(&mut serving, &ed.token(&head, &with(good.clone(), "scope", json!("files berths"))));
-    assert!(code == 403 && challenge.contains("insufficient_scope") && challenge.contains("scope=\"berth\""), "{code} {challenge}");
+    let (code, challenge) =
+        status(&mut serving, &ed.token(&head, &with(good.clone(), "scope", json!("files berths"))));
+    assert!(
+        code == 403
+            && challenge.contains("insufficient_scope")
+            && challenge.contains("scope=\"berth\""),
+        "{code} {challenge}"
+    );
     assert!(calls(&cli).is_empty(), "nothing was called: {:?}", calls(&cli));
 
     for right in [
@@ -133,13 +175,21 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
         ec.token(&json!({ "alg": "ES256", "kid": "two" }), &good),
         ec.token(&json!({ "alg": "ES256" }), &good),
         ed.token(&head, &with(with(good.clone(), "scope", Value::Null), "scp", json!(["berth"]))),
-        ed.token(&head, &with(good.clone(), "aud", json!(["https://other.example.com", format!("{URL}/mcp")]))),
+        ed.token(
+            &head,
+            &with(good.clone(), "aud", json!(["https://other.example.com", format!("{URL}/mcp")])),
+        ),
     ] {
         assert_eq!(status(&mut serving, &right).0, 200);
     }
     serving.token = None;
-    let told: Value = serde_json::from_str(&serving.get("/.well-known/oauth-protected-resource/mcp", &[]).body).expect("is JSON");
-    assert_eq!((&told["resource"], &told["authorization_servers"]), (&json!(format!("{URL}/mcp")), &json!([ISSUER])));
+    let told: Value =
+        serde_json::from_str(&serving.get("/.well-known/oauth-protected-resource/mcp", &[]).body)
+            .expect("is JSON");
+    assert_eq!(
+        (&told["resource"], &told["authorization_servers"]),
+        (&json!(format!("{URL}/mcp")), &json!([ISSUER]))
+    );
 }
 
 #[test]
@@ -156,12 +206,20 @@ fn callers_are_told_apart_and_new_keys_are_found() {
             let mut lines = BufReader::new(stream.try_clone().expect("is cloned")).lines();
             while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
             let body = given.lock().expect("is whole").clone();
-            let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
         }
     });
-    cli.configure(&format!("[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"));
+    cli.configure(&format!(
+        "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+    ));
     let mut serving = Serving::at(&cli, "0", &[], false);
-    let token = |key: &Key, id: &str, who: &str| key.token(&json!({ "alg": "EdDSA", "kid": id }), &claims(who));
+    let token = |key: &Key, id: &str, who: &str| {
+        key.token(&json!({ "alg": "EdDSA", "kid": id }), &claims(who))
+    };
 
     assert_eq!(status(&mut serving, &token(&second, "second", "anna")).0, 401);
     let id = {
@@ -174,7 +232,8 @@ fn callers_are_told_apart_and_new_keys_are_found() {
     let asked = serving.modern("tools/call", &write(), &[]).message()["result"].clone();
     let mut again = write();
     again["requestState"] = asked["requestState"].clone();
-    again["inputResponses"] = json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
+    again["inputResponses"] =
+        json!({ "answer": { "action": "accept", "content": { "answer": "once" } } });
     serving.token = Some(token(&first, "first", "berta"));
     assert_eq!(serving.post(&list, &[("mcp-session-id", &id)]).status, 404);
     assert!(serving.modern("tools/call", &again, &[]).message()["error"].is_object());
@@ -188,14 +247,27 @@ fn callers_are_told_apart_and_new_keys_are_found() {
 
     let mut serving = Serving::at(&cli, "0", &[], false);
     *set.lock().expect("is whole") = json!({ "keys": [second.public("second")] }).to_string();
-    assert_eq!(status(&mut serving, &token(&first, "first", "anna")).0, 200, "they count for a while");
-    assert_eq!(status(&mut serving, &token(&second, "second", "anna")).0, 200, "a name that is not known has them asked for");
+    assert_eq!(
+        status(&mut serving, &token(&first, "first", "anna")).0,
+        200,
+        "they count for a while"
+    );
+    assert_eq!(
+        status(&mut serving, &token(&second, "second", "anna")).0,
+        200,
+        "a name that is not known has them asked for"
+    );
     assert_eq!(status(&mut serving, &token(&first, "first", "anna")).0, 401, "the old one is gone");
 
-    for (keys, told) in
-        [("http://login.example.com/keys", "only https"), ("keys.json", "absolute"), ("", "names no"), ("/nowhere", "No such file")]
-    {
-        cli.configure(&format!("[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"));
+    for (keys, told) in [
+        ("http://login.example.com/keys", "only https"),
+        ("keys.json", "absolute"),
+        ("", "names no"),
+        ("/nowhere", "No such file"),
+    ] {
+        cli.configure(&format!(
+            "[serve]\nurl = {URL:?}\n[serve.oauth]\nissuer = {ISSUER:?}\nkeys = {keys:?}\n"
+        ));
         let ended = cli.run(&["serve", "--http", "0"]).ends(4);
         assert!(ended.stderr.contains(told), "{keys}: {}", ended.stderr);
     }

@@ -14,7 +14,11 @@ fn id(answer: &Value) -> String {
     let text = answer.to_string();
     let digits = |id: &&str| id.len() == 25 && id[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    words.filter(|word| word.starts_with(['h', 'w'])).find(digits).unwrap_or_else(|| panic!("an id is in {text}")).to_owned()
+    words
+        .filter(|word| word.starts_with(['h', 'w']))
+        .find(digits)
+        .unwrap_or_else(|| panic!("an id is in {text}"))
+        .to_owned()
 }
 
 /// A long answer with something in it that is nobody else's business.
@@ -32,11 +36,19 @@ fn cli() -> Cli {
 
 /// Nothing of the first client's is in what the second one gets, whichever way it asks.
 fn assert_apart(first: &str, kept: &str, mut ask: impl FnMut(&str, Value) -> Value) {
-    let read_on = ask("tools/call", json!({ "name": "read_overflow", "arguments": { "id": kept } }));
+    let read_on =
+        ask("tools/call", json!({ "name": "read_overflow", "arguments": { "id": kept } }));
     assert_eq!(read_on["result"]["isError"], true, "{first}: {read_on}");
-    for uri in [format!("berth://kept/{kept}"), format!("berth://kept/{kept}?offset=1&limit=5"), format!("berth://kept/../{kept}")] {
+    for uri in [
+        format!("berth://kept/{kept}"),
+        format!("berth://kept/{kept}?offset=1&limit=5"),
+        format!("berth://kept/../{kept}"),
+    ] {
         let resource = ask("resources/read", json!({ "uri": uri }));
-        assert!(resource["error"].is_object() && resource["result"].is_null(), "{first}: {uri}: {resource}");
+        assert!(
+            resource["error"].is_object() && resource["result"].is_null(),
+            "{first}: {uri}: {resource}"
+        );
     }
     let record = ask("resources/read", json!({ "uri": "berth://record" }));
     assert!(record["result"]["contents"][0]["text"].is_string(), "{first}: {record}");
@@ -56,36 +68,52 @@ fn kept_answers_and_records_are_of_one_session() {
     let own = serving.call("read_overflow", &json!({ "id": kept }), &[("berth-session", "one")]);
     assert!(text(&own).contains(OWN), "{own}");
     for others in [&[("berth-session", "two")][..], &[]] {
-        assert_apart("named", &kept, |method, params| serving.modern(method, &params, others).message());
+        assert_apart("named", &kept, |method, params| {
+            serving.modern(method, &params, others).message()
+        });
     }
     // Connections before those, each a session of its own, also beside those with a name.
-    let connections = [serving.handshake(LEGACY, false, &[]), serving.handshake(LEGACY, false, &[])];
+    let connections =
+        [serving.handshake(LEGACY, false, &[]), serving.handshake(LEGACY, false, &[])];
     let post = |connection: &str, method: &str, params: Value| {
         let head = [("mcp-session-id", connection), ("mcp-protocol-version", LEGACY)];
-        serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }), &head).message()
+        serving
+            .post(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }), &head)
+            .message()
     };
     assert_apart("named", &kept, |method, params| post(&connections[0], method, params));
     let read = post(&connections[0], "tools/call", json!({ "name": "read", "arguments": long() }));
     let kept = id(&read);
-    let own = post(&connections[0], "resources/read", json!({ "uri": format!("berth://kept/{kept}") }));
-    assert!(own["result"]["contents"][0]["text"].as_str().is_some_and(|text| text.contains(OWN)), "{own}");
+    let own =
+        post(&connections[0], "resources/read", json!({ "uri": format!("berth://kept/{kept}") }));
+    assert!(
+        own["result"]["contents"][0]["text"].as_str().is_some_and(|text| text.contains(OWN)),
+        "{own}"
+    );
     assert_apart("connected", &kept, |method, params| post(&connections[1], method, params));
     for others in [&[("berth-session", "two")][..], &[]] {
-        assert_apart("connected", &kept, |method, params| serving.modern(method, &params, others).message());
+        assert_apart("connected", &kept, |method, params| {
+            serving.modern(method, &params, others).message()
+        });
     }
     assert_eq!(serving.ends(), 0);
 }
 
-/// What stands in a file comes out of a resource as it does out of the tool: with marks in the place of secrets.
+/// What stands in a file comes out of a resource as it does out of the tool: with marks in the
+/// place of secrets.
 #[test]
 fn secrets_don_t_leave_through_resources() {
     let cli = cli();
     let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-    let lines: String = (0..200).map(|number| format!("line {number} has token {token} and more\n")).collect();
+    let lines: String =
+        (0..200).map(|number| format!("line {number} has token {token} and more\n")).collect();
     std::fs::write(cli.work().join("long.txt"), lines).expect("a file is written");
     let serving = Serving::new(&cli, &[]);
     let read = serving.call("read", &long(), &[]);
-    assert!(text(&read).contains("[REDACTED:github-token") && !read.to_string().contains(token), "{read}");
+    assert!(
+        text(&read).contains("[REDACTED:github-token") && !read.to_string().contains(token),
+        "{read}"
+    );
     let kept = id(&read);
     // Parts that begin and end anywhere.
     for offset in (0..10_000).step_by(701) {
@@ -93,16 +121,28 @@ fn secrets_don_t_leave_through_resources() {
         let part = serving.modern("resources/read", &params, &[]).message();
         assert!(!part.to_string().contains("ghp_abcd"), "{offset}: {part}");
     }
-    let all = serving.modern("resources/read", &json!({ "uri": format!("berth://kept/{kept}?limit=100000") }), &[]).message();
+    let all = serving
+        .modern(
+            "resources/read",
+            &json!({ "uri": format!("berth://kept/{kept}?limit=100000") }),
+            &[],
+        )
+        .message();
     let marks = all.to_string().matches("[REDACTED:github-token").count();
     assert!(marks > 10 && !all.to_string().contains(token), "{all}");
     // A call's own arguments stand in the record, and secrets in them don't.
     serving.call("find_path", &json!({ "pattern": format!("*{token}*") }), &[]);
-    let record = serving.modern("resources/read", &json!({ "uri": "berth://record" }), &[]).message();
+    let record =
+        serving.modern("resources/read", &json!({ "uri": "berth://record" }), &[]).message();
     let told = record.to_string();
     assert!(told.contains("find_path") && !told.contains(token), "{told}");
     // Files are no resources, however they are named.
-    for uri in ["file:///etc/passwd", "berth://kept//etc/passwd", "berth://record/../../config/berth.toml", "berth://../data/mcp/token"] {
+    for uri in [
+        "file:///etc/passwd",
+        "berth://kept//etc/passwd",
+        "berth://record/../../config/berth.toml",
+        "berth://../data/mcp/token",
+    ] {
         let answer = serving.modern("resources/read", &json!({ "uri": uri }), &[]).message();
         assert!(answer["error"].is_object(), "{uri}: {answer}");
     }

@@ -17,13 +17,16 @@ use crate::support::Cli;
 #[test]
 fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
     let cli = Cli::new();
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
-    let (certificate, key) = (cli.root.path().join("certificate.pem"), cli.root.path().join("key.pem"));
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
+    let (certificate, key) =
+        (cli.root.path().join("certificate.pem"), cli.root.path().join("key.pem"));
     fs::write(&certificate, cert.pem()).expect("it is written");
     fs::write(&key, signing_key.serialize_pem()).expect("it is written");
     cli.configure(&format!("[serve]\ncertificate = {certificate:?}\nkey = {key:?}\n"));
     let serving = Serving::new(&cli, &[]);
-    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let (message, head) =
+        modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let request = serving.request("POST", "/mcp", &head, &message.to_string());
     assert_eq!(serving.raw(&request).whole().status, 0, "it is no TLS");
@@ -31,11 +34,14 @@ fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
 
     let connect = |roots: RootCertStore| {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("there are some");
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("there are some");
         let config = config.with_root_certificates(roots).with_no_client_auth();
         let name = ServerName::try_from("localhost").expect("is a name");
         let connection = ClientConnection::new(Arc::new(config), name).expect("is made");
-        let mut stream = StreamOwned::new(connection, TcpStream::connect(&serving.place).expect("it listens"));
+        let mut stream =
+            StreamOwned::new(connection, TcpStream::connect(&serving.place).expect("it listens"));
         std::io::Write::write_all(&mut stream, &request).map(|()| stream)
     };
     let mut roots = RootCertStore::empty();
@@ -51,5 +57,10 @@ fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
     assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("no `key`"));
     assert!(cli.run(&["config", "check"]).ends(4).stderr.contains("no `key`"));
     cli.configure("");
-    assert!(cli.run(&["serve", "--http", "0.0.0.0:0"]).ends(4).stderr.contains("`certificate` and `key` in [serve]"));
+    assert!(
+        cli.run(&["serve", "--http", "0.0.0.0:0"])
+            .ends(4)
+            .stderr
+            .contains("`certificate` and `key` in [serve]")
+    );
 }

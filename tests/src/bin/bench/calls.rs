@@ -35,7 +35,12 @@ fn latency(sandbox: &Sandbox) -> Result<Row, String> {
     let Compared { ours, rival, ratios } = in_turn(
         ROUNDS,
         || sandbox.p50(200),
-        || (0..20).map(|_| time(|| output_of(&mut Command::new(RIVAL)))).collect::<Result<_, _>>().map(median),
+        || {
+            (0..20)
+                .map(|_| time(|| output_of(&mut Command::new(RIVAL))))
+                .collect::<Result<_, _>>()
+                .map(median)
+        },
     )?;
     Ok(Row {
         name: "echo",
@@ -48,8 +53,9 @@ fn latency(sandbox: &Sandbox) -> Result<Row, String> {
     })
 }
 
-/// Two calls at once after a rest, as an agent makes them, both of which find an instance waiting. The first warms up what has cooled
-/// down, whatever runs; what is compared is the second one, of both sides.
+/// Two calls at once after a rest, as an agent makes them, both of which find an instance waiting.
+/// The first warms up what has cooled down, whatever runs; what is compared is the second one, of
+/// both sides.
 fn ready(sandbox: &Sandbox) -> Result<Row, String> {
     let (mut first_of_ours, mut first_of_rival) = (Vec::new(), Vec::new());
     let ours = || {
@@ -59,9 +65,17 @@ fn ready(sandbox: &Sandbox) -> Result<Row, String> {
         let rested = || sandbox.wait_until("instances wait", || sandbox.ready("bench") > 1);
         second_of_two(&mut first_of_ours, rested, || time(call))
     };
-    let rival = || second_of_two(&mut first_of_rival, || Ok(()), || time(|| output_of(&mut Command::new(RIVAL))));
+    let rival = || {
+        second_of_two(
+            &mut first_of_rival,
+            || Ok(()),
+            || time(|| output_of(&mut Command::new(RIVAL))),
+        )
+    };
     let Compared { ours, rival, ratios } = in_turn(ROUNDS, ours, rival)?;
-    let and_first = |second: Duration, first: Vec<Duration>| format!("{}, after the rest {}", show_time(second), show_time(median(first)));
+    let and_first = |second: Duration, first: Vec<Duration>| {
+        format!("{}, after the rest {}", show_time(second), show_time(median(first)))
+    };
     Ok(Row {
         name: "ready",
         what: "echo in an instance that waited for it, p50".to_owned(),
@@ -73,7 +87,8 @@ fn ready(sandbox: &Sandbox) -> Result<Row, String> {
     })
 }
 
-/// The median time of the second of two, which follow each other after a rest. Those of the first are added to `first`.
+/// The median time of the second of two, which follow each other after a rest. Those of the first
+/// are added to `first`.
 fn second_of_two(
     first: &mut Vec<Duration>,
     rested: impl Fn() -> Result<(), String>,
@@ -101,7 +116,9 @@ fn throughput(sandbox: &Arc<Sandbox>) -> Result<Row, String> {
     };
     let ours = || {
         let start = Instant::now();
-        let tasks: Vec<_> = (0..THREADS).map(|_| sandbox.runtime().spawn(call_for_a_slice(Arc::clone(sandbox)))).collect();
+        let tasks: Vec<_> = (0..THREADS)
+            .map(|_| sandbox.runtime().spawn(call_for_a_slice(Arc::clone(sandbox))))
+            .collect();
         let mut done = 0;
         for task in tasks {
             done += sandbox.runtime().block_on(task).map_err(|error| error.to_string())??;
@@ -120,7 +137,10 @@ fn throughput(sandbox: &Arc<Sandbox>) -> Result<Row, String> {
         };
         let done = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(spawn)).collect();
-            threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?).sum::<Result<u32, String>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+                .sum::<Result<u32, String>>()
         })?;
         Ok(start.elapsed() / done.max(1))
     };

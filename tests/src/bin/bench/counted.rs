@@ -1,4 +1,5 @@
-//! Calls between marks, for tests that count what a call costs: system calls, by who watches this process, and page faults, by itself.
+//! Calls between marks, for tests that count what a call costs: system calls, by who watches this
+//! process, and page faults, by itself.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +14,13 @@ use crate::sandbox::{ECHO, Sandbox};
 const WARM_UP: usize = 20;
 const CALLS: usize = 15;
 
-/// Makes the calls of a case, each between a write to `/dev/null` that says `begin` and one that says `end`, and prints the page faults of
-/// each as JSON.
+/// Makes the calls of a case, each between a write to `/dev/null` that says `begin` and one that
+/// says `end`, and prints the page faults of each as JSON.
 pub(crate) fn calls(repository: &Path, case: &str, cache: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| format!("no folder to call in: {error}"))?;
     let work = folder.path().join("work");
-    make_files(&work).map_err(|error| format!("can't make files in {}: {error}", work.display()))?;
+    make_files(&work)
+        .map_err(|error| format!("can't make files in {}: {error}", work.display()))?;
     // No other thread makes instances meanwhile, and no answer serves twice.
     let own = ["tools.keep_ready=0", "tools.result_cache.enabled=false"];
     let unrecorded = [own[0], own[1], "audit.enabled=false"];
@@ -29,10 +31,14 @@ pub(crate) fn calls(repository: &Path, case: &str, cache: &Path) -> Result<(), S
         "grep" => (&own, "grep", json!({ "pattern": "needle" })),
         other => return Err(format!("`{other}` is no case")),
     };
-    let folders = Folders { cache: cache.to_owned(), ..Folders::inside(&folder.path().join("home")) };
+    let folders =
+        Folders { cache: cache.to_owned(), ..Folders::inside(&folder.path().join("home")) };
     let sandbox = Sandbox::with_echo_in(repository, folders, &work, settings)?;
-    let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty()).map_err(|error| format!("/dev/null: {error}"))?;
-    let mark = |word: &[u8]| rustix::io::write(&nowhere, word).map_err(|error| format!("/dev/null: {error}"));
+    let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty())
+        .map_err(|error| format!("/dev/null: {error}"))?;
+    let mark = |word: &[u8]| {
+        rustix::io::write(&nowhere, word).map_err(|error| format!("/dev/null: {error}"))
+    };
     let mut faults = Vec::with_capacity(CALLS);
     for number in 0..WARM_UP + CALLS {
         let before = page_faults()?;
@@ -49,20 +55,27 @@ pub(crate) fn calls(repository: &Path, case: &str, cache: &Path) -> Result<(), S
 
 fn make_files(folder: &Path) -> std::io::Result<()> {
     fs::create_dir(folder)?;
-    (0..5).try_for_each(|number| fs::write(folder.join(format!("{number}.txt")), "a line\nthe needle\n"))
+    (0..5).try_for_each(|number| {
+        fs::write(folder.join(format!("{number}.txt")), "a line\nthe needle\n")
+    })
 }
 
-/// Those so far of the threads that calls run on, without those that waited for a disk. The engine's own threads work beside the calls: what
-/// they do for one falls into the next, or doesn't, as it comes.
+/// Those so far of the threads that calls run on, without those that waited for a disk. The
+/// engine's own threads work beside the calls: what they do for one falls into the next, or
+/// doesn't, as it comes.
 fn page_faults() -> Result<u64, String> {
     let failed = |error| format!("/proc/self/task: {error}");
     let mut faults = 0;
     for thread in fs::read_dir("/proc/self/task").map_err(failed)? {
         // A thread may be over by now.
-        let Ok(stat) = fs::read_to_string(thread.map_err(failed)?.path().join("stat")) else { continue };
-        let (name, fields) = stat.rsplit_once(')').ok_or_else(|| format!("/proc/self/task says {stat}"))?;
+        let Ok(stat) = fs::read_to_string(thread.map_err(failed)?.path().join("stat")) else {
+            continue;
+        };
+        let (name, fields) =
+            stat.rsplit_once(')').ok_or_else(|| format!("/proc/self/task says {stat}"))?;
         if !name.ends_with("(berth-housekeep") && !name.ends_with("(berth-ticker") {
-            let count = fields.split_ascii_whitespace().nth(7).and_then(|field| field.parse::<u64>().ok());
+            let count =
+                fields.split_ascii_whitespace().nth(7).and_then(|field| field.parse::<u64>().ok());
             faults += count.ok_or_else(|| format!("/proc/self/task says {stat}"))?;
         }
     }

@@ -1,4 +1,5 @@
-//! What deciding on calls and recording them costs, against the same call of the plugin with no host around it.
+//! What deciding on calls and recording them costs, against the same call of the plugin with no
+//! host around it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,11 @@ const DURABLE_CALLS: usize = 20;
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = vec![governed(setting)?];
     let home = setting.scratch.join("durable");
-    let sandbox = Arc::new(Sandbox::governed(&setting.repository, &home, &["audit.durable=true", "audit.keep=1"])?);
+    let sandbox = Arc::new(Sandbox::governed(
+        &setting.repository,
+        &home,
+        &["audit.durable=true", "audit.keep=1"],
+    )?);
     for callers in CALLERS {
         rows.push(durable(&sandbox, callers)?);
     }
@@ -35,7 +40,8 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
 /// No instance waits for either, so that both make their own.
 fn governed(setting: &Setting) -> Result<Row, String> {
     let home = setting.scratch.join("governed");
-    let sandbox = Sandbox::governed(&setting.repository, &home, &["tools.keep_ready=0", "audit.keep=1"])?;
+    let sandbox =
+        Sandbox::governed(&setting.repository, &home, &["tools.keep_ready=0", "audit.keep=1"])?;
     let plugin = bare(setting, &sandbox)?;
     let of_plugin = || {
         sandbox.runtime().block_on(async {
@@ -65,8 +71,11 @@ fn governed(setting: &Setting) -> Result<Row, String> {
 fn bare(setting: &Setting, sandbox: &Sandbox) -> Result<Plugin, String> {
     let file = setting.repository.join("target/plugins/bench.wasm");
     let loaded = sandbox.runtime().block_on(async {
-        let runtime =
-            berth_runtime::Runtime::new(RuntimeConfig { memory: MEMORY, keep_ready: Duration::ZERO, ..RuntimeConfig::default() })?;
+        let runtime = berth_runtime::Runtime::new(RuntimeConfig {
+            memory: MEMORY,
+            keep_ready: Duration::ZERO,
+            ..RuntimeConfig::default()
+        })?;
         runtime.load(Candidate::file(&file)?, PluginPolicy::default()).await
     });
     loaded.map_err(|error| error.to_string())
@@ -101,8 +110,11 @@ fn durable(sandbox: &Arc<Sandbox>, callers: usize) -> Result<Row, String> {
             }
             Ok::<(), String>(())
         };
-        let tasks: Vec<_> = (0..callers).map(|_| sandbox.runtime().spawn(each(Arc::clone(sandbox)))).collect();
-        tasks.into_iter().try_for_each(|task| sandbox.runtime().block_on(task).map_err(|error| error.to_string())?)
+        let tasks: Vec<_> =
+            (0..callers).map(|_| sandbox.runtime().spawn(each(Arc::clone(sandbox)))).collect();
+        tasks.into_iter().try_for_each(|task| {
+            sandbox.runtime().block_on(task).map_err(|error| error.to_string())?
+        })
     };
     calls()?;
     let mut times = Vec::with_capacity(ROUNDS);

@@ -1,4 +1,5 @@
-//! What loaded plugins cost a process: the time to start, memory while it waits, and the time of a call. Each figure comes from a fresh process.
+//! What loaded plugins cost a process: the time to start, memory while it waits, and the time of a
+//! call. Each figure comes from a fresh process.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +31,8 @@ pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
         // The first process compiles what no run before it has.
         figures(setting, copies)?;
         let figures = figures(setting, copies)?;
-        let memory = |key| number(&figures, key).map_or("?".to_owned(), |mib| format!("{mib:.1} MiB"));
+        let memory =
+            |key| number(&figures, key).map_or("?".to_owned(), |mib| format!("{mib:.1} MiB"));
         let start = number(&figures, "start_ms").map_or("?".to_owned(), |ms| format!("{ms:.0} ms"));
         rows.push(Row {
             name: "plugins",
@@ -38,14 +40,19 @@ pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
             samples: number(&figures, "p50_us").into_iter().collect(),
             unit: Unit::Microseconds,
             target: Target::Lower,
-            ours: format!("{} idle, {} after the calls; starts in {start}", memory("idle_mib"), memory("used_mib")),
+            ours: format!(
+                "{} idle, {} after the calls; starts in {start}",
+                memory("idle_mib"),
+                memory("used_mib")
+            ),
             rival: String::new(),
         });
     }
     Ok(rows)
 }
 
-/// What the process that [`figures`] starts does: it loads, measures itself, and prints what it found as JSON.
+/// What the process that [`figures`] starts does: it loads, measures itself, and prints what it
+/// found as JSON.
 pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
     let scratch = repository.join("target/bench");
     let begin = Instant::now();
@@ -53,16 +60,21 @@ pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
     let start = begin.elapsed().as_secs_f64() * 1e3;
     let idle = resident("/proc/self/status")?;
     let p50 = if copies == 0 { None } else { Some(sandbox.p50(500)?.as_secs_f64() * 1e6) };
-    println!("{}", json!({ "start_ms": start, "idle_mib": idle, "used_mib": resident("/proc/self/status")?, "p50_us": p50 }));
+    println!(
+        "{}",
+        json!({ "start_ms": start, "idle_mib": idle, "used_mib": resident("/proc/self/status")?, "p50_us": p50 })
+    );
     Ok(())
 }
 
 fn figures(setting: &Setting, copies: usize) -> Result<Value, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
+    let program = std::env::current_exe()
+        .map_err(|error| format!("this program can't find itself: {error}"))?;
     let mut command = Command::new(program);
     command.arg("--repository").arg(&setting.repository).args(["--loaded", &copies.to_string()]);
     let printed = output_of(&mut command)?;
-    serde_json::from_slice(&printed).map_err(|error| format!("the process with {copies} plugins printed no figures: {error}"))
+    serde_json::from_slice(&printed)
+        .map_err(|error| format!("the process with {copies} plugins printed no figures: {error}"))
 }
 
 fn number(figures: &Value, key: &str) -> Option<f64> {

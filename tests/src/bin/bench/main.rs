@@ -1,7 +1,9 @@
-//! Berth against what a user would otherwise run: each figure is a ratio of two measurements from the same run.
+//! Berth against what a user would otherwise run: each figure is a ratio of two measurements from
+//! the same run.
 //!
-//! `cargo xtask bench` builds this in release and runs it. A rival that isn't installed leaves its row empty and says how to get it; a
-//! target that was measured and missed makes the exit code 1. So does, with `--compare`, a row that got worse by more than the noise.
+//! `cargo xtask bench` builds this in release and runs it. A rival that isn't installed leaves its
+//! row empty and says how to get it; a target that was measured and missed makes the exit code 1.
+//! So does, with `--compare`, a row that got worse by more than the noise.
 
 mod calls;
 mod compare;
@@ -67,7 +69,9 @@ const GROUPS: [Group; 14] = [
 fn main() -> ExitCode {
     berth_core::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Arguments { loaded: Some(copies), repository, .. }) => loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS),
+        Ok(Arguments { loaded: Some(copies), repository, .. }) => {
+            loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS)
+        }
         Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {
             counted::calls(&repository, &case, &cache).map(|()| ExitCode::SUCCESS)
         }
@@ -83,18 +87,26 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     // Absolute, as the paths that tools are given.
-    let repository = arguments.repository.canonicalize().map_err(|error| format!("{}: {error}", arguments.repository.display()))?;
+    let repository = arguments
+        .repository
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", arguments.repository.display()))?;
     let setting = Setting { scratch: repository.join("target/bench"), repository };
-    std::fs::create_dir_all(&setting.scratch).map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
+    std::fs::create_dir_all(&setting.scratch)
+        .map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
     let machine = machine();
     let mut groups: Vec<&Group> = GROUPS.iter().filter(|group| arguments.wants(group)).collect();
     // What can't be compared is said before anything is measured.
-    let before = arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()?;
+    let before =
+        arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()?;
     let several = arguments.json.is_some() || before.is_some();
     let runs = arguments.runs.unwrap_or(if several { RUNS } else { 1 });
     let before = match before {
         Some(Before::Program(_)) if arguments.json.is_some() => {
-            return Err("--json writes the figures of one program; with --compare PROGRAM there are two".to_owned());
+            return Err(
+                "--json writes the figures of one program; with --compare PROGRAM there are two"
+                    .to_owned(),
+            );
         }
         Some(Before::Program(other)) => {
             let other = Program::other(other, &setting.repository);
@@ -110,7 +122,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     println!("\n{machine}\n\n{}", table::show(&rows));
     if let Some(file) = &arguments.json {
         let json = format!("{:#}\n", table::as_json(&rows, &machine, runs));
-        std::fs::write(file, json).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+        std::fs::write(file, json)
+            .map_err(|error| format!("can't write {}: {error}", file.display()))?;
     }
     let missed = rows.iter().any(|row| row.verdict() == Verdict::Missed);
     if runs == 1 {
@@ -124,10 +137,19 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
 }
 
 /// Measures here, or, where there is more than one run, each time in a process of its own.
-fn measure(groups: &[&Group], runs: usize, setting: &Setting, machine: &str) -> Result<Vec<Row>, String> {
+fn measure(
+    groups: &[&Group],
+    runs: usize,
+    setting: &Setting,
+    machine: &str,
+) -> Result<Vec<Row>, String> {
     let mut this = Program::this(&setting.repository)?;
     for group in groups {
-        eprintln!("measure {}{}", group.names.join(", "), if runs > 1 { format!(", {runs} times") } else { String::new() });
+        eprintln!(
+            "measure {}{}",
+            group.names.join(", "),
+            if runs > 1 { format!(", {runs} times") } else { String::new() }
+        );
         if runs == 1 {
             this.rows.extend((group.measure)(setting)?);
         } else {
@@ -138,14 +160,21 @@ fn measure(groups: &[&Group], runs: usize, setting: &Setting, machine: &str) -> 
 }
 
 /// Two programs, group by group, and in each group in turn.
-fn in_turn(mut before: Program, groups: &[&Group], runs: usize, setting: &Setting, machine: &str) -> Result<ExitCode, String> {
+fn in_turn(
+    mut before: Program,
+    groups: &[&Group],
+    runs: usize,
+    setting: &Setting,
+    machine: &str,
+) -> Result<ExitCode, String> {
     let mut now = Program::this(&setting.repository)?;
     println!("before: {before}\nnow: {now}\n{machine}, {runs} pairs of runs");
     for group in groups {
         eprintln!("measure {}, {runs} times with each", group.names.join(", "));
         for pair in 0..runs {
             // A B, B A, A B, …: what changes slowly favours neither.
-            let (first, second) = if pair % 2 == 0 { (&mut before, &mut now) } else { (&mut now, &mut before) };
+            let (first, second) =
+                if pair % 2 == 0 { (&mut before, &mut now) } else { (&mut now, &mut before) };
             first.run(group.names[0], &setting.scratch, machine)?;
             second.run(group.names[0], &setting.scratch, machine)?;
         }
@@ -156,7 +185,9 @@ fn in_turn(mut before: Program, groups: &[&Group], runs: usize, setting: &Settin
 /// Prints what has become of the rows.
 fn report((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitCode {
     println!("\n{}", compare::show(compared));
-    left_out.iter().for_each(|what| println!("not compared, since not each run of both has a figure: {what}"));
+    left_out
+        .iter()
+        .for_each(|what| println!("not compared, since not each run of both has a figure: {what}"));
     let worse = compared.iter().any(|row| row.verdict() == compare::Verdict::Worse);
     if worse { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -171,7 +202,8 @@ struct Arguments {
     runs: Option<usize>,
     /// Measure this process with so many plugins loaded, and nothing else.
     loaded: Option<usize>,
-    /// Make calls of a case between marks, with what is compiled in a folder, for who counts what they do; and nothing else.
+    /// Make calls of a case between marks, with what is compiled in a folder, for who counts what
+    /// they do; and nothing else.
     counted: Option<(String, PathBuf)>,
     /// Say lines back, and nothing else.
     echo_lines: bool,
@@ -188,16 +220,33 @@ impl Arguments {
                 "--json" => arguments.json = Some(value()?.into()),
                 "--compare" => arguments.compare = Some(value()?.into()),
                 "--runs" => {
-                    let runs =
-                        value()?.parse().ok().filter(|runs| (1..=100).contains(runs)).ok_or("--runs takes a number from 1 to 100")?;
+                    let runs = value()?
+                        .parse()
+                        .ok()
+                        .filter(|runs| (1..=100).contains(runs))
+                        .ok_or("--runs takes a number from 1 to 100")?;
                     arguments.runs = Some(runs);
                 }
-                "--counted" => arguments.counted = Some((value()?, words.next().ok_or("--counted needs a folder, too")?.into())),
-                "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
+                "--counted" => {
+                    arguments.counted = Some((
+                        value()?,
+                        words.next().ok_or("--counted needs a folder, too")?.into(),
+                    ));
+                }
+                "--loaded" => {
+                    arguments.loaded = Some(
+                        value()?
+                            .parse()
+                            .map_err(|error| format!("--loaded takes a number: {error}"))?,
+                    );
+                }
                 "--echo-lines" => arguments.echo_lines = true,
-                name if GROUPS.iter().any(|group| group.names.contains(&name)) => arguments.names.push(name.to_owned()),
+                name if GROUPS.iter().any(|group| group.names.contains(&name)) => {
+                    arguments.names.push(name.to_owned());
+                }
                 other => {
-                    let known: Vec<_> = GROUPS.iter().flat_map(|group| group.names).copied().collect();
+                    let known: Vec<_> =
+                        GROUPS.iter().flat_map(|group| group.names).copied().collect();
                     return Err(format!(
                         "`{other}` is no bench and no flag; there are {}, --json FILE, --compare FILE | PROGRAM and --runs N",
                         known.join(", ")
@@ -217,8 +266,10 @@ impl Arguments {
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let details = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model =
-        details.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or(std::env::consts::ARCH, |found| found.1);
+    let model = details
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or(std::env::consts::ARCH, |found| found.1);
     format!("{processors} × {model}")
 }
 
@@ -236,14 +287,23 @@ mod tests {
         assert_eq!(arguments.json.as_deref(), Some("out.json".as_ref()));
         assert_eq!((arguments.names, arguments.repository), (vec!["echo".to_owned()], "x".into()));
         let arguments = parse(&["--compare", "before", "--runs", "9"]).unwrap();
-        assert_eq!((arguments.compare.as_deref(), arguments.runs), (Some("before".as_ref()), Some(9)));
+        assert_eq!(
+            (arguments.compare.as_deref(), arguments.runs),
+            (Some("before".as_ref()), Some(9))
+        );
     }
 
     #[test]
     fn mistakes_are_refused() {
-        for words in
-            [&["--json"][..], &["nothing"], &["--loaded", "many"], &["--compare"], &["--runs", "0"], &["--runs", "101"], &["--runs", "x"]]
-        {
+        for words in [
+            &["--json"][..],
+            &["nothing"],
+            &["--loaded", "many"],
+            &["--compare"],
+            &["--runs", "0"],
+            &["--runs", "101"],
+            &["--runs", "x"],
+        ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
     }

@@ -29,7 +29,8 @@ pub(crate) fn in_turn(
     for _ in 0..rounds {
         times.push((ours()?, rival()?));
     }
-    let ratio = |(ours, rival): &(Duration, Duration)| ours.as_secs_f64() / rival.as_secs_f64().max(1e-9);
+    let ratio =
+        |(ours, rival): &(Duration, Duration)| ours.as_secs_f64() / rival.as_secs_f64().max(1e-9);
     Ok(Compared {
         ours: median(times.iter().map(|(ours, _)| *ours).collect()),
         rival: median(times.iter().map(|(_, rival)| *rival).collect()),
@@ -55,11 +56,18 @@ pub(crate) fn time<T>(work: impl FnOnce() -> Result<T, String>) -> Result<Durati
 /// It can't be started, or exits with anything but 0.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let answer = command.stdin(Stdio::null()).output().map_err(|error| format!("{program} can't be started: {error}"))?;
+    let answer = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program} can't be started: {error}"))?;
     if answer.status.success() {
         Ok(answer.stdout)
     } else {
-        Err(format!("{program} failed ({}): {}", answer.status, String::from_utf8_lossy(&answer.stderr).trim()))
+        Err(format!(
+            "{program} failed ({}): {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.stderr).trim()
+        ))
     }
 }
 
@@ -73,7 +81,10 @@ pub(crate) fn median(mut values: Vec<Duration>) -> Duration {
 pub(crate) fn percentile(values: &[Duration], percent: usize) -> Duration {
     let mut values = values.to_vec();
     values.sort_unstable();
-    values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or_default()
+    values
+        .get((values.len() * percent / 100).min(values.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// The middle value; the upper one of two.
@@ -84,15 +95,20 @@ pub(crate) fn median_ratio(mut values: Vec<f64>) -> f64 {
 
 /// The memory in RAM of the process whose `status` lies at a path, in MiB.
 pub(crate) fn resident(status: &str) -> Result<f64, String> {
-    let text = std::fs::read_to_string(status).map_err(|error| format!("can't read {status}: {error}"))?;
-    let kibibytes = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    let text =
+        std::fs::read_to_string(status).map_err(|error| format!("can't read {status}: {error}"))?;
+    let kibibytes = text.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()
+    });
     kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or_else(|| format!("{status} has no VmRSS"))
 }
 
 /// Where `PATH` has a program.
 pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
 }
 
 #[cfg(test)]
@@ -103,10 +119,15 @@ mod tests {
     fn the_median_is_the_middle_of_what_was_measured_after_warming_up() {
         let mut ours = [100, 3, 1, 2].into_iter();
         let mut rival = [100, 6, 4, 2].into_iter();
-        let next = |values: &mut std::array::IntoIter<u64, 4>| values.next().map(Duration::from_millis).ok_or("spent".to_owned());
+        let next = |values: &mut std::array::IntoIter<u64, 4>| {
+            values.next().map(Duration::from_millis).ok_or("spent".to_owned())
+        };
         let next_rival = next;
         let compared = in_turn(3, || next(&mut ours), || next_rival(&mut rival)).unwrap();
-        assert_eq!((compared.ours, compared.rival), (Duration::from_millis(2), Duration::from_millis(4)));
+        assert_eq!(
+            (compared.ours, compared.rival),
+            (Duration::from_millis(2), Duration::from_millis(4))
+        );
         assert_eq!(compared.ratios, [0.5, 0.25, 1.0]);
     }
 
@@ -120,6 +141,9 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_measurement() {
-        assert_eq!(in_turn(1, || Err("ours".to_owned()), || Ok(Duration::ZERO)).err().as_deref(), Some("ours"));
+        assert_eq!(
+            in_turn(1, || Err("ours".to_owned()), || Ok(Duration::ZERO)).err().as_deref(),
+            Some("ours")
+        );
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::measure::median_ratio;
 
-/// How a figure has changed, as the ratio of what it is to what it was, and between what the machine's own noise leaves it open.
+/// How a figure has changed, as the ratio of what it is to what it was, and between what the
+/// machine's own noise leaves it open.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
     pub(crate) ratio: f64,
@@ -11,25 +12,33 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Of figures that were taken in pairs, one program right after the other: what slows the machine down for a while slows both.
+    /// Of figures that were taken in pairs, one program right after the other: what slows the
+    /// machine down for a while slows both.
     ///
-    /// The noise is the interval between two of the sorted ratios in which the true median lies in 95 of 100 cases, whatever the noise is
-    /// like. It takes six pairs.
+    /// The noise is the interval between two of the sorted ratios in which the true median lies in
+    /// 95 of 100 cases, whatever the noise is like. It takes six pairs.
     pub(crate) fn of_pairs(pairs: &[(f64, f64)]) -> Change {
-        let mut ratios: Vec<f64> = pairs.iter().map(|(before, after)| ratio(*before, *after)).collect();
+        let mut ratios: Vec<f64> =
+            pairs.iter().map(|(before, after)| ratio(*before, *after)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        let noise = left_out(ratios.len()).map(|left_out| (ratios[left_out], ratios[ratios.len() - 1 - left_out]));
+        let noise = left_out(ratios.len())
+            .map(|left_out| (ratios[left_out], ratios[ratios.len() - 1 - left_out]));
         Change { ratio: median_ratio(ratios), noise }
     }
 
     /// Of the runs of two programs, at different times.
     ///
-    /// Each is compared with each. The noise is the interval between two of the sorted ratios in which the true one lies in 95 of 100 cases,
-    /// as in the test of Mann and Whitney. It takes four runs of each.
+    /// Each is compared with each. The noise is the interval between two of the sorted ratios in
+    /// which the true one lies in 95 of 100 cases, as in the test of Mann and Whitney. It takes
+    /// four runs of each.
     pub(crate) fn of_runs(before: &[f64], after: &[f64]) -> Change {
-        let mut ratios: Vec<f64> = before.iter().flat_map(|before| after.iter().map(|after| ratio(*before, *after))).collect();
+        let mut ratios: Vec<f64> = before
+            .iter()
+            .flat_map(|before| after.iter().map(|after| ratio(*before, *after)))
+            .collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        let noise = left_out_of_all(before.len(), after.len()).map(|left_out| (ratios[left_out], ratios[ratios.len() - 1 - left_out]));
+        let noise = left_out_of_all(before.len(), after.len())
+            .map(|left_out| (ratios[left_out], ratios[ratios.len() - 1 - left_out]));
         Change { ratio: median_ratio(ratios), noise }
     }
 
@@ -43,11 +52,13 @@ fn ratio(before: f64, after: f64) -> f64 {
     after / before.max(1e-9)
 }
 
-/// How many of so many sorted values can be left out at either end, so that the true median still lies between those that are left in
-/// 95 of 100 cases: it lies below all of `n` values in one of 2ⁿ cases.
+/// How many of so many sorted values can be left out at either end, so that the true median still
+/// lies between those that are left in 95 of 100 cases: it lies below all of `n` values in one of
+/// 2ⁿ cases.
 fn left_out(count: usize) -> Option<usize> {
     let all = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
-    // The cases in which at most so many values lie on one side of it, which are a row of Pascal's triangle.
+    // The cases in which at most so many values lie on one side of it, which are a row of Pascal's
+    // triangle.
     let (mut cases, mut outside) = (all, 0.0);
     let mut found = None;
     for number in 0..count / 2 {
@@ -61,17 +72,24 @@ fn left_out(count: usize) -> Option<usize> {
     found
 }
 
-/// The same of the ratios of each of so many values to each of others: where both are alike, all orders of all values are as likely.
+/// The same of the ratios of each of so many values to each of others: where both are alike, all
+/// orders of all values are as likely.
 fn left_out_of_all(one: usize, other: usize) -> Option<usize> {
-    // How many orders there are in which so many ratios are below 1, by the values that were put in so far.
+    // How many orders there are in which so many ratios are below 1, by the values that were put in
+    // so far.
     let mut orders = vec![vec![vec![0.0_f64; one * other + 1]; other + 1]; one + 1];
     for ones in 0..=one {
         for others in 0..=other {
             for below in 0..=one * other {
                 // The largest value is one of either: one of the first is above all of the others.
-                let of_one = if ones > 0 && below >= others { orders[ones - 1][others][below - others] } else { 0.0 };
+                let of_one = if ones > 0 && below >= others {
+                    orders[ones - 1][others][below - others]
+                } else {
+                    0.0
+                };
                 let of_other = if others > 0 { orders[ones][others - 1][below] } else { 0.0 };
-                orders[ones][others][below] = if ones + others == 0 { f64::from(below == 0) } else { of_one + of_other };
+                orders[ones][others][below] =
+                    if ones + others == 0 { f64::from(below == 0) } else { of_one + of_other };
             }
         }
     }
@@ -92,8 +110,18 @@ mod tests {
 
     #[test]
     fn few_pairs_tell_nothing_and_more_bound_the_median() {
-        // Two-sided, of a fair coin: 1/32 for six of six, 8/128 for at least six of seven, 20/512 for at least eight of nine.
-        let expected = [(5, None), (6, Some(0)), (7, Some(0)), (8, Some(0)), (9, Some(1)), (12, Some(2)), (15, Some(3)), (20, Some(5))];
+        // Two-sided, of a fair coin: 1/32 for six of six, 8/128 for at least six of seven, 20/512
+        // for at least eight of nine.
+        let expected = [
+            (5, None),
+            (6, Some(0)),
+            (7, Some(0)),
+            (8, Some(0)),
+            (9, Some(1)),
+            (12, Some(2)),
+            (15, Some(3)),
+            (20, Some(5)),
+        ];
         for (count, left) in expected {
             assert_eq!(left_out(count), left, "{count}");
         }
@@ -103,9 +131,13 @@ mod tests {
     #[test]
     fn pairs_are_compared_pair_by_pair() {
         // The machine gets slower and slower, and the second program takes a tenth more each time.
-        let pairs: Vec<(f64, f64)> = (1..=7).map(|mood| (f64::from(mood) * 10.0, f64::from(mood) * 11.0)).collect();
+        let pairs: Vec<(f64, f64)> =
+            (1..=7).map(|mood| (f64::from(mood) * 10.0, f64::from(mood) * 11.0)).collect();
         let change = Change::of_pairs(&pairs);
-        assert!((change.ratio - 1.1).abs() < 1e-9 && change.is_more_than_noise() == Some(true), "{change:?}");
+        assert!(
+            (change.ratio - 1.1).abs() < 1e-9 && change.is_more_than_noise() == Some(true),
+            "{change:?}"
+        );
         // As runs of their own they tell nothing.
         let (before, after): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         assert_eq!(Change::of_runs(&before, &after).is_more_than_noise(), Some(false));
@@ -124,8 +156,15 @@ mod tests {
     #[test]
     fn few_runs_tell_nothing_and_more_bound_the_ratio() {
         // The critical values of the tables of Mann and Whitney, two-sided at 5 %.
-        let expected =
-            [(3, 3, None), (3, 5, Some(0)), (4, 4, Some(0)), (5, 5, Some(2)), (7, 7, Some(8)), (8, 6, Some(8)), (10, 10, Some(23))];
+        let expected = [
+            (3, 3, None),
+            (3, 5, Some(0)),
+            (4, 4, Some(0)),
+            (5, 5, Some(2)),
+            (7, 7, Some(8)),
+            (8, 6, Some(8)),
+            (10, 10, Some(23)),
+        ];
         for (one, other, left) in expected {
             assert_eq!(left_out_of_all(one, other), left, "{one}, {other}");
             assert_eq!(left_out_of_all(other, one), left, "{other}, {one}");
@@ -137,10 +176,19 @@ mod tests {
     fn runs_differ_when_they_do_not_mix() {
         let before = [10.0, 10.4, 10.1, 9.9, 10.2, 10.3, 9.8];
         let change = Change::of_runs(&before, &before.map(|value| value * 1.1));
-        assert!((change.ratio - 1.1).abs() < 0.01 && change.is_more_than_noise() == Some(true), "{change:?}");
+        assert!(
+            (change.ratio - 1.1).abs() < 0.01 && change.is_more_than_noise() == Some(true),
+            "{change:?}"
+        );
         let (low, high) = change.noise.expect("there are enough");
-        assert!(1.05 < low && low < change.ratio && change.ratio < high && high < 1.15, "{change:?}");
-        assert_eq!(Change::of_runs(&before, &before.map(|value| value * 1.01)).is_more_than_noise(), Some(false));
+        assert!(
+            1.05 < low && low < change.ratio && change.ratio < high && high < 1.15,
+            "{change:?}"
+        );
+        assert_eq!(
+            Change::of_runs(&before, &before.map(|value| value * 1.01)).is_more_than_noise(),
+            Some(false)
+        );
         assert_eq!(Change::of_runs(&before, &before).is_more_than_noise(), Some(false));
         assert_eq!(Change::of_runs(&before[..3], &before[..3]).is_more_than_noise(), None);
         assert_eq!(Change::of_runs(&[5.0], &[7.0]), Change { ratio: 1.4, noise: None });

@@ -1,4 +1,5 @@
-//! Hosts to measure, each with what it needs and nothing else. The rows know nothing of how a host is made.
+//! Hosts to measure, each with what it needs and nothing else. The rows know nothing of how a host
+//! is made.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,14 @@ impl Sandbox {
     }
 
     /// The same, keeping answers as it does by default.
-    pub(crate) fn with_kept_answers(repository: &Path, directory: &Path) -> Result<Sandbox, String> {
-        Sandbox::build(builder(repository)?.config(Loaded::default()).working_directory(directory), ECHO)
+    pub(crate) fn with_kept_answers(
+        repository: &Path,
+        directory: &Path,
+    ) -> Result<Sandbox, String> {
+        Sandbox::build(
+            builder(repository)?.config(Loaded::default()).working_directory(directory),
+            ECHO,
+        )
     }
 
     /// The file tools, and the plugin that says things back.
@@ -39,47 +46,82 @@ impl Sandbox {
         Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin), ECHO)
     }
 
-    /// The built-in tools, with folders of their own below `home`, `directory` to work in, and settings over the defaults.
-    pub(crate) fn with_builtins(repository: &Path, home: &Path, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+    /// The built-in tools, with folders of their own below `home`, `directory` to work in, and
+    /// settings over the defaults.
+    pub(crate) fn with_builtins(
+        repository: &Path,
+        home: &Path,
+        directory: &Path,
+        settings: &[&str],
+    ) -> Result<Sandbox, String> {
         let folders = Folders::inside(home);
-        let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
+        let builder = builder(repository)?
+            .config(loaded(&folders, settings)?)
+            .folders(folders)
+            .working_directory(directory);
         Sandbox::build(builder, ECHO)
     }
 
     /// The plugin that says things back, with folders of its own and settings over the defaults.
-    pub(crate) fn governed(repository: &Path, home: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+    pub(crate) fn governed(
+        repository: &Path,
+        home: &Path,
+        settings: &[&str],
+    ) -> Result<Sandbox, String> {
         Sandbox::with_echo_in(repository, Folders::inside(home), repository, settings)
     }
 
-    /// The built-in tools and the plugin that says things back, with these folders, `directory` to work in, and settings over the defaults.
-    pub(crate) fn with_echo_in(repository: &Path, folders: Folders, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
-        let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
+    /// The built-in tools and the plugin that says things back, with these folders, `directory` to
+    /// work in, and settings over the defaults.
+    pub(crate) fn with_echo_in(
+        repository: &Path,
+        folders: Folders,
+        directory: &Path,
+        settings: &[&str],
+    ) -> Result<Sandbox, String> {
+        let builder = builder(repository)?
+            .config(loaded(&folders, settings)?)
+            .folders(folders)
+            .working_directory(directory);
         Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
     }
 
     /// The file tools, and so many plugins that differ in nothing but their names.
-    pub(crate) fn with_copies(repository: &Path, scratch: &Path, copies: usize) -> Result<Sandbox, String> {
+    pub(crate) fn with_copies(
+        repository: &Path,
+        scratch: &Path,
+        copies: usize,
+    ) -> Result<Sandbox, String> {
         let component = read(&repository.join("target/plugins/bench.wasm"))?;
         let mut builder = builder(repository)?.working_directory(scratch);
         let folder = scratch.join("plugins");
-        std::fs::create_dir_all(&folder).map_err(|error| format!("can't create {}: {error}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("can't create {}: {error}", folder.display()))?;
         for number in 0..copies {
             let name = copy_name(number);
             let file = folder.join(format!("{name}.wasm"));
-            std::fs::write(&file, renamed(&component, &name)?).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+            std::fs::write(&file, renamed(&component, &name)?)
+                .map_err(|error| format!("can't write {}: {error}", file.display()))?;
             builder = builder.plugin_file(file);
         }
         Sandbox::build(builder, &format!("{}__echo", copy_name(copies.saturating_sub(1))))
     }
 
     /// A host that keeps up with its plugin folder, which it trusts, and that folder.
-    pub(crate) fn with_folder(repository: &Path, home: &Path) -> Result<(Sandbox, PathBuf), String> {
+    pub(crate) fn with_folder(
+        repository: &Path,
+        home: &Path,
+    ) -> Result<(Sandbox, PathBuf), String> {
         let folders = Folders::inside(home);
         let plugins = folders.data.join("plugins");
         let mut made = std::fs::DirBuilder::new();
-        made.recursive(true).mode(0o700).create(&plugins).map_err(|error| format!("can't create {}: {error}", plugins.display()))?;
+        made.recursive(true)
+            .mode(0o700)
+            .create(&plugins)
+            .map_err(|error| format!("can't create {}: {error}", plugins.display()))?;
         let loaded = loaded(&folders, &["plugin_folder.reload=trust"])?;
-        let builder = builder(repository)?.config(loaded).folders(folders).working_directory(home).watch();
+        let builder =
+            builder(repository)?.config(loaded).folders(folders).working_directory(home).watch();
         Ok((Sandbox::build(builder, ECHO)?, plugins))
     }
 
@@ -93,13 +135,19 @@ impl Sandbox {
         &self.host
     }
 
-    /// One call, which has to succeed. Its answer is taken whole, as that of the program is that it is compared with.
+    /// One call, which has to succeed. Its answer is taken whole, as that of the program is that it
+    /// is compared with.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
         self.call_for(Audience::Person, tool, arguments).await
     }
 
     /// One call, which has to succeed, whose answer is shaped for somebody.
-    pub(crate) async fn call_for(&self, audience: Audience, tool: &str, arguments: Value) -> Result<Output, String> {
+    pub(crate) async fn call_for(
+        &self,
+        audience: Audience,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Output, String> {
         self.host
             .call(Request { audience, ..Request::new(tool, arguments) })
             .await
@@ -115,12 +163,17 @@ impl Sandbox {
     /// One call: whether an earlier answer served.
     pub(crate) fn is_kept(&self, tool: &str, arguments: &Value) -> Result<bool, String> {
         let answer = self.runtime.block_on(self.host.call(Request::new(tool, arguments.clone())));
-        answer.outcome.map(|_| answer.cached).map_err(|failure| format!("{tool} failed: {}", failure.message))
+        answer
+            .outcome
+            .map(|_| answer.cached)
+            .map_err(|failure| format!("{tool} failed: {}", failure.message))
     }
 
     /// What the answer of a call holds for programs.
     pub(crate) fn structured(&self, tool: &str, arguments: Value) -> Result<Value, String> {
-        self.call_and_wait(tool, arguments)?.structured.ok_or(format!("{tool} answered without structured output"))
+        self.call_and_wait(tool, arguments)?
+            .structured
+            .ok_or(format!("{tool} answered without structured output"))
     }
 
     /// How many instances wait for calls of a plugin.
@@ -142,7 +195,10 @@ impl Sandbox {
         let end = Instant::now() + Duration::from_secs(30);
         while !holds() {
             if Instant::now() > end {
-                return Err(format!("it never came to this: {what}; the plugins: {:?}", self.host.plugins()));
+                return Err(format!(
+                    "it never came to this: {what}; the plugins: {:?}",
+                    self.host.plugins()
+                ));
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -165,13 +221,16 @@ impl Sandbox {
     fn build(builder: HostBuilder, echo: &str) -> Result<Sandbox, String> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("the runtime does not start: {error}"))?;
-        let host = runtime.block_on(builder.build()).map_err(|error| format!("the host does not start: {error}"))?;
+        let host = runtime
+            .block_on(builder.build())
+            .map_err(|error| format!("the host does not start: {error}"))?;
         Ok(Sandbox { runtime, host, echo: echo.to_owned() })
     }
 }
 
-/// A host with the built-in plugins, and folders of its own: no one's configuration counts, and what is compiled is kept between runs. It
-/// keeps no answers, since most rows make the same call many times, and measure the run.
+/// A host with the built-in plugins, and folders of its own: no one's configuration counts, and
+/// what is compiled is kept between runs. It keeps no answers, since most rows make the same call
+/// many times, and measure the run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
@@ -186,11 +245,14 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
 
 fn loaded(folders: &Folders, settings: &[&str]) -> Result<Loaded, String> {
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-    config::load(folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())
+    config::load(folders, &Inputs { settings, ..Inputs::default() })
+        .map_err(|error| error.to_string())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("can't read {}: {error}; build with `cargo xtask bench`", path.display()))
+    std::fs::read(path).map_err(|error| {
+        format!("can't read {}: {error}; build with `cargo xtask bench`", path.display())
+    })
 }
 
 /// As long as the plugin's real name, so that it fits in its place.
@@ -201,7 +263,10 @@ fn copy_name(number: usize) -> String {
 /// The component under another name of the same length.
 fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>, String> {
     const NAME: &[u8] = br#""name":"bench""#;
-    let at = component.windows(NAME.len()).position(|window| window == NAME).ok_or("the plugin `bench` has no manifest with its name")?;
+    let at = component
+        .windows(NAME.len())
+        .position(|window| window == NAME)
+        .ok_or("the plugin `bench` has no manifest with its name")?;
     let mut renamed = component.to_vec();
     renamed[at + NAME.len() - 1 - name.len()..at + NAME.len() - 1].copy_from_slice(name.as_bytes());
     Ok(renamed)

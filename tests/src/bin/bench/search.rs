@@ -44,7 +44,12 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn row(name: &'static str, what: &str, target: Target, compare: impl FnOnce() -> Result<Compared, String>) -> Result<Row, String> {
+fn row(
+    name: &'static str,
+    what: &str,
+    target: Target,
+    compare: impl FnOnce() -> Result<Compared, String>,
+) -> Result<Row, String> {
     if find_program("rg").is_none() {
         return Ok(Row::not_measured(name, what, Unit::Ratio, target, NO_RIVAL.to_owned()));
     }
@@ -81,18 +86,38 @@ fn find(sandbox: &Sandbox, root: &Path) -> Result<Compared, String> {
 fn rg(root: &Path) -> Command {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = Command::new("rg");
-    command.args(["--no-config", "--no-ignore-parent", "--no-ignore-global", "--color", "never", "--threads", &threads.to_string()]);
+    command.args([
+        "--no-config",
+        "--no-ignore-parent",
+        "--no-ignore-global",
+        "--color",
+        "never",
+        "--threads",
+        &threads.to_string(),
+    ]);
     command.current_dir(root);
     command
 }
 
 /// Both must have found equally much: a search that finds less is no faster search.
-fn compare(sandbox: &Sandbox, tool: &str, arguments: &Value, counted: &str, rival: impl Fn() -> Command) -> Result<Compared, String> {
+fn compare(
+    sandbox: &Sandbox,
+    tool: &str,
+    arguments: &Value,
+    counted: &str,
+    rival: impl Fn() -> Command,
+) -> Result<Compared, String> {
     let answer = sandbox.structured(tool, arguments.clone())?;
     let ours = answer[counted].as_u64();
     let theirs = String::from_utf8_lossy(&output_of(&mut rival())?).lines().count() as u64;
     if ours != Some(theirs) || answer["cut"] != Value::Bool(false) {
-        return Err(format!("{tool} {arguments} found {answer} and rg {theirs}: they don't do the same work"));
+        return Err(format!(
+            "{tool} {arguments} found {answer} and rg {theirs}: they don't do the same work"
+        ));
     }
-    in_turn(ROUNDS, || time(|| sandbox.call_and_wait(tool, arguments.clone())), || time(|| output_of(&mut rival())))
+    in_turn(
+        ROUNDS,
+        || time(|| sandbox.call_and_wait(tool, arguments.clone())),
+        || time(|| output_of(&mut rival())),
+    )
 }

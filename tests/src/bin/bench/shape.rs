@@ -1,4 +1,5 @@
-//! What becomes of an answer before it leaves: secrets are looked for, and a long one is cut and kept. Bytes in a second, not against a rival.
+//! What becomes of an answer before it leaves: secrets are looked for, and a long one is cut and
+//! kept. Bytes in a second, not against a rival.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -41,17 +42,36 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let cut = || {
         let call = sandbox.call_for(Audience::Model, ECHO, json!({ "text": answer }));
         let shown = sandbox.runtime().block_on(call)?.joined_text();
-        if shown.len() < answer.len() / 2 { Ok(()) } else { Err("a long answer is not cut".to_owned()) }
+        if shown.len() < answer.len() / 2 {
+            Ok(())
+        } else {
+            Err("a long answer is not cut".to_owned())
+        }
     };
     let times = (0..ROUNDS).map(|_| time(cut)).collect::<Result<_, _>>()?;
-    rows.push(row("overflow", "overflow: a call whose answer is cut and kept", ANSWER, times, Target::Higher));
+    rows.push(row(
+        "overflow",
+        "overflow: a call whose answer is cut and kept",
+        ANSWER,
+        times,
+        Target::Higher,
+    ));
     Ok(rows)
 }
 
 fn row(name: &'static str, what: &str, bytes: usize, times: Vec<Duration>, target: Target) -> Row {
-    let samples = times.iter().map(|took| bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9)).collect();
+    let samples =
+        times.iter().map(|took| bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9)).collect();
     let ours = format!("{} for {:.1} MB", show_time(median(times)), bytes as f64 / 1e6);
-    Row { name, what: what.to_owned(), samples, unit: Unit::MegabytesPerSecond, target, ours, rival: String::new() }
+    Row {
+        name,
+        what: what.to_owned(),
+        samples,
+        unit: Unit::MegabytesPerSecond,
+        target,
+        ours,
+        rival: String::new(),
+    }
 }
 
 /// Lines as a source file has them, and so many bytes of them; with credentials in between.
@@ -62,21 +82,40 @@ fn text(secrets: bool, bytes: usize) -> String {
             break;
         }
         let line = match number % 8 {
-            0 => writeln!(text, "/// The number of tokens that a session may take before it has to wait, {number} in all."),
-            1 => writeln!(text, "pub fn take_{number}(&self, key: &str, tokens: &[Token]) -> Result<usize, Error> {{"),
+            0 => writeln!(
+                text,
+                "/// The number of tokens that a session may take before it has to wait, {number} in all."
+            ),
+            1 => writeln!(
+                text,
+                "pub fn take_{number}(&self, key: &str, tokens: &[Token]) -> Result<usize, Error> {{"
+            ),
             2 => writeln!(text, "    let secret = self.secrets.get(key).ok_or(Error::Missing)?;"),
-            3 => writeln!(text, "    // See https://example.org/documents/{number}/section.html for what the author says."),
-            4 => writeln!(text, "    if tokens.iter().map(|token| token.len()).sum::<usize>() > {number} {{"),
-            5 => writeln!(text, "        return Err(Error::TooMany {{ key: key.to_owned(), most: self.most }});"),
+            3 => writeln!(
+                text,
+                "    // See https://example.org/documents/{number}/section.html for what the author says."
+            ),
+            4 => writeln!(
+                text,
+                "    if tokens.iter().map(|token| token.len()).sum::<usize>() > {number} {{"
+            ),
+            5 => writeln!(
+                text,
+                "        return Err(Error::TooMany {{ key: key.to_owned(), most: self.most }});"
+            ),
             6 => writeln!(text, "    }}"),
-            _ => writeln!(text, "    Ok(self.passed.fetch_add(tokens.len(), Ordering::Relaxed) + secret.len())"),
+            _ => writeln!(
+                text,
+                "    Ok(self.passed.fetch_add(tokens.len(), Ordering::Relaxed) + secret.len())"
+            ),
         };
         line.expect("a string takes what is written to it");
         if secrets && number % 20 == 0 {
             let digits = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             // In two pieces, so that no scanner takes it for a leak.
             text.push_str("export GITHUB_TOKEN=gh");
-            writeln!(text, "p_{digits:020}AbCdEfGhIjKlMnOp").expect("a string takes what is written to it");
+            writeln!(text, "p_{digits:020}AbCdEfGhIjKlMnOp")
+                .expect("a string takes what is written to it");
         }
     }
     text

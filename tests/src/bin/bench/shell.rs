@@ -13,12 +13,19 @@ use crate::table::{Row, Target, Unit, show_time};
 const ROUNDS: usize = 9;
 const CALLS: usize = 15;
 
-/// How long an agent thinks, at the least: what the last command left behind is gone then, and the next helper waits.
+/// How long an agent thinks, at the least: what the last command left behind is gone then, and the
+/// next helper waits.
 const REST: Duration = Duration::from_millis(30);
 
-/// What is told apart: settings, the rest before each command, what they mean, and what the ratio should be.
+/// What is told apart: settings, the rest before each command, what they mean, and what the ratio
+/// should be.
 const ROWS: [(&str, Duration, &[&str], Target); 5] = [
-    ("in the sandbox, after a rest of 30 ms", REST, &["tools.shell.sandbox=strict", "tools.shell.network=deny"], Target::AtMost(3.0)),
+    (
+        "in the sandbox, after a rest of 30 ms",
+        REST,
+        &["tools.shell.sandbox=strict", "tools.shell.network=deny"],
+        Target::AtMost(3.0),
+    ),
     (
         "in the sandbox, one after the other without a rest",
         Duration::ZERO,
@@ -31,11 +38,20 @@ const ROWS: [(&str, Duration, &[&str], Target); 5] = [
         &["tools.shell.sandbox=strict", "tools.shell.network=allow"],
         Target::Lower,
     ),
-    ("without the sandbox", REST, &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::Lower),
+    (
+        "without the sandbox",
+        REST,
+        &["tools.shell.sandbox=off", "tools.shell.network=allow"],
+        Target::Lower,
+    ),
     (
         "in the sandbox, after 2,000 files were looked at for a glob",
         REST,
-        &["tools.shell.sandbox=strict", "tools.shell.network=deny", "tools.file.deny_read=[\"**/.env\"]"],
+        &[
+            "tools.shell.sandbox=strict",
+            "tools.shell.network=deny",
+            "tools.file.deny_read=[\"**/.env\"]",
+        ],
         Target::Lower,
     ),
 ];
@@ -43,15 +59,18 @@ const ROWS: [(&str, Duration, &[&str], Target); 5] = [
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let home = setting.scratch.join("shell");
     let work = home.join("work");
-    std::fs::create_dir_all(&work).map_err(|error| format!("can't create {}: {error}", work.display()))?;
+    std::fs::create_dir_all(&work)
+        .map_err(|error| format!("can't create {}: {error}", work.display()))?;
     for number in 0..2000 {
-        std::fs::write(work.join(format!("{number}.txt")), "").map_err(|error| format!("can't write to {}: {error}", work.display()))?;
+        std::fs::write(work.join(format!("{number}.txt")), "")
+            .map_err(|error| format!("can't write to {}: {error}", work.display()))?;
     }
     ROWS.iter()
         .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
             let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
-            let Compared { ours, rival, ratios } = in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
+            let Compared { ours, rival, ratios } =
+                in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
             let added = ours.saturating_sub(rival);
             Ok(Row {
                 name: "shell",
@@ -85,7 +104,11 @@ fn directly(rest: Duration) -> Result<Duration, String> {
     for _ in 0..CALLS {
         std::thread::sleep(rest);
         let start = Instant::now();
-        let ended = Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).output().map_err(|error| format!("bash: {error}"))?;
+        let ended = Command::new("bash")
+            .args(["-c", "true"])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("bash: {error}"))?;
         times.push(start.elapsed());
         if !ended.status.success() {
             return Err("bash -c true failed".to_owned());

@@ -1,4 +1,5 @@
-//! How long it takes until a version that is put into the plugin folder answers, of which waiting for the file to be whole is a part.
+//! How long it takes until a version that is put into the plugin folder answers, of which waiting
+//! for the file to be whole is a part.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,9 +13,11 @@ use crate::table::{Row, Target, Unit};
 const ROUNDS: usize = 7;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
-    let (sandbox, folder) = Sandbox::with_folder(&setting.repository, &setting.scratch.join("swap"))?;
+    let (sandbox, folder) =
+        Sandbox::with_folder(&setting.repository, &setting.scratch.join("swap"))?;
     let component = setting.repository.join("target/plugins/bench.wasm");
-    let component = std::fs::read(&component).map_err(|error| format!("can't read {}: {error}", component.display()))?;
+    let component = std::fs::read(&component)
+        .map_err(|error| format!("can't read {}: {error}", component.display()))?;
     // Versions that no run before this one has compiled.
     let unique = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let version = |number: usize| with_mark(&component, format!("{unique}-{number}").as_bytes());
@@ -54,7 +57,8 @@ fn swap(sandbox: &Sandbox, folder: &Path, component: &[u8]) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// The component with a custom section more, which makes it another version and changes nothing else.
+/// The component with a custom section more, which makes it another version and changes nothing
+/// else.
 fn with_mark(component: &[u8], mark: &[u8]) -> Vec<u8> {
     let name = b"mark";
     let size = u8::try_from(1 + name.len() + mark.len()).unwrap_or(0x7f).min(0x7f);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::measure::median_ratio;
 
-/// Of the JSON: it changes when a figure comes to mean something else, so that the two are not compared.
+/// Of the JSON: it changes when a figure comes to mean something else, so that the two are not
+/// compared.
 pub(crate) const FORMAT: u64 = 1;
 
 /// One thing that was measured.
@@ -16,7 +17,8 @@ pub(crate) struct Row {
     /// Chooses the row on the command line.
     pub(crate) name: &'static str,
     pub(crate) what: String,
-    /// The figure of each round, or of each run where there were several, of which the median counts; none if it could not be measured.
+    /// The figure of each round, or of each run where there were several, of which the median
+    /// counts; none if it could not be measured.
     pub(crate) samples: Vec<f64>,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
@@ -60,8 +62,22 @@ pub(crate) enum Verdict {
 
 impl Row {
     /// A row without a figure, and why.
-    pub(crate) fn not_measured(name: &'static str, what: &str, unit: Unit, target: Target, why: String) -> Row {
-        Row { name, what: what.to_owned(), samples: Vec::new(), unit, target, ours: String::new(), rival: why }
+    pub(crate) fn not_measured(
+        name: &'static str,
+        what: &str,
+        unit: Unit,
+        target: Target,
+        why: String,
+    ) -> Row {
+        Row {
+            name,
+            what: what.to_owned(),
+            samples: Vec::new(),
+            unit,
+            target,
+            ours: String::new(),
+            rival: why,
+        }
     }
 
     /// What the target is about.
@@ -151,7 +167,13 @@ impl Target {
 }
 
 impl Unit {
-    const ALL: [Unit; 5] = [Unit::Ratio, Unit::Mebibytes, Unit::Microseconds, Unit::Milliseconds, Unit::MegabytesPerSecond];
+    const ALL: [Unit; 5] = [
+        Unit::Ratio,
+        Unit::Mebibytes,
+        Unit::Microseconds,
+        Unit::Milliseconds,
+        Unit::MegabytesPerSecond,
+    ];
 
     fn word(self) -> &'static str {
         match self {
@@ -181,7 +203,8 @@ impl Unit {
 
 /// The rows under their headings, figures first.
 pub(crate) fn show(rows: &[Row]) -> String {
-    let mut lines = vec![["measured", "to reach", "verdict", "what", "berth", "against"].map(str::to_owned)];
+    let mut lines =
+        vec![["measured", "to reach", "verdict", "what", "berth", "against"].map(str::to_owned)];
     for row in rows {
         let target = match row.target {
             Target::AtMost(most) => format!("≤ {}", row.unit.show(most)),
@@ -189,21 +212,34 @@ pub(crate) fn show(rows: &[Row]) -> String {
             Target::Lower | Target::Higher => String::new(),
         };
         let value = row.value().map_or("–".to_owned(), |value| row.unit.show(value));
-        lines.push([value, target, row.verdict().word().to_owned(), row.what.clone(), row.ours.clone(), row.rival.clone()]);
+        lines.push([
+            value,
+            target,
+            row.verdict().word().to_owned(),
+            row.what.clone(),
+            row.ours.clone(),
+            row.rival.clone(),
+        ]);
     }
     align(&lines, 2)
 }
 
 /// Lines of cells in columns, the first so many of which hold figures.
 pub(crate) fn align<const COLUMNS: usize>(lines: &[[String; COLUMNS]], figures: usize) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let width = |column: usize| {
+        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    };
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut table = String::new();
     for line in lines {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
             // Figures are compared by their last digits, words by their first.
-            let written = if column < figures { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
+            let written = if column < figures {
+                write!(text, "{cell:>width$}  ")
+            } else {
+                write!(text, "{cell:<width$}  ")
+            };
             written.expect("a string takes what is written to it");
         }
         table.push_str(text.trim_end());
@@ -234,7 +270,15 @@ mod tests {
 
     fn row(value: Option<f64>, target: Target) -> Row {
         let samples = value.into_iter().collect();
-        Row { name: "x", what: "a thing".into(), samples, unit: Unit::Ratio, target, ours: "1 ms".into(), rival: "2 ms".into() }
+        Row {
+            name: "x",
+            what: "a thing".into(),
+            samples,
+            unit: Unit::Ratio,
+            target,
+            ours: "1 ms".into(),
+            rival: "2 ms".into(),
+        }
     }
 
     #[test]
@@ -255,7 +299,10 @@ mod tests {
 
     #[test]
     fn the_table_puts_figures_first_and_aligns() {
-        let table = show(&[row(Some(0.0123), Target::AtMost(1.0 / 30.0)), row(None, Target::AtLeast(15.0))]);
+        let table = show(&[
+            row(Some(0.0123), Target::AtMost(1.0 / 30.0)),
+            row(None, Target::AtLeast(15.0)),
+        ]);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1], " 0.012 ×  ≤ 0.033 ×  reached       a thing  1 ms   2 ms");
         assert_eq!(lines[2], "       –  ≥ 15.00 ×  not measured  a thing  1 ms   2 ms");
@@ -276,7 +323,12 @@ mod tests {
 
     #[test]
     fn times_are_shown_in_the_unit_that_suits_them() {
-        let cases = [(1_500, "1.5 µs"), (150_000, "150 µs"), (1_500_000, "1.5 ms"), (250_000_000, "250 ms")];
+        let cases = [
+            (1_500, "1.5 µs"),
+            (150_000, "150 µs"),
+            (1_500_000, "1.5 ms"),
+            (250_000_000, "250 ms"),
+        ];
         for (nanos, expected) in cases {
             assert_eq!(show_time(Duration::from_nanos(nanos)), expected);
         }

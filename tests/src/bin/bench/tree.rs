@@ -13,8 +13,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The sources of all crates that cargo has unpacked here, if they are many enough; otherwise as many copies of them as it takes,
-    /// made once, in `folder`. Reads every file, so that the page cache has what it can hold.
+    /// The sources of all crates that cargo has unpacked here, if they are many enough; otherwise
+    /// as many copies of them as it takes, made once, in `folder`. Reads every file, so that the
+    /// page cache has what it can hold.
     ///
     /// # Errors
     ///
@@ -23,19 +24,27 @@ impl Tree {
         let sources = registry()?;
         let size = walk(&sources, &mut |_, _| Ok(()))?;
         if size == 0 {
-            return Err(format!("{} holds nothing to search: build the workspace first", sources.display()));
+            return Err(format!(
+                "{} holds nothing to search: build the workspace first",
+                sources.display()
+            ));
         }
         let copies = if size >= MIN_BYTES { 1 } else { MIN_BYTES.div_ceil(size) };
         let root = if copies == 1 { sources.clone() } else { folder.join("tree") };
         if copies > 1 {
             // Made whole or not at all: the copies get their final name last.
-            for copy in (0..copies).map(|number| root.join(number.to_string())).filter(|copy| !copy.exists()) {
+            for copy in (0..copies)
+                .map(|number| root.join(number.to_string()))
+                .filter(|copy| !copy.exists())
+            {
                 let unfinished = copy.with_extension("unfinished");
                 if unfinished.exists() {
-                    fs::remove_dir_all(&unfinished).map_err(|error| failed("remove", &unfinished, &error))?;
+                    fs::remove_dir_all(&unfinished)
+                        .map_err(|error| failed("remove", &unfinished, &error))?;
                 }
                 copy_tree(&sources, &unfinished)?;
-                fs::rename(&unfinished, &copy).map_err(|error| failed("rename", &unfinished, &error))?;
+                fs::rename(&unfinished, &copy)
+                    .map_err(|error| failed("rename", &unfinished, &error))?;
             }
         }
         let mut files = 0_u64;
@@ -43,14 +52,22 @@ impl Tree {
             files += 1;
             fs::read(path).map(drop).map_err(|error| failed("read", path, &error))
         })?;
-        let of = if copies == 1 { "the crates registry".to_owned() } else { format!("{copies} copies of the crates registry") };
+        let of = if copies == 1 {
+            "the crates registry".to_owned()
+        } else {
+            format!("{copies} copies of the crates registry")
+        };
         Ok(Tree { root, description: format!("{of}: {} MB in {files} files", bytes / 1_000_000) })
     }
 }
 
 fn registry() -> Result<PathBuf, String> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let sources = home.ok_or("neither CARGO_HOME nor HOME says where the crates registry is")?.join("registry/src");
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let sources = home
+        .ok_or("neither CARGO_HOME nor HOME says where the crates registry is")?
+        .join("registry/src");
     if sources.is_dir() { Ok(sources) } else { Err(format!("there is no {}", sources.display())) }
 }
 
@@ -64,21 +81,29 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
     .map(drop)
 }
 
-/// Visits every regular file, with its path below the root, and returns how many bytes they hold. Links are left alone.
-fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &Path) -> Result<(), String>) -> Result<u64, String> {
+/// Visits every regular file, with its path below the root, and returns how many bytes they hold.
+/// Links are left alone.
+fn walk(
+    root: &Path,
+    visit: &mut dyn FnMut(&Path, &Path) -> Result<(), String>,
+) -> Result<u64, String> {
     let mut bytes = 0;
     let mut folders = vec![PathBuf::new()];
     while let Some(below) = folders.pop() {
         let folder = root.join(&below);
         for entry in fs::read_dir(&folder).map_err(|error| failed("list", &folder, &error))? {
             let entry = entry.map_err(|error| failed("list", &folder, &error))?;
-            let kind = entry.file_type().map_err(|error| failed("look at", &entry.path(), &error))?;
+            let kind =
+                entry.file_type().map_err(|error| failed("look at", &entry.path(), &error))?;
             let below = below.join(entry.file_name());
             if kind.is_dir() {
                 folders.push(below);
             } else if kind.is_file() {
                 visit(&entry.path(), &below)?;
-                bytes += entry.metadata().map_err(|error| failed("look at", &entry.path(), &error))?.len();
+                bytes += entry
+                    .metadata()
+                    .map_err(|error| failed("look at", &entry.path(), &error))?
+                    .len();
             }
         }
     }

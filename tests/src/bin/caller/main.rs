@@ -1,5 +1,6 @@
-//! Makes calls until it is killed, for the tests of the audit: `caller FOLDER MIB`, or `caller FOLDER MIB ROUNDS` to make so many and end.
-//! It says `ran ID` where a call that acts takes effect, `answered ID` once a call's answer is there, and `stopped ID: WHY` where the call
+//! Makes calls until it is killed, for the tests of the audit: `caller FOLDER MIB`, or
+//! `caller FOLDER MIB ROUNDS` to make so many and end. It says `ran ID` where a call that acts
+//! takes effect, `answered ID` once a call's answer is there, and `stopped ID: WHY` where the call
 //! was not run.
 
 use std::io;
@@ -17,16 +18,28 @@ const CALLERS: usize = 8;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     berth_core::helper_hook();
     let mut words = std::env::args().skip(1);
-    let (Some(folder), Some(mib)) = (words.next(), words.next()) else { return Err("caller FOLDER MIB [ROUNDS]".into()) };
+    let (Some(folder), Some(mib)) = (words.next(), words.next()) else {
+        return Err("caller FOLDER MIB [ROUNDS]".into());
+    };
     let rounds = words.next().map_or(Ok(usize::MAX), |rounds| rounds.parse())?;
     let folders = Folders::inside(Path::new(&folder));
     let settings = vec!["tools.autonomy=full".to_owned(), format!("audit.max_mib={mib}")];
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
-    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .map_err(|error| error.to_string())?;
+    let reactor =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {
-        let host = Host::builder().config(loaded).folders(folders).working_directory(&folder).provider(Arc::new(Tools)).build().await?;
+        let host = Host::builder()
+            .config(loaded)
+            .folders(folders)
+            .working_directory(&folder)
+            .provider(Arc::new(Tools))
+            .build()
+            .await?;
         let host = Arc::new(host);
-        let callers: Vec<_> = (0..CALLERS).map(|number| tokio::spawn(call_on(Arc::clone(&host), number, rounds))).collect();
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|number| tokio::spawn(call_on(Arc::clone(&host), number, rounds)))
+            .collect();
         for caller in callers {
             caller.await??;
         }
@@ -37,10 +50,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn call_on(host: Arc<Host>, number: usize, rounds: usize) -> io::Result<()> {
     for _ in 0..rounds {
         for tool in ["look", "act"] {
-            let answer = host.call(Request::new(tool, json!({ "number": number, "text": "x".repeat(number * 40) }))).await;
+            let answer = host
+                .call(Request::new(
+                    tool,
+                    json!({ "number": number, "text": "x".repeat(number * 40) }),
+                ))
+                .await;
             match answer.outcome {
                 Ok(_) => said("answered", &answer.id.0)?,
-                Err(failure) => said("stopped", &format!("{}: {tool}: {}", answer.id, failure.message))?,
+                Err(failure) => {
+                    said("stopped", &format!("{}: {tool}: {}", answer.id, failure.message))?;
+                }
             }
         }
     }
@@ -64,7 +84,8 @@ impl Provider for Tools {
     fn tools(&self) -> Vec<Arc<Definition>> {
         let schema = json!({ "type": "object" });
         let look = Definition::new("look", "Looks", schema.clone());
-        let look = Definition { annotations: Annotations { read_only: true, ..look.annotations }, ..look };
+        let look =
+            Definition { annotations: Annotations { read_only: true, ..look.annotations }, ..look };
         vec![Arc::new(look), Arc::new(Definition::new("act", "Acts", schema))]
     }
 

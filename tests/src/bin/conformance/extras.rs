@@ -2,8 +2,9 @@
 
 use berth_core::{BoxFuture, Session};
 use berth_mcp::model::{
-    CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage,
-    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate, Role,
+    CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt,
+    PromptArgument, PromptMessage, ReadResourceResult, Reference, Resource, ResourceContents,
+    ResourceTemplate, Role,
 };
 use berth_mcp::{ErrorData, Extras};
 use serde_json::json;
@@ -24,7 +25,10 @@ pub(crate) struct Fixtures;
 impl Extras for Fixtures {
     fn prompts(&self) -> Vec<Prompt> {
         let prompt = |name: &str, arguments: &[&str]| {
-            let arguments = arguments.iter().map(|name| PromptArgument::new(*name).with_required(true)).collect();
+            let arguments = arguments
+                .iter()
+                .map(|name| PromptArgument::new(*name).with_required(true))
+                .collect();
             Prompt::new(name, Some("For a test"), Some(arguments))
         };
         vec![
@@ -41,35 +45,67 @@ impl Extras for Fixtures {
         asked: &'a GetPromptRequestParams,
     ) -> BoxFuture<'a, Option<Result<GetPromptResult, ErrorData>>> {
         let argument = |name: &str| {
-            let value = asked.arguments.as_ref().and_then(|arguments| arguments.get(name)?.as_str()).map(str::to_owned);
-            value.ok_or_else(|| ErrorData::invalid_params(format!("the prompt needs `{name}`"), None))
+            let value = asked
+                .arguments
+                .as_ref()
+                .and_then(|arguments| arguments.get(name)?.as_str())
+                .map(str::to_owned);
+            value.ok_or_else(|| {
+                ErrorData::invalid_params(format!("the prompt needs `{name}`"), None)
+            })
         };
         let message = match asked.name.as_str() {
-            SIMPLE => Ok(PromptMessage::new_text(Role::User, "This is a simple prompt for testing.")),
+            SIMPLE => {
+                Ok(PromptMessage::new_text(Role::User, "This is a simple prompt for testing."))
+            }
             WITH_ARGUMENTS => argument("arg1").and_then(|first| {
-                Ok(PromptMessage::new_text(Role::User, format!("Prompt with arguments: arg1='{first}', arg2='{}'", argument("arg2")?)))
+                Ok(PromptMessage::new_text(
+                    Role::User,
+                    format!("Prompt with arguments: arg1='{first}', arg2='{}'", argument("arg2")?),
+                ))
             }),
             WITH_RESOURCE => argument("resourceUri").map(|uri| {
                 let text = Some("Embedded resource content for testing.".to_owned());
-                PromptMessage::new_resource(Role::User, uri, Some("text/plain".to_owned()), text, None, None, None)
+                PromptMessage::new_resource(
+                    Role::User,
+                    uri,
+                    Some("text/plain".to_owned()),
+                    text,
+                    None,
+                    None,
+                    None,
+                )
             }),
             WITH_IMAGE => Ok(PromptMessage::new_image(Role::User, PNG, "image/png", None, None)),
             _ => return Box::pin(std::future::ready(None)),
         };
-        Box::pin(std::future::ready(Some(message.map(|message| GetPromptResult::new(vec![message])))))
+        Box::pin(std::future::ready(Some(
+            message.map(|message| GetPromptResult::new(vec![message])),
+        )))
     }
 
     fn resources(&self) -> Vec<Resource> {
-        let resource =
-            |uri: &str, name: &str, media_type: &str| Resource::new(uri, name).with_description("For a test").with_mime_type(media_type);
-        vec![resource(TEXT, "static-text", "text/plain"), resource(BINARY, "static-binary", "image/png")]
+        let resource = |uri: &str, name: &str, media_type: &str| {
+            Resource::new(uri, name).with_description("For a test").with_mime_type(media_type)
+        };
+        vec![
+            resource(TEXT, "static-text", "text/plain"),
+            resource(BINARY, "static-binary", "image/png"),
+        ]
     }
 
     fn resource_templates(&self) -> Vec<ResourceTemplate> {
-        vec![ResourceTemplate::new("test://template/{id}/data", "template").with_mime_type("application/json")]
+        vec![
+            ResourceTemplate::new("test://template/{id}/data", "template")
+                .with_mime_type("application/json"),
+        ]
     }
 
-    fn resource<'a>(&'a self, _session: &'a Session, uri: &'a str) -> BoxFuture<'a, Option<Result<ReadResourceResult, ErrorData>>> {
+    fn resource<'a>(
+        &'a self,
+        _session: &'a Session,
+        uri: &'a str,
+    ) -> BoxFuture<'a, Option<Result<ReadResourceResult, ErrorData>>> {
         let contents = match uri {
             TEXT => Some(ResourceContents::text("This is the content of the static text resource.", uri).with_mime_type("text/plain")),
             BINARY => Some(ResourceContents::blob(crate::base64(PNG), uri).with_mime_type("image/png")),
@@ -78,13 +114,23 @@ impl Extras for Fixtures {
                 ResourceContents::text(data.to_string(), uri).with_mime_type("application/json")
             }),
         };
-        Box::pin(std::future::ready(contents.map(|contents| Ok(ReadResourceResult::new(vec![contents])))))
+        Box::pin(std::future::ready(
+            contents.map(|contents| Ok(ReadResourceResult::new(vec![contents]))),
+        ))
     }
 
-    fn completed<'a>(&'a self, _session: &'a Session, asked: &'a CompleteRequestParams) -> BoxFuture<'a, Option<CompletionInfo>> {
-        let known = matches!(&asked.r#ref, Reference::Prompt(prompt) if prompt.name == WITH_ARGUMENTS);
-        let values = ["paris", "park", "test"].into_iter().filter(|value| value.starts_with(&asked.argument.value));
-        let completion = known.then(|| CompletionInfo::new(values.map(str::to_owned).collect()).ok()).flatten();
+    fn completed<'a>(
+        &'a self,
+        _session: &'a Session,
+        asked: &'a CompleteRequestParams,
+    ) -> BoxFuture<'a, Option<CompletionInfo>> {
+        let known =
+            matches!(&asked.r#ref, Reference::Prompt(prompt) if prompt.name == WITH_ARGUMENTS);
+        let values = ["paris", "park", "test"]
+            .into_iter()
+            .filter(|value| value.starts_with(&asked.argument.value));
+        let completion =
+            known.then(|| CompletionInfo::new(values.map(str::to_owned).collect()).ok()).flatten();
         Box::pin(std::future::ready(completion))
     }
 }

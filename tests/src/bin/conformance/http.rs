@@ -1,5 +1,6 @@
-//! The server of `berth serve --http`, at a Unix socket, where it wants no token, which the suite couldn't bring. In front of it lies a port
-//! whose bytes are passed on as they are, with the suite's own `Host` and `Origin`.
+//! The server of `berth serve --http`, at a Unix socket, where it wants no token, which the suite
+//! couldn't bring. In front of it lies a port whose bytes are passed on as they are, with the
+//! suite's own `Host` and `Origin`.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,7 +12,12 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 
 /// Serves until the process is killed.
-pub(crate) async fn serve(server: Server, settings: Serve, folder: &Path, folders: &Folders) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn serve(
+    server: Server,
+    settings: Serve,
+    folder: &Path,
+    folders: &Folders,
+) -> Result<(), Box<dyn Error>> {
     let socket = folder.join("socket");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
@@ -23,7 +29,9 @@ pub(crate) async fn serve(server: Server, settings: Serve, folder: &Path, folder
         while let Ok((mut client, _)) = listener.accept().await {
             let socket = socket.clone();
             // What ends a connection is its client's matter.
-            tokio::spawn(async move { copy_bidirectional(&mut client, &mut UnixStream::connect(socket).await?).await });
+            tokio::spawn(async move {
+                copy_bidirectional(&mut client, &mut UnixStream::connect(socket).await?).await
+            });
         }
     });
     serve_http(server, http, CancellationToken::new()).await?;

@@ -1,4 +1,5 @@
-//! Serves what the protocol's conformance suite wants to see: `conformance FOLDER PLUGIN`. It says where.
+//! Serves what the protocol's conformance suite wants to see: `conformance FOLDER PLUGIN`. It says
+//! where.
 
 mod extras;
 mod http;
@@ -18,7 +19,8 @@ const PNG: &[u8] =
     \xc9\xfe\x92\xef\0\0\0\0IEND\xaeB`\x82";
 
 /// A sound without a sample.
-const WAV: &[u8] = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
+const WAV: &[u8] =
+    b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
 
 fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
@@ -26,22 +28,39 @@ fn base64(bytes: &[u8]) -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     berth_core::helper_hook();
-    let [folder, plugin] =
-        std::env::args().skip(1).map(PathBuf::from).collect::<Vec<_>>().try_into().map_err(|_| "conformance FOLDER PLUGIN")?;
+    let [folder, plugin] = std::env::args()
+        .skip(1)
+        .map(PathBuf::from)
+        .collect::<Vec<_>>()
+        .try_into()
+        .map_err(|_| "conformance FOLDER PLUGIN")?;
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
     let folders = Folders::inside(&folder);
     let place = folder.join("plugins");
     std::fs::create_dir_all(&place)?;
-    let settings = vec!["plugin_folder.reload=trust".to_owned(), format!("plugin_folder.path={:?}", place.display().to_string())];
-    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
+    let settings = vec![
+        "plugin_folder.reload=trust".to_owned(),
+        format!("plugin_folder.path={:?}", place.display().to_string()),
+    ];
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() })
+        .map_err(|error| error.to_string())?;
     let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
-    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let reactor =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {
-        let tools = tools::Tools { place: place.join(plugin.file_name().ok_or("the plugin has no name")?), plugin };
-        let host = Host::builder().config(loaded).folders(folders.clone()).working_directory(&folder).provider(Arc::new(tools));
+        let tools = tools::Tools {
+            place: place.join(plugin.file_name().ok_or("the plugin has no name")?),
+            plugin,
+        };
+        let host = Host::builder()
+            .config(loaded)
+            .folders(folders.clone())
+            .working_directory(&folder)
+            .provider(Arc::new(tools));
         let host = host.front_end("conformance").watch().build().await?;
-        let server = Server::new(Arc::new(host), folders.clone(), &approvals)?.with_extras(Arc::new(extras::Fixtures));
+        let server = Server::new(Arc::new(host), folders.clone(), &approvals)?
+            .with_extras(Arc::new(extras::Fixtures));
         http::serve(server, serve, &folder, &folders).await
     })
 }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::{Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Progress, Provider};
+use berth_contract::{
+    Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Progress,
+    Provider,
+};
 use berth_core::Annotations;
 use serde_json::{Value, json};
 
@@ -65,45 +68,78 @@ impl Provider for Tools {
     }
 
     fn tools(&self) -> Vec<Arc<Definition>> {
-        let reading = Annotations { read_only: true, destructive: false, open_world: false, ..Annotations::default() };
+        let reading = Annotations {
+            read_only: true,
+            destructive: false,
+            open_world: false,
+            ..Annotations::default()
+        };
         let anything = || json!({ "type": "object" });
-        let reads = |name, description, schema| Definition { annotations: reading, ..Definition::new(name, description, schema) };
+        let reads = |name, description, schema| Definition {
+            annotations: reading,
+            ..Definition::new(name, description, schema)
+        };
         let schema = |name| if name == "json_schema_2020_12_tool" { rich() } else { anything() };
         let header = json!({
             "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } }, "required": ["region"],
         });
-        let reading = READING.into_iter().map(|(name, description)| reads(name, description, schema(name)));
-        let acting = ACTING.into_iter().map(|name| Definition::new(name, "Acts, so that it needs approval", anything()));
+        let reading =
+            READING.into_iter().map(|(name, description)| reads(name, description, schema(name)));
+        let acting = ACTING
+            .into_iter()
+            .map(|name| Definition::new(name, "Acts, so that it needs approval", anything()));
         let name = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
         let slow = json!({
             "type": "object", "properties": { "seconds": { "type": "number" }, "label": { "type": "string" } }, "required": ["seconds"],
         });
-        let others = [reads(HEADER, "Says its argument", header), reads(GREET, "Greets", name), reads(SLOW, "Takes its time", slow)];
+        let others = [
+            reads(HEADER, "Says its argument", header),
+            reads(GREET, "Greets", name),
+            reads(SLOW, "Takes its time", slow),
+        ];
         reading.chain(acting).chain(others).map(Arc::new).collect()
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let part = |body, media_type: &str| Content { body, media_type: Some(media_type.to_owned()), meta: None };
+            let part = |body, media_type: &str| Content {
+                body,
+                media_type: Some(media_type.to_owned()),
+                meta: None,
+            };
             let image = || part(Body::Bytes(PNG.into()), "image/png");
             let file = || part(Body::Bytes(b"{\"test\":\"data\"}".to_vec()), "application/json");
             let content = match call.tool.as_str() {
                 "test_image_content" => vec![image()],
                 "test_audio_content" => vec![part(Body::Bytes(WAV.into()), "audio/wav")],
                 "test_embedded_resource" => vec![file()],
-                "test_multiple_content_types" => vec![Content::text("Several kinds:"), image(), file()],
-                "test_error_handling" => return Err(Failure::new(Category::PermanentFailure, "it fails, as it has to")),
+                "test_multiple_content_types" => {
+                    vec![Content::text("Several kinds:"), image(), file()]
+                }
+                "test_error_handling" => {
+                    return Err(Failure::new(Category::PermanentFailure, "it fails, as it has to"));
+                }
                 "test_tool_with_progress" => {
                     for third in 1..=3 {
                         let fraction = Some(f64::from(third) / 3.0);
-                        call.events.progress(Progress { fraction, message: format!("{third} of 3") });
+                        call.events
+                            .progress(Progress { fraction, message: format!("{third} of 3") });
                     }
                     vec![Content::text("done")]
                 }
                 "test_trigger_tool_change" => vec![Content::text(self.change().map_err(failed)?)],
-                GREET => vec![Content::text(format!("Hello, {}!", call.arguments["name"].as_str().unwrap_or_default()))],
+                GREET => vec![Content::text(format!(
+                    "Hello, {}!",
+                    call.arguments["name"].as_str().unwrap_or_default()
+                ))],
                 SLOW => {
-                    wait(&call, Duration::from_secs_f64(call.arguments["seconds"].as_f64().unwrap_or_default())).await?;
+                    wait(
+                        &call,
+                        Duration::from_secs_f64(
+                            call.arguments["seconds"].as_f64().unwrap_or_default(),
+                        ),
+                    )
+                    .await?;
                     vec![Content::text("computed")]
                 }
                 "failing_job" => {
@@ -114,7 +150,9 @@ impl Provider for Tools {
                     wait(&call, WHILE).await?;
                     return Err(Failure::new(Category::ToolNotFound, "it is no tool any more"));
                 }
-                HEADER => vec![Content::text(call.arguments["region"].as_str().unwrap_or_default())],
+                HEADER => {
+                    vec![Content::text(call.arguments["region"].as_str().unwrap_or_default())]
+                }
                 _ => vec![Content::text("This is a simple text response for testing.")],
             };
             Ok(Output { content, ..Output::default() })

@@ -12,8 +12,8 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 use super::streams::{FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, write_all_at};
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
 use crate::guest::bindings::wasi::filesystem::types::{
-    self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, MetadataHashValue,
-    NewTimestamp, OpenFlags, PathFlags,
+    self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
+    ErrorCode, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
 
@@ -27,7 +27,10 @@ impl types::Host for FilesView<'_> {
         }
     }
 
-    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<wasmtime::Error>,
+    ) -> wasmtime::Result<Option<ErrorCode>> {
         let error = self.table.get(&error)?;
         let errno = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
         Ok(errno.map(errors::code))
@@ -63,7 +66,9 @@ impl types::HostDescriptor for FilesView<'_> {
             truncate: open.contains(OpenFlags::TRUNCATE),
             directory: open.contains(OpenFlags::DIRECTORY),
             no_follow: !path_flags.contains(PathFlags::SYMLINK_FOLLOW),
-            sync: flags.intersects(DescriptorFlags::FILE_INTEGRITY_SYNC | DescriptorFlags::DATA_INTEGRITY_SYNC),
+            sync: flags.intersects(
+                DescriptorFlags::FILE_INTEGRITY_SYNC | DescriptorFlags::DATA_INTEGRITY_SYNC,
+            ),
         };
         let parent_writable = parent.writable;
         let opened = view.open_at(dir, &path, how);
@@ -78,14 +83,24 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(self.table.push(descriptor)?)
     }
 
-    fn stat_at(&mut self, fd: Resource<Descriptor>, path_flags: PathFlags, path: String) -> FsResult<DescriptorStat> {
+    fn stat_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: PathFlags,
+        path: String,
+    ) -> FsResult<DescriptorStat> {
         let view = self.view()?;
         let dir = self.table.get(&fd)?.directory()?;
         let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
         Ok(stat_record(&self.at(found)?.stat))
     }
 
-    fn metadata_hash_at(&mut self, fd: Resource<Descriptor>, path_flags: PathFlags, path: String) -> FsResult<MetadataHashValue> {
+    fn metadata_hash_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: PathFlags,
+        path: String,
+    ) -> FsResult<MetadataHashValue> {
         let view = self.view()?;
         let dir = self.table.get(&fd)?.directory()?;
         let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
@@ -109,7 +124,8 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let times = timestamps(accessed, modified)?;
         let dir = self.table.get(&fd)?.directory()?;
-        let set = view.set_times(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW), &times);
+        let set =
+            view.set_times(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW), &times);
         self.at(set)
     }
 
@@ -131,7 +147,13 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(removed)
     }
 
-    fn rename_at(&mut self, fd: Resource<Descriptor>, old: String, new_fd: Resource<Descriptor>, new: String) -> FsResult<()> {
+    fn rename_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        old: String,
+        new_fd: Resource<Descriptor>,
+        new: String,
+    ) -> FsResult<()> {
         let view = self.view()?;
         let from = (self.table.get(&fd)?.directory()?, old.as_str());
         let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
@@ -157,7 +179,12 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(linked)
     }
 
-    fn symlink_at(&mut self, fd: Resource<Descriptor>, points_to: String, path: String) -> FsResult<()> {
+    fn symlink_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        points_to: String,
+        path: String,
+    ) -> FsResult<()> {
         let view = self.view()?;
         let linked = view.symlink(&points_to, self.table.get(&fd)?.directory()?, &path);
         self.at(linked)
@@ -172,7 +199,12 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(self.table.push(EntryStream(listing))?)
     }
 
-    fn read(&mut self, fd: Resource<Descriptor>, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+    fn read(
+        &mut self,
+        fd: Resource<Descriptor>,
+        length: u64,
+        offset: u64,
+    ) -> FsResult<(Vec<u8>, bool)> {
         let file = self.table.get(&fd)?.readable_file()?;
         let bytes = read_at(file, length, offset).map_err(errors::code)?;
         let end = bytes.is_empty() && length > 0;
@@ -186,30 +218,47 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(chunk.len() as u64)
     }
 
-    fn read_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynInputStream>> {
+    fn read_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynInputStream>> {
         let file = Arc::clone(self.table.get(&fd)?.readable_file()?);
         let reader: DynInputStream = Box::new(FileReader { file, offset });
         Ok(self.table.push(reader)?)
     }
 
-    fn write_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+    fn write_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynOutputStream>> {
         self.writer(&fd, Position::At(offset))
     }
 
-    fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+    fn append_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<DynOutputStream>> {
         self.writer(&fd, Position::End)
     }
 
     fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
         let file = self.table.get(&fd)?.writable_file()?;
-        let now = u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
+        let now =
+            u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
         // Growing counts as writing: a hole costs nothing until somebody copies the file.
         let growth = usize::try_from(size.saturating_sub(now)).unwrap_or(usize::MAX);
         charge(&self.files.write_budget, growth).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
     }
 
-    fn set_times(&mut self, fd: Resource<Descriptor>, accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()> {
+    fn set_times(
+        &mut self,
+        fd: Resource<Descriptor>,
+        accessed: NewTimestamp,
+        modified: NewTimestamp,
+    ) -> FsResult<()> {
         let times = timestamps(accessed, modified)?;
         let file = self.table.get(&fd)?.writable_file()?;
         Ok(rustix::fs::futimens(file, &times).map_err(errors::code)?)
@@ -223,7 +272,13 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(rustix::fs::fdatasync(self.table.get(&fd)?.fd()).map_err(errors::code)?)
     }
 
-    fn advise(&mut self, fd: Resource<Descriptor>, offset: u64, length: u64, advice: WasiAdvice) -> FsResult<()> {
+    fn advise(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+        length: u64,
+        advice: WasiAdvice,
+    ) -> FsResult<()> {
         let advice = match advice {
             WasiAdvice::Normal => Advice::Normal,
             WasiAdvice::Sequential => Advice::Sequential,
@@ -233,14 +288,17 @@ impl types::HostDescriptor for FilesView<'_> {
             WasiAdvice::NoReuse => Advice::NoReuse,
         };
         let file = self.table.get(&fd)?.readable_file()?;
-        Ok(rustix::fs::fadvise(file, offset, std::num::NonZero::new(length), advice).map_err(errors::code)?)
+        Ok(rustix::fs::fadvise(file, offset, std::num::NonZero::new(length), advice)
+            .map_err(errors::code)?)
     }
 
     fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
         let descriptor = self.table.get(&fd)?;
-        let flag = |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
+        let flag =
+            |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
         let readable = flag(descriptor.readable, DescriptorFlags::READ);
-        // A directory may have been opened before there was a call: whether anything in it may be changed is the call's matter.
+        // A directory may have been opened before there was a call: whether anything in it may be
+        // changed is the call's matter.
         let changeable = descriptor.writable && !self.files.is_read_only();
         Ok(match descriptor.directory {
             true => readable | flag(changeable, DescriptorFlags::MUTATE_DIRECTORY),
@@ -249,7 +307,11 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
-        Ok(if self.table.get(&fd)?.directory { DescriptorType::Directory } else { DescriptorType::RegularFile })
+        Ok(if self.table.get(&fd)?.directory {
+            DescriptorType::Directory
+        } else {
+            DescriptorType::RegularFile
+        })
     }
 
     fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
@@ -265,7 +327,11 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(identity(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
 
-    fn is_same_object(&mut self, fd: Resource<Descriptor>, other: Resource<Descriptor>) -> wasmtime::Result<bool> {
+    fn is_same_object(
+        &mut self,
+        fd: Resource<Descriptor>,
+        other: Resource<Descriptor>,
+    ) -> wasmtime::Result<bool> {
         let a = rustix::fs::fstat(self.table.get(&fd)?.fd())?;
         let b = rustix::fs::fstat(self.table.get(&other)?.fd())?;
         Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
@@ -278,10 +344,14 @@ impl types::HostDescriptor for FilesView<'_> {
 }
 
 impl types::HostDirectoryEntryStream for FilesView<'_> {
-    fn read_directory_entry(&mut self, stream: Resource<EntryStream>) -> FsResult<Option<DirectoryEntry>> {
+    fn read_directory_entry(
+        &mut self,
+        stream: Resource<EntryStream>,
+    ) -> FsResult<Option<DirectoryEntry>> {
         let entry = self.table.get_mut(&stream)?.0.next().transpose();
         let entry = self.at(entry)?;
-        Ok(entry.map(|entry| DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
+        Ok(entry
+            .map(|entry| DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
     }
 
     fn drop(&mut self, stream: Resource<EntryStream>) -> wasmtime::Result<()> {
@@ -291,9 +361,14 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    fn writer(&mut self, fd: &Resource<Descriptor>, position: Position) -> FsResult<Resource<DynOutputStream>> {
+    fn writer(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        position: Position,
+    ) -> FsResult<Resource<DynOutputStream>> {
         let file = Arc::clone(self.table.get(fd)?.writable_file()?);
-        let writer: DynOutputStream = Box::new(FileWriter { file, position, budget: Arc::clone(&self.files.write_budget) });
+        let writer: DynOutputStream =
+            Box::new(FileWriter { file, position, budget: Arc::clone(&self.files.write_budget) });
         Ok(self.table.push(writer)?)
     }
 }
@@ -315,7 +390,10 @@ fn descriptor_type(kind: FileType) -> DescriptorType {
 fn stat_record(stat: &Stat) -> DescriptorStat {
     // Times before 1970 have no form here.
     let time = |seconds: i64, nanoseconds: u64| {
-        Some(Datetime { seconds: u64::try_from(seconds).ok()?, nanoseconds: u32::try_from(nanoseconds).ok()? })
+        Some(Datetime {
+            seconds: u64::try_from(seconds).ok()?,
+            nanoseconds: u32::try_from(nanoseconds).ok()?,
+        })
     };
     DescriptorStat {
         type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
@@ -327,7 +405,8 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     }
 }
 
-/// A hash of which object this is. Guests use it as an inode number: stable while the host runs, telling nothing about the disk.
+/// A hash of which object this is. Guests use it as an inode number: stable while the host runs,
+/// telling nothing about the disk.
 fn identity(stat: &Stat) -> MetadataHashValue {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -342,10 +421,13 @@ fn timestamps(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<Timest
         Ok(match new {
             NewTimestamp::NoChange => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             NewTimestamp::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-            NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => return Err(ErrorCode::Invalid.into()),
-            NewTimestamp::Timestamp(at) => {
-                Timespec { tv_sec: i64::try_from(at.seconds).map_err(|_| ErrorCode::Overflow)?, tv_nsec: i64::from(at.nanoseconds) }
+            NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => {
+                return Err(ErrorCode::Invalid.into());
             }
+            NewTimestamp::Timestamp(at) => Timespec {
+                tv_sec: i64::try_from(at.seconds).map_err(|_| ErrorCode::Overflow)?,
+                tv_nsec: i64::from(at.nanoseconds),
+            },
         })
     };
     Ok(Timestamps { last_access: time(accessed)?, last_modification: time(modified)? })

@@ -22,7 +22,8 @@ impl From<ErrorCode> for FsError {
 
 impl From<ResourceTableError> for FsError {
     fn from(error: ResourceTableError) -> Self {
-        // A full table is the bound on open descriptors; anything else is a handle that the guest made up.
+        // A full table is the bound on open descriptors; anything else is a handle that the guest
+        // made up.
         match error {
             ResourceTableError::Full => Self::Code(ErrorCode::InsufficientMemory),
             other => Self::Trap(other.into()),

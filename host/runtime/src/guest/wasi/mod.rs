@@ -1,8 +1,9 @@
 //! `wasi:filesystem` over the path layer.
 //!
-//! This is the whole interface, not an addition to somebody else's: every function that takes a path goes through
-//! `berth_system::files`, and a function that a later version of the interface adds doesn't compile until it is placed here. Blocking
-//! calls are made in place, since a call with file grants runs on a thread that may block.
+//! This is the whole interface, not an addition to somebody else's: every function that takes a
+//! path goes through `berth_system::files`, and a function that a later version of the interface
+//! adds doesn't compile until it is placed here. Blocking calls are made in place, since a call
+//! with file grants runs on a thread that may block.
 #![allow(unreachable_pub, reason = "the generated bindings pass these types on, which takes `pub`")]
 
 mod descriptor;
@@ -27,7 +28,8 @@ pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
-    /// For a directory, this only says what its grant is: the rules decide on every change, by the path.
+    /// For a directory, this only says what its grant is: the rules decide on every change, by the
+    /// path.
     writable: bool,
 }
 
@@ -92,9 +94,15 @@ impl Denials {
 }
 
 impl Files {
-    /// `view`: none where no directory is granted. `write_budget`: how many bytes the call may write in all.
+    /// `view`: none where no directory is granted. `write_budget`: how many bytes the call may
+    /// write in all.
     pub(crate) fn new(view: Option<FileView>, write_budget: u64) -> Self {
-        Self { view, looked: false, write_budget: Arc::new(AtomicU64::new(write_budget)), denials: Denials::default() }
+        Self {
+            view,
+            looked: false,
+            write_budget: Arc::new(AtomicU64::new(write_budget)),
+            denials: Denials::default(),
+        }
     }
 
     /// The files as the guest may use them now.
@@ -146,7 +154,9 @@ impl Drop for Files {
 
 /// Takes `amount` from a budget; false, and nothing taken, where less is left.
 fn spend(budget: &AtomicU64, amount: u64) -> bool {
-    budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
+    budget
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount))
+        .is_ok()
 }
 
 /// The host side of `wasi:filesystem` for one call.
@@ -173,10 +183,16 @@ impl preopens::Host for FilesView<'_> {
         let Some(view) = &self.files.view else { return Ok(Vec::new()) };
         let mut directories = Vec::new();
         for root in view.grants().roots() {
-            // A guest names directories in UTF-8; one that has no such name can't be offered, and loading says so.
+            // A guest names directories in UTF-8; one that has no such name can't be offered, and
+            // loading says so.
             let Some(name) = root.path.to_str() else { continue };
             let writable = root.access == Access::Write;
-            let descriptor = Descriptor { handle: Arc::new(root.reopen()?), directory: true, readable: true, writable };
+            let descriptor = Descriptor {
+                handle: Arc::new(root.reopen()?),
+                directory: true,
+                readable: true,
+                writable,
+            };
             directories.push((self.table.push(descriptor)?, name.to_owned()));
         }
         Ok(directories)

@@ -93,7 +93,12 @@ pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
 }
 
 /// Writes everything, or fails without saying how much was written.
-pub(super) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64, budget: &AtomicU64) -> Result<(), Errno> {
+pub(super) fn write_all_at(
+    file: &OwnedFd,
+    mut bytes: &[u8],
+    mut offset: u64,
+    budget: &AtomicU64,
+) -> Result<(), Errno> {
     // A hole that a write leaves behind it counts as written, as growing a file does.
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
@@ -112,8 +117,8 @@ pub(super) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64, bu
 }
 
 fn append_all(file: &OwnedFd, bytes: &[u8], budget: &AtomicU64) -> Result<(), Errno> {
-    // One stream at a time appends for a guest, so that asking for the end first is as good as O_APPEND, which the handle, shared with
-    // other streams of the file, can't have.
+    // One stream at a time appends for a guest, so that asking for the end first is as good as
+    // O_APPEND, which the handle, shared with other streams of the file, can't have.
     let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     write_all_at(file, bytes, end, budget)
 }

@@ -69,7 +69,10 @@ pub(super) fn parse<'a>(lines: &'a [&'a str], levels: &[Level]) -> Vec<Item<'a>>
         if !lines[at].starts_with([' ', '\t']) {
             section = at;
         }
-        let Some(finding) = block(lines, levels, at).or_else(|| row(lines, at, section)).or_else(|| line(lines, levels, at)) else {
+        let Some(finding) = block(lines, levels, at)
+            .or_else(|| row(lines, at, section))
+            .or_else(|| line(lines, levels, at))
+        else {
             at += 1;
             continue;
         };
@@ -98,7 +101,11 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
     while end < lines.len() && is_of_block(lines[end], levels[end]) {
         let said = lines[end].trim_start_matches([' ', '=', '|']);
         rule = rule.or_else(|| rule_in(said));
-        if help.is_none() && said.starts_with("help: ") && !said.contains("for further information") && !said.contains("to override `") {
+        if help.is_none()
+            && said.starts_with("help: ")
+            && !said.contains("for further information")
+            && !said.contains("to override `")
+        {
             help = Some(said);
         }
         if help.is_none()
@@ -117,7 +124,17 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
     if lines.get(end).is_some_and(|line| is_blank(line)) {
         end += 1;
     }
-    Some(Finding { lines: at..end, form: Form::Block, place: place.trim_end(), label: "", message, rule, help, is_error, section: 0 })
+    Some(Finding {
+        lines: at..end,
+        form: Form::Block,
+        place: place.trim_end(),
+        label: "",
+        message,
+        rule,
+        help,
+        is_error,
+        section: 0,
+    })
 }
 
 /// Whether a line goes on with the block above it.
@@ -126,11 +143,19 @@ fn is_of_block(line: &str, level: Level) -> bool {
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
     let drawn = match trimmed.as_bytes().get(digits) {
         Some(b'|') => true,
-        Some(b' ') if digits > 0 => matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-' | b'~')),
+        Some(b' ') if digits > 0 => matches!(
+            trimmed[digits..].trim_start().as_bytes().first(),
+            Some(b'|' | b'+' | b'-' | b'~')
+        ),
         _ => false,
     };
-    let said = ["= ", "-->", "...", ":::", "note: ", "help: "].iter().any(|start| trimmed.starts_with(start));
-    drawn || said && level < Level::Error || said && indent(line) > 0 || level < Level::Error && !is_blank(line) && indent(line) > 0
+    let said = ["= ", "-->", "...", ":::", "note: ", "help: "]
+        .iter()
+        .any(|start| trimmed.starts_with(start));
+    drawn
+        || said && level < Level::Error
+        || said && indent(line) > 0
+        || level < Level::Error && !is_blank(line) && indent(line) > 0
 }
 
 /// The name of the rule: `#[warn(unused_mut)]`, `-D clippy::ptr-arg`, the page of clippy's list.
@@ -150,12 +175,15 @@ fn rule_in(said: &str) -> Option<Cow<'_, str>> {
 /// `place: message`.
 fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding<'a>> {
     // gcc says first in which function it is.
-    let leads = usize::from(lines[at].ends_with(':') && lines[at].contains(": In ") && at + 1 < lines.len());
+    let leads = usize::from(
+        lines[at].ends_with(':') && lines[at].contains(": In ") && at + 1 < lines.len(),
+    );
     let start = at;
     let at = at + leads;
     let (label, text) = label(lines[at]);
     let (place, message) = place_and_message(text)?;
-    let is_error = label == "[ERROR] " || message.starts_with("error") || message.starts_with("fatal");
+    let is_error =
+        label == "[ERROR] " || message.starts_with("error") || message.starts_with("fatal");
     let mut end = at + 1;
     while end < lines.len() && levels[end] < Level::Error && is_drawing(lines[end]) {
         end += 1;
@@ -168,12 +196,25 @@ fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding
     if leads > 0 && is_error {
         return None;
     }
-    Some(Finding { lines: start..end, form: Form::Line, place, label, message, rule: None, help: None, is_error, section: 0 })
+    Some(Finding {
+        lines: start..end,
+        form: Form::Line,
+        place,
+        label,
+        message,
+        rule: None,
+        help: None,
+        is_error,
+        section: 0,
+    })
 }
 
 /// Splits off what Maven says first of how bad it is.
 fn label(line: &str) -> (&str, &str) {
-    let length = ["[WARNING] ", "[ERROR] "].iter().find(|label| line.starts_with(**label)).map_or(0, |label| label.len());
+    let length = ["[WARNING] ", "[ERROR] "]
+        .iter()
+        .find(|label| line.starts_with(**label))
+        .map_or(0, |label| label.len());
     line.split_at(length)
 }
 
@@ -195,7 +236,11 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
     let head = &line[..length];
     let path_end = head.find([':', '(']).filter(|end| *end > 0)?;
     // `C:\a.cs(3,4)`.
-    let path_end = if path_end == 1 && bytes.get(2) == Some(&b'\\') { 2 + head[2..].find([':', '('])? } else { path_end };
+    let path_end = if path_end == 1 && bytes.get(2) == Some(&b'\\') {
+        2 + head[2..].find([':', '('])?
+    } else {
+        path_end
+    };
     let path = &head[..path_end];
     if !path.contains(['.', '/']) || path.contains("//") || path.starts_with(['-', '[', '<', '"']) {
         return None;
@@ -205,7 +250,9 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
     let mut place = path_end;
     let message = if let Some(inside) = rest.strip_prefix('(') {
         let close = inside.find(')')?;
-        if digits(inside) == 0 || !inside[..close].bytes().all(|byte| byte.is_ascii_digit() || byte == b',') {
+        if digits(inside) == 0
+            || !inside[..close].bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
+        {
             return None;
         }
         place += close + 2;
@@ -220,7 +267,9 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
         line[place..].strip_prefix(' ')?
     } else {
         let mut numbers = 0;
-        while let Some(number) = line[place..].strip_prefix(':').map(digits).filter(|digits| *digits > 0) {
+        while let Some(number) =
+            line[place..].strip_prefix(':').map(digits).filter(|digits| *digits > 0)
+        {
             place += 1 + number;
             numbers += 1;
         }
@@ -277,7 +326,8 @@ pub(super) fn attach_rules(items: &mut [Item<'_>]) {
             && finding.rule.is_none()
             && finding.form == Form::Block
         {
-            finding.rule = known.get(&template(finding.message)).map(|rule| Cow::Owned(rule.clone()));
+            finding.rule =
+                known.get(&template(finding.message)).map(|rule| Cow::Owned(rule.clone()));
         }
     }
 }
@@ -294,9 +344,15 @@ pub(super) fn groups(items: &[Item<'_>]) -> HashMap<usize, Vec<usize>> {
     for (at, item) in items.iter().enumerate() {
         let Some(finding) = item.finding() else { continue };
         // An error without a rule is a group of its own.
-        let stands_alone = finding.form == Form::Block && finding.is_error && finding.rule.is_none();
-        let leader =
-            if stands_alone { at } else { *first.entry((finding.form, finding.section, finding.label, finding.message)).or_insert(at) };
+        let stands_alone =
+            finding.form == Form::Block && finding.is_error && finding.rule.is_none();
+        let leader = if stands_alone {
+            at
+        } else {
+            *first
+                .entry((finding.form, finding.section, finding.label, finding.message))
+                .or_insert(at)
+        };
         groups.entry(leader).or_default().push(at);
     }
     groups

@@ -34,7 +34,12 @@ impl Run for RuleGrouper {
             return Outcome::Unknown;
         }
         findings::attach_rules(&mut items);
-        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW, marked: parse_mark(part.lines, &items) };
+        let mut out = Writer {
+            lines: part.lines,
+            out: String::new(),
+            is_few: many <= FEW,
+            marked: parse_mark(part.lines, &items),
+        };
         out.write(&items);
         Outcome::Text(out.out, Confidence::Full)
     }
@@ -63,7 +68,8 @@ impl<'a> Writer<'a> {
                 Item::Lines(range) => self.verbatim(range.clone()),
                 Item::Finding(finding) => {
                     if let Some(members) = groups.get(&at) {
-                        let group: Vec<&Finding<'a>> = members.iter().filter_map(|at| items[*at].finding()).collect();
+                        let group: Vec<&Finding<'a>> =
+                            members.iter().filter_map(|at| items[*at].finding()).collect();
                         self.group(finding, &group);
                     }
                 }
@@ -83,7 +89,8 @@ impl<'a> Writer<'a> {
         for at in range {
             let line = self.lines[at];
             // Blank lines part findings, and there is less to part now.
-            let is_doubled = crate::text::is_blank(line) && (self.out.is_empty() || self.out.ends_with("\n\n"));
+            let is_doubled =
+                crate::text::is_blank(line) && (self.out.is_empty() || self.out.ends_with("\n\n"));
             if !is_doubled {
                 crate::text::push_line(&mut self.out, line);
             }

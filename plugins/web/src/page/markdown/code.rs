@@ -52,26 +52,35 @@ impl Page<'_> {
         text
     }
 
-    /// What it is written in, as the classes of highlighters have it: on the code, on what is in it, or around it.
+    /// What it is written in, as the classes of highlighters have it: on the code, on what is in
+    /// it, or around it.
     fn language(&self, index: usize) -> Option<&str> {
         let flat = self.flat;
         let inside = flat.children(index).filter(|&child| flat.name(child) == "code").take(1);
         std::iter::once(index).chain(inside).chain(flat.around(index).take(3)).find_map(|at| {
-            let named = ["data-lang", "data-language"].into_iter().find_map(|name| flat.attribute(at, name));
-            let by_class = || flat.attribute(at, "class")?.split_ascii_whitespace().take(32).find_map(of_class);
+            let named = ["data-lang", "data-language"]
+                .into_iter()
+                .find_map(|name| flat.attribute(at, name));
+            let by_class = || {
+                flat.attribute(at, "class")?.split_ascii_whitespace().take(32).find_map(of_class)
+            };
             named.filter(|name| is_language(name)).or_else(by_class)
         })
     }
 }
 
 fn of_class(class: &str) -> Option<&str> {
-    const BEFORE: [&str; 6] = ["language-", "lang-", "highlight-source-", "highlight-text-", "highlight-", "sourceCode-"];
+    const BEFORE: [&str; 6] =
+        ["language-", "lang-", "highlight-source-", "highlight-text-", "highlight-", "sourceCode-"];
     let name = BEFORE.iter().find_map(|before| class.strip_prefix(before))?;
-    (is_language(name) && !matches!(name, "none" | "default" | "plaintext" | "text" | "notranslate")).then_some(name)
+    (is_language(name)
+        && !matches!(name, "none" | "default" | "plaintext" | "text" | "notranslate"))
+    .then_some(name)
 }
 
 fn is_language(name: &str) -> bool {
-    (1..=20).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+#-_".contains(&byte))
+    (1..=20).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+#-_".contains(&byte))
 }
 
 fn longest_run(text: &str) -> usize {

@@ -1,4 +1,5 @@
-//! The main text as Markdown: headings, lists, links, tables, code and quotes stay what they are, everything else becomes text.
+//! The main text as Markdown: headings, lists, links, tables, code and quotes stay what they are,
+//! everything else becomes text.
 
 mod code;
 mod table;
@@ -10,7 +11,8 @@ use super::flat::{Flat, What};
 use super::main_text::{MainText, is_block};
 use writer::Writer;
 
-/// Bytes that a page can become. Prefixes of nested quotes, and addresses made absolute, can make more of it than it is.
+/// Bytes that a page can become. Prefixes of nested quotes, and addresses made absolute, can make
+/// more of it than it is.
 const MAX_OUTPUT: usize = 4 << 20;
 
 /// Levels of elements whose make is kept; what lies deeper is text.
@@ -22,12 +24,23 @@ const MAX_HREF: usize = 2_048;
 /// The Markdown of what is kept, and whether it was cut.
 pub(super) fn render(flat: &Flat<'_>, kept: &MainText, base: &Url) -> (String, bool) {
     let mut base = base.clone();
-    let named = flat.find(0..flat.items.len(), "base").and_then(|index| flat.attribute(index, "href"));
-    if let Some(named) = named.filter(|href| href.len() <= MAX_HREF).and_then(|href| base.join(href).ok()) {
+    let named =
+        flat.find(0..flat.items.len(), "base").and_then(|index| flat.attribute(index, "href"));
+    if let Some(named) =
+        named.filter(|href| href.len() <= MAX_HREF).and_then(|href| base.join(href).ok())
+    {
         base = named;
     }
     base.set_fragment(None);
-    let mut page = Page { flat, gone: &kept.gone, base, out: Writer::new(MAX_OUTPUT), level: 0, in_link: false, lists: Vec::new() };
+    let mut page = Page {
+        flat,
+        gone: &kept.gone,
+        base,
+        out: Writer::new(MAX_OUTPUT),
+        level: 0,
+        in_link: false,
+        lists: Vec::new(),
+    };
     page.element(kept.root);
     page.out.finish()
 }
@@ -105,14 +118,17 @@ impl Page<'_> {
     fn element(&mut self, index: usize) {
         let name = self.flat.name(index);
         match name {
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => self.heading(index, usize::from(name.as_bytes()[1] - b'0')),
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                self.heading(index, usize::from(name.as_bytes()[1] - b'0'));
+            }
             "p" | "figure" | "details" | "address" | "form" => self.block(index, 2),
             "summary" | "caption" | "figcaption" | "legend" => self.block(index, 2),
             "br" => self.out.line_break(),
             "hr" => self.rule(),
             "ul" | "menu" | "dir" => self.list(index, None),
             "ol" => {
-                let start = self.flat.attribute(index, "start").and_then(|start| start.trim().parse().ok());
+                let start =
+                    self.flat.attribute(index, "start").and_then(|start| start.trim().parse().ok());
                 self.list(index, Some(start.unwrap_or(1)));
             }
             "li" => self.list_item(index),
@@ -127,7 +143,9 @@ impl Page<'_> {
             "pre" | "listing" | "xmp" => self.code_block(index),
             "code" | "kbd" | "samp" | "tt" if !self.holds_block(index) => self.code(index),
             "b" | "strong" if !self.holds_block(index) => self.emphasis(index, "**"),
-            "i" | "em" | "var" | "cite" | "dfn" if !self.holds_block(index) => self.emphasis(index, "*"),
+            "i" | "em" | "var" | "cite" | "dfn" if !self.holds_block(index) => {
+                self.emphasis(index, "*");
+            }
             "del" | "s" | "strike" if !self.holds_block(index) => self.emphasis(index, "~~"),
             "q" => {
                 self.out.open("“");
@@ -145,7 +163,8 @@ impl Page<'_> {
             "img" => self.image(index),
             "math" => self.formula(index),
             "input" => {
-                let mark = if self.flat.attribute(index, "checked").is_some() { "[x] " } else { "[ ] " };
+                let mark =
+                    if self.flat.attribute(index, "checked").is_some() { "[x] " } else { "[ ] " };
                 self.out.text(mark);
             }
             "table" => self.table(index),
@@ -158,7 +177,8 @@ impl Page<'_> {
 
     /// What stands apart from what is around it.
     fn block(&mut self, index: usize, breaks: u8) {
-        // A container breaks the line; only what is a paragraph of its own has a blank one. Two texts in two `div`s are two paragraphs.
+        // A container breaks the line; only what is a paragraph of its own has a blank one. Two
+        // texts in two `div`s are two paragraphs.
         self.out.block(breaks);
         self.children(index);
         self.out.block(breaks);
@@ -228,7 +248,9 @@ impl Page<'_> {
     /// An exponent must not become a part of its number.
     fn superscript(&mut self, index: usize) {
         let text = self.flat.text(index);
-        let is_power = !text.is_empty() && text.len() <= 8 && text.chars().all(|c| c.is_ascii_digit() || "+-−".contains(c));
+        let is_power = !text.is_empty()
+            && text.len() <= 8
+            && text.chars().all(|c| c.is_ascii_digit() || "+-−".contains(c));
         if is_power {
             self.out.put(&format!("^{text}"));
         } else {
@@ -239,7 +261,9 @@ impl Page<'_> {
     fn link(&mut self, index: usize) {
         // Signs for "link to this heading".
         let href = self.flat.attribute(index, "href");
-        if href.is_some() && matches!(self.flat.text(index).trim(), "¶" | "#" | "§" | "🔗" | "\u{f0c1}") {
+        if href.is_some()
+            && matches!(self.flat.text(index).trim(), "¶" | "#" | "§" | "🔗" | "\u{f0c1}")
+        {
             return;
         }
         let target = href.and_then(|href| self.address(href));
@@ -265,7 +289,11 @@ impl Page<'_> {
         if href.is_empty() || href.len() > MAX_HREF {
             return None;
         }
-        let mut to = self.base.join(href).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"))?;
+        let mut to = self
+            .base
+            .join(href)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"))?;
         let fragment = to.fragment().map(str::to_owned);
         to.set_fragment(None);
         if to == self.base && fragment.is_some() {
@@ -294,7 +322,9 @@ impl Page<'_> {
         let flat = self.flat;
         let range = index..flat.items[index].end;
         let source = flat.attribute(index, "alttext").map(str::to_owned).or_else(|| {
-            let annotation = range.clone().find(|&at| flat.attribute(at, "encoding") == Some("application/x-tex"));
+            let annotation = range
+                .clone()
+                .find(|&at| flat.attribute(at, "encoding") == Some("application/x-tex"));
             annotation.map(|at| flat.text(at))
         });
         match source {

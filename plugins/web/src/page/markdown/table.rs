@@ -27,13 +27,18 @@ impl Page<'_> {
         let mut cells_left = MAX_CELLS;
         for row in rows {
             let mut line: Vec<String> = Vec::new();
-            for cell in flat.children(row).filter(|&child| matches!(flat.name(child), "td" | "th")) {
+            for cell in flat.children(row).filter(|&child| matches!(flat.name(child), "td" | "th"))
+            {
                 if self.gone[cell] {
                     continue;
                 }
                 skip_reached(&mut line, &mut reach);
-                let span =
-                    |name| flat.attribute(cell, name).and_then(|span| span.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, MAX_COLUMNS);
+                let span = |name| {
+                    flat.attribute(cell, name)
+                        .and_then(|span| span.trim().parse::<usize>().ok())
+                        .unwrap_or(1)
+                        .clamp(1, MAX_COLUMNS)
+                };
                 let (text, _) = self.capture(cell);
                 let (columns, rows) = (span("colspan"), span("rowspan"));
                 for part in 0..columns {
@@ -77,7 +82,9 @@ impl Page<'_> {
         for child in flat.children(index).filter(|&child| !self.gone[child]) {
             match flat.name(child) {
                 "tr" => rows.push(child),
-                "thead" | "tbody" | "tfoot" => rows.extend(flat.children(child).filter(|&row| flat.name(row) == "tr" && !self.gone[row])),
+                "thead" | "tbody" | "tfoot" => rows.extend(
+                    flat.children(child).filter(|&row| flat.name(row) == "tr" && !self.gone[row]),
+                ),
                 _ => {}
             }
         }
@@ -87,14 +94,20 @@ impl Page<'_> {
     /// Whether it is there for its looks: one column or row, other tables or much text in it.
     fn lays_out(&self, index: usize, rows: &[usize]) -> bool {
         let flat = self.flat;
-        if rows.len() < 2 || matches!(flat.attribute(index, "role"), Some("presentation" | "none")) {
+        if rows.len() < 2 || matches!(flat.attribute(index, "role"), Some("presentation" | "none"))
+        {
             return true;
         }
         let within = index + 1..flat.items[index].end;
-        if within.into_iter().any(|at| matches!(flat.name(at), "table" | "pre" | "h1" | "h2") && !self.gone[at]) {
+        if within
+            .into_iter()
+            .any(|at| matches!(flat.name(at), "table" | "pre" | "h1" | "h2") && !self.gone[at])
+        {
             return true;
         }
-        let cells = |row: usize| flat.children(row).filter(|&cell| matches!(flat.name(cell), "td" | "th")).count();
+        let cells = |row: usize| {
+            flat.children(row).filter(|&cell| matches!(flat.name(cell), "td" | "th")).count()
+        };
         if rows.iter().all(|&row| cells(row) < 2) {
             return true;
         }
@@ -107,7 +120,9 @@ impl Page<'_> {
                 .sum();
             length > MAX_CELL
         };
-        rows.iter().any(|&row| flat.children(row).any(|cell| matches!(flat.name(cell), "td" | "th") && is_long(cell)))
+        rows.iter().any(|&row| {
+            flat.children(row).any(|cell| matches!(flat.name(cell), "td" | "th") && is_long(cell))
+        })
     }
 }
 

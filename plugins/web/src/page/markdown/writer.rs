@@ -7,14 +7,20 @@ use std::borrow::Cow;
 pub(super) fn plain(word: &str) -> Cow<'_, str> {
     let is_tag = |at: usize| {
         let after = &word.as_bytes()[at + 1..];
-        after.first().is_some_and(|letter| letter.eq_ignore_ascii_case(&b'a')) && after.get(1).is_none_or(|byte| *byte == b'/')
+        after.first().is_some_and(|letter| letter.eq_ignore_ascii_case(&b'a'))
+            && after.get(1).is_none_or(|byte| *byte == b'/')
     };
-    if !word.contains("](") && !word.contains("]:") && !word.match_indices('<').any(|(at, _)| is_tag(at)) {
+    if !word.contains("](")
+        && !word.contains("]:")
+        && !word.match_indices('<').any(|(at, _)| is_tag(at))
+    {
         return Cow::Borrowed(word);
     }
     let mut out = String::with_capacity(word.len() + 2);
     for (at, character) in word.char_indices() {
-        if matches!(character, '(' | ':') && word[..at].ends_with(']') || character == '<' && is_tag(at) {
+        if matches!(character, '(' | ':') && word[..at].ends_with(']')
+            || character == '<' && is_tag(at)
+        {
             out.push('\\');
         }
         out.push(character);
@@ -179,7 +185,8 @@ impl Writer {
         self.space = true;
         if !self.inline {
             // The mark of an item stands before its first paragraph.
-            let most = if self.prefixes.iter().any(|prefix| prefix.first.is_some()) { 1 } else { 2 };
+            let most =
+                if self.prefixes.iter().any(|prefix| prefix.first.is_some()) { 1 } else { 2 };
             self.breaks = self.breaks.max(breaks.min(most));
         }
     }
@@ -188,7 +195,10 @@ impl Writer {
     pub(super) fn item(&mut self) {
         let after = self.breaks;
         self.block(1);
-        let in_item = self.prefixes.last().is_some_and(|prefix| prefix.first.is_none() && prefix.rest.trim().is_empty());
+        let in_item = self
+            .prefixes
+            .last()
+            .is_some_and(|prefix| prefix.first.is_none() && prefix.rest.trim().is_empty());
         if after == 2 && (in_item || self.after_item()) {
             self.breaks = 1;
         }
@@ -271,7 +281,12 @@ impl Writer {
 
     /// The start of a blank line: the marks of quotes stay, indentation is dropped.
     fn blank_prefix(&mut self) {
-        let all: String = self.prefixes.iter().filter(|prefix| prefix.first.is_none()).map(|prefix| prefix.rest.as_str()).collect();
+        let all: String = self
+            .prefixes
+            .iter()
+            .filter(|prefix| prefix.first.is_none())
+            .map(|prefix| prefix.rest.as_str())
+            .collect();
         self.out.push_str(all.trim_end());
     }
 }

@@ -1,4 +1,5 @@
-//! The client: lines of JSON over pipes, put together and read with as little work as there can be, the same for every server.
+//! The client: lines of JSON over pipes, put together and read with as little work as there can be,
+//! the same for every server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -29,9 +30,22 @@ impl Client {
         let program = command.get_program().to_string_lossy().into_owned();
         let failed = |error: std::io::Error| format!("{program} can't be started: {error}");
         let begin = Instant::now();
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
-        let (stdin, stdout) = child.stdin.take().zip(child.stdout.take()).ok_or("a server has no pipes")?;
-        let mut client = Self { child, stdin, stdout: BufReader::new(stdout), line: String::new(), next: 1, start: Duration::ZERO };
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let (stdin, stdout) =
+            child.stdin.take().zip(child.stdout.take()).ok_or("a server has no pipes")?;
+        let mut client = Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+            line: String::new(),
+            next: 1,
+            start: Duration::ZERO,
+        };
         client.ask("initialize", r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#)?;
         client.hear()?;
         client.start = begin.elapsed();
@@ -39,13 +53,20 @@ impl Client {
         Ok(client)
     }
 
-    /// One call whose answer has to have this text, so that what is measured is what it is taken for.
+    /// One call whose answer has to have this text, so that what is measured is what it is taken
+    /// for.
     pub(crate) fn check(&mut self, call: &str, text: &str) -> Result<(), String> {
         self.ask("tools/call", call)?;
         self.hear()?;
-        let answer: Value = serde_json::from_str(&self.line).map_err(|error| format!("{error}: {}", self.line))?;
-        let is_right = answer["result"]["content"][0]["text"].as_str().is_some_and(|said| said.contains(text));
-        if is_right && answer["result"]["isError"] != true { Ok(()) } else { Err(format!("{call} was answered with {}", self.line)) }
+        let answer: Value =
+            serde_json::from_str(&self.line).map_err(|error| format!("{error}: {}", self.line))?;
+        let is_right =
+            answer["result"]["content"][0]["text"].as_str().is_some_and(|said| said.contains(text));
+        if is_right && answer["result"]["isError"] != true {
+            Ok(())
+        } else {
+            Err(format!("{call} was answered with {}", self.line))
+        }
     }
 
     /// The times of so many calls, one after the other.
@@ -86,18 +107,25 @@ impl Client {
     fn ask(&mut self, method: &str, params: &str) -> Result<(), String> {
         let id = self.next;
         self.next += 1;
-        self.write(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"))
+        self.write(&format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
+        ))
     }
 
     fn write(&mut self, message: &str) -> Result<(), String> {
-        self.stdin.write_all(message.as_bytes()).map_err(|error| format!("a server does not read: {error}"))
+        self.stdin
+            .write_all(message.as_bytes())
+            .map_err(|error| format!("a server does not read: {error}"))
     }
 
     /// Reads up to the next answer. A server may tell other things.
     fn hear(&mut self) -> Result<(), String> {
         loop {
             self.line.clear();
-            let read = self.stdout.read_line(&mut self.line).map_err(|error| format!("a server can't be read: {error}"))?;
+            let read = self
+                .stdout
+                .read_line(&mut self.line)
+                .map_err(|error| format!("a server can't be read: {error}"))?;
             if read == 0 {
                 return Err("a server has ended".to_owned());
             }
@@ -127,7 +155,10 @@ pub(crate) fn echo_lines() -> Result<(), String> {
     while input.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         // What is no call is the beginning of a client, which is told once.
         if !line.windows(11).any(|word| word == b"initialized") {
-            output.write_all(b"{\"result\":").and_then(|()| output.write_all(&line)).map_err(failed)?;
+            output
+                .write_all(b"{\"result\":")
+                .and_then(|()| output.write_all(&line))
+                .map_err(failed)?;
             output.flush().map_err(failed)?;
         }
         line.clear();

@@ -1,5 +1,6 @@
-//! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for Node, one in Python, and a loop that only
-//! says lines back. The client is the same for all, and they take turns.
+//! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for
+//! Node, one in Python, and a loop that only says lines back. The client is the same for all, and
+//! they take turns.
 
 mod client;
 mod servers;
@@ -33,7 +34,8 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = on_one_core(|| measure_calls(&place, "one core"))??;
     rows.extend(on_one_core(|| measure_process(&place))??);
     rows.push(on_one_core(|| beside_a_hung_call(&place))??);
-    // Where there is more than one core, figures depend on which of them a process woke up on: they are told and not judged.
+    // Where there is more than one core, figures depend on which of them a process woke up on: they
+    // are told and not judged.
     let wherever = measure_calls(&place, "all cores")?;
     rows.extend(wherever.into_iter().map(|row| Row { target: row.target.reported(), ..row }));
     Ok(rows)
@@ -54,27 +56,43 @@ struct Measured {
 fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let tools = [
-        ("echo", place.echoing(), [Target::AtMost(1.0), Target::AtMost(1.0 / 15.0), Target::AtLeast(3.0)]),
-        ("read of 4 KiB", place.reading(), [Target::AtMost(0.4), Target::Lower, Target::AtLeast(4.0)]),
+        (
+            "echo",
+            place.echoing(),
+            [Target::AtMost(1.0), Target::AtMost(1.0 / 15.0), Target::AtLeast(3.0)],
+        ),
+        (
+            "read of 4 KiB",
+            place.reading(),
+            [Target::AtMost(0.4), Target::Lower, Target::AtLeast(4.0)],
+        ),
     ];
     for (tool, (servers, left_out), targets) in tools {
         let measured = in_turn(&servers)?;
         let [median_of, worst_of, many_of] = targets;
         let (ours, node) = (find(&measured, BERTH), find(&measured, NODE));
-        let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples: Vec<f64>, target| Row {
-            name: "mcp",
-            what: format!("{tool} over MCP, {on}, {what}"),
-            samples,
-            unit: Unit::Ratio,
-            target,
-            ours: ours.map(unit_of).unwrap_or_default(),
-            rival: against(&measured, unit_of, left_out.as_deref()),
-        };
+        let row =
+            |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples: Vec<f64>, target| Row {
+                name: "mcp",
+                what: format!("{tool} over MCP, {on}, {what}"),
+                samples,
+                unit: Unit::Ratio,
+                target,
+                ours: ours.map(unit_of).unwrap_or_default(),
+                rival: against(&measured, unit_of, left_out.as_deref()),
+            };
         let both = ours.zip(node);
-        let ratios = |of: fn(&Measured) -> &Vec<Duration>| both.map(|(ours, node)| in_ratios(of(ours), of(node))).unwrap_or_default();
+        let ratios = |of: fn(&Measured) -> &Vec<Duration>| {
+            both.map(|(ours, node)| in_ratios(of(ours), of(node))).unwrap_or_default()
+        };
         let p99 = |measured: &Measured| percentile(&measured.times, 99);
         rows.extend([
-            row("p50", &|measured| show_time(median(measured.p50.clone())), ratios(|measured| &measured.p50), median_of),
+            row(
+                "p50",
+                &|measured| show_time(median(measured.p50.clone())),
+                ratios(|measured| &measured.p50),
+                median_of,
+            ),
             row(
                 "p99",
                 &|measured| show_time(p99(measured)),
@@ -98,7 +116,10 @@ fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
     for (server, client) in servers.iter().zip(&mut clients) {
         client.many(&server.call, WARM_UP)?;
     }
-    let mut measured: Vec<Measured> = servers.iter().map(|server| Measured { name: server.name, ..Measured::default() }).collect();
+    let mut measured: Vec<Measured> = servers
+        .iter()
+        .map(|server| Measured { name: server.name, ..Measured::default() })
+        .collect();
     for _ in 0..ROUNDS {
         for ((server, client), measured) in servers.iter().zip(&mut clients).zip(&mut measured) {
             let times = client.one_by_one(&server.call, ONE_BY_ONE)?;
@@ -115,7 +136,10 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
     let (servers, left_out) = place.echoing();
     // What is compiled once for a machine has been.
     servers.iter().try_for_each(|server| server.start().map(drop))?;
-    let mut started: Vec<Measured> = servers.iter().map(|server| Measured { name: server.name, ..Measured::default() }).collect();
+    let mut started: Vec<Measured> = servers
+        .iter()
+        .map(|server| Measured { name: server.name, ..Measured::default() })
+        .collect();
     let mut memory = vec![Vec::new(); servers.len()];
     for _ in 0..STARTS {
         for ((server, started), memory) in servers.iter().zip(&mut started).zip(&mut memory) {
@@ -125,11 +149,16 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
             memory.push(client.resident()?);
         }
     }
-    let memory: Vec<(&str, Vec<f64>)> = servers.iter().map(|server| server.name).zip(memory).collect();
-    let memory_of = |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| memory);
+    let memory: Vec<(&str, Vec<f64>)> =
+        servers.iter().map(|server| server.name).zip(memory).collect();
+    let memory_of =
+        |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| memory);
     let start = |measured: &Measured| show_time(median(measured.p50.clone()));
     let both = find(&started, BERTH).zip(find(&started, NODE));
-    let others = memory.iter().filter(|(name, _)| *name != BERTH).map(|(name, mib)| format!("{name} {:.1} MiB", median_ratio(mib.clone())));
+    let others = memory
+        .iter()
+        .filter(|(name, _)| *name != BERTH)
+        .map(|(name, mib)| format!("{name} {:.1} MiB", median_ratio(mib.clone())));
     Ok(vec![
         Row {
             name: "mcp",
@@ -149,7 +178,8 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
                 .unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 3.0),
-            ours: memory_of(BERTH).map_or_else(String::new, |mib| format!("{:.1} MiB", median_ratio(mib.clone()))),
+            ours: memory_of(BERTH)
+                .map_or_else(String::new, |mib| format!("{:.1} MiB", median_ratio(mib.clone()))),
             rival: others.chain(left_out).collect::<Vec<_>>().join(", "),
         },
     ])
@@ -198,9 +228,15 @@ fn find<'a>(measured: &'a [Measured], name: &str) -> Option<&'a Measured> {
 }
 
 /// What the others came to, and why some did not.
-fn against(measured: &[Measured], shown: &dyn Fn(&Measured) -> String, left_out: Option<&str>) -> String {
+fn against(
+    measured: &[Measured],
+    shown: &dyn Fn(&Measured) -> String,
+    left_out: Option<&str>,
+) -> String {
     let others = measured.iter().filter(|measured| measured.name != BERTH);
-    let told = others.map(|measured| format!("{} {}", measured.name, shown(measured))).chain(left_out.map(str::to_owned));
+    let told = others
+        .map(|measured| format!("{} {}", measured.name, shown(measured)))
+        .chain(left_out.map(str::to_owned));
     told.collect::<Vec<_>>().join(", ")
 }
 

@@ -46,14 +46,17 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn make(setting: &Setting) -> Result<Self, String> {
-        let bench = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
+        let bench = std::env::current_exe()
+            .map_err(|error| format!("this program can't find itself: {error}"))?;
         let home = setting.scratch.join("mcp");
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
         made.map_err(|error| format!("can't create {}: {error}", home.display()))?;
-        let folder = tempfile::tempdir_in(&setting.scratch).map_err(|error| format!("no folder for the file to read: {error}"))?;
+        let folder = tempfile::tempdir_in(&setting.scratch)
+            .map_err(|error| format!("no folder for the file to read: {error}"))?;
         let line = "a line of text as it might stand in a file, of 64 bytes or such.\n";
         let text: String = line.chars().cycle().take(BYTES).collect();
-        std::fs::write(folder.path().join("text.txt"), text).map_err(|error| format!("can't write the file to read: {error}"))?;
+        std::fs::write(folder.path().join("text.txt"), text)
+            .map_err(|error| format!("can't write the file to read: {error}"))?;
         // Built together with this program.
         let berth = bench.with_file_name("berth");
         Ok(Self { repository: setting.repository.clone(), berth, bench, home, folder })
@@ -61,7 +64,9 @@ impl Place {
 
     /// The servers that say things back, Berth first, and why others are left out.
     pub(crate) fn echoing(&self) -> (Vec<Server>, Option<String>) {
-        let call = |tool: &str, argument: &str| json!({ "name": tool, "arguments": { argument: SAID } }).to_string();
+        let call = |tool: &str, argument: &str| {
+            json!({ "name": tool, "arguments": { argument: SAID } }).to_string()
+        };
         let berth = self.berth(&["bench"], call("bench__echo", "text"), SAID);
         let floor = Server {
             name: FLOOR,
@@ -87,33 +92,72 @@ impl Place {
         let call = |tool: &str| json!({ "name": tool, "arguments": { "path": path } }).to_string();
         let berth = self.berth(&[], call("read"), text);
         let folder = self.folder.path().display().to_string();
-        left_out([Some(berth), self.node("server-filesystem", &[&folder], call("read_text_file"), text)])
+        left_out([
+            Some(berth),
+            self.node("server-filesystem", &[&folder], call("read_text_file"), text),
+        ])
     }
 
     /// Berth, with a tool that comes to no end, and the call of that.
     pub(crate) fn hanging(&self) -> (Server, String) {
-        let mut server =
-            self.berth(&["bench", "hostile"], json!({ "name": "bench__echo", "arguments": { "text": SAID } }).to_string(), SAID);
-        server.arguments.extend(["--set", "tools.autonomy=full", "--set", "tools.call=3600"].map(str::to_owned));
+        let mut server = self.berth(
+            &["bench", "hostile"],
+            json!({ "name": "bench__echo", "arguments": { "text": SAID } }).to_string(),
+            SAID,
+        );
+        server.arguments.extend(
+            ["--set", "tools.autonomy=full", "--set", "tools.call=3600"].map(str::to_owned),
+        );
         (server, json!({ "name": "hostile__sleep_forever", "arguments": {} }).to_string())
     }
 
-    /// Berth with its defaults, but for what would measure something else: no answer serves twice, and what is recorded is thrown away.
+    /// Berth with its defaults, but for what would measure something else: no answer serves twice,
+    /// and what is recorded is thrown away.
     fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
         let mut arguments: Vec<String> =
-            ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"].map(str::to_owned).into();
+            ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"]
+                .map(str::to_owned)
+                .into();
         for plugin in plugins {
-            arguments.extend(["--plugin".to_owned(), self.repository.join(format!("target/plugins/{plugin}.wasm")).display().to_string()]);
+            arguments.extend([
+                "--plugin".to_owned(),
+                self.repository.join(format!("target/plugins/{plugin}.wasm")).display().to_string(),
+            ]);
         }
-        Server { name: BERTH, arguments, home: Some(self.home.clone()), answer: answer.to_owned(), ..self.server(&self.berth, &call) }
+        Server {
+            name: BERTH,
+            arguments,
+            home: Some(self.home.clone()),
+            answer: answer.to_owned(),
+            ..self.server(&self.berth, &call)
+        }
     }
 
-    fn node(&self, package: &str, arguments: &[&str], call: String, answer: &str) -> Option<Server> {
-        let script = self.clients().join("node/node_modules/@modelcontextprotocol").join(package).join("dist/index.js");
+    fn node(
+        &self,
+        package: &str,
+        arguments: &[&str],
+        call: String,
+        answer: &str,
+    ) -> Option<Server> {
+        let script = self
+            .clients()
+            .join("node/node_modules/@modelcontextprotocol")
+            .join(package)
+            .join("dist/index.js");
         let program = find_program("node").filter(|_| script.is_file())?;
         let script = script.display().to_string();
-        let arguments = [script.as_str()].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
-        Some(Server { name: NODE, arguments, answer: answer.to_owned(), ..self.server(&program, &call) })
+        let arguments = [script.as_str()]
+            .iter()
+            .chain(arguments)
+            .map(|&argument| argument.to_owned())
+            .collect();
+        Some(Server {
+            name: NODE,
+            arguments,
+            answer: answer.to_owned(),
+            ..self.server(&program, &call)
+        })
     }
 
     fn server(&self, program: &Path, call: &str) -> Server {

@@ -1,0 +1,133 @@
+//! What kinds of nodes are, and what texts between them hold.
+
+use tree_sitter::Node;
+
+use super::super::word::expands;
+
+/// Kinds of nodes that mean what they seem to.
+pub(super) const KNOWN: [&str; 59] = [
+    "ansi_c_string",
+    "arithmetic_expansion",
+    "array",
+    "binary_expression",
+    "brace_expression",
+    "c_style_for_statement",
+    "case_item",
+    "case_statement",
+    "command",
+    "command_name",
+    "command_substitution",
+    "comment",
+    "compound_statement",
+    "concatenation",
+    "declaration_command",
+    "do_group",
+    "elif_clause",
+    "else_clause",
+    "expansion",
+    "extglob_pattern",
+    "file_descriptor",
+    "file_redirect",
+    "for_statement",
+    "function_definition",
+    "heredoc_body",
+    "heredoc_content",
+    "heredoc_end",
+    "heredoc_redirect",
+    "heredoc_start",
+    "herestring_redirect",
+    "if_statement",
+    "list",
+    "negated_command",
+    "number",
+    "parenthesized_expression",
+    "pipeline",
+    "postfix_expression",
+    "process_substitution",
+    "program",
+    "raw_string",
+    "redirected_statement",
+    "regex",
+    "simple_expansion",
+    "special_variable_name",
+    "string",
+    "string_content",
+    "subscript",
+    "subshell",
+    "ternary_expression",
+    "test_command",
+    "test_operator",
+    "translated_string",
+    "unary_expression",
+    "unset_command",
+    "variable_assignment",
+    "variable_assignments",
+    "variable_name",
+    "while_statement",
+    "word",
+];
+
+/// Whether a text holds nothing that begins or ends a command, or a quote. `expands`: it stands in
+/// `${…}`, where only that closes it counts.
+pub(super) fn is_calm(text: &str, expansion: bool) -> bool {
+    let (mut letters, mut depth) = (text.chars().peekable(), 0_i32);
+    while let Some(c) = letters.next() {
+        let next = letters.peek().copied();
+        match c {
+            '\\' if next == Some('\n') => return false,
+            '\\' => drop(letters.next()),
+            '\'' | '"' | '`' => return false,
+            '$' if next.is_some_and(|c| expands(c) && !"$?!*@#-".contains(c)) && expansion => {
+                return false;
+            }
+            '$' | '<' | '>' if next == Some('(') => return false,
+            '{' | '}' if expansion => return false,
+            ';' | '&' | '\n' if !expansion => return false,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 && !expansion {
+            return false;
+        }
+    }
+    depth == 0 || expansion
+}
+
+/// Whether a node is a word, or part of one.
+pub(super) fn is_word(node: Node<'_>) -> bool {
+    let kind = node.kind();
+    node.is_named()
+        && matches!(
+            kind,
+            "word"
+                | "number"
+                | "string"
+                | "raw_string"
+                | "ansi_c_string"
+                | "translated_string"
+                | "concatenation"
+                | "simple_expansion"
+                | "expansion"
+                | "command_substitution"
+                | "process_substitution"
+                | "arithmetic_expansion"
+                | "brace_expression"
+                | "variable_name"
+                | "special_variable_name"
+                | "test_operator"
+                | "regex"
+                | "variable_assignment"
+                | "array"
+        )
+}
+
+/// Files that keep nothing.
+pub(in super::super) fn is_harmless(path: &str) -> bool {
+    matches!(
+        path,
+        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/zero" | "/dev/tty"
+    ) || path.strip_prefix("/dev/fd/").is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}

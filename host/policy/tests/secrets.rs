@@ -1,0 +1,126 @@
+//! Where secrets of requests go.
+
+use berth_policy::egress::{Placement, PrivateHosts, SecretHost, SecretRule, Target};
+
+#[test]
+fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
+    let rule = SecretRule {
+        name: "token".to_owned(),
+        hosts: [
+            "api.example.com",
+            "*.a.example:8443",
+            "127.0.0.1:3000",
+            "localhost:3000",
+            "localhost:4000",
+            "127.0.0.2",
+        ]
+        .map(|host| SecretHost::new(host).expect("it is one"))
+        .to_vec(),
+        methods: vec!["GET".to_owned()],
+        paths: vec!["/v1/".to_owned(), "/me".to_owned()],
+        placement: Placement::Query { name: "key".to_owned() },
+    };
+    let private = ["127.0.0.1", "127.0.0.2", "localhost:3000", "10.0.0.1"]
+        .map(|private| PrivateHosts::new(private).expect("it is one"));
+    let goes = |url: &str, method: &str, path: &str| {
+        rule.goes(&Target::parse(url).expect("a URL"), method, path, &private)
+    };
+    let api = "https://api.example.com/";
+    for path in ["/v1", "/v1/", "/v1/x", "/me", "/me/x?y=../..", "/v1/a.b", "/me#/../x"] {
+        assert!(goes(api, "GET", path), "{path}");
+    }
+    for path in [
+        "",
+        "/",
+        "/v2",
+        "/v10",
+        "/V1/x",
+        "/mex",
+        "/v1/../v2",
+        "/v1/..",
+        "/v1/%2e%2e/v2",
+        "/v1/%2E./v2",
+        "/v1%2fx",
+        "/v1/x%5c..%5c",
+        "/v1\\..\\v2",
+        "/v1//x",
+        "//v1/x",
+        "/v1/./x",
+        "/v1/%252e%252e/x",
+        "/v1/..;/x",
+        "/v1/%00",
+        "/x/v1",
+    ] {
+        assert!(!goes(api, "GET", path), "{path}");
+    }
+    assert!(!goes(api, "POST", "/v1") && !goes(api, "get", "/v1"));
+    assert!(
+        !goes("https://example.com/", "GET", "/v1")
+            && !goes("https://a.api.example.com/", "GET", "/v1")
+    );
+    // To the port that is named, or else to that of https.
+    assert!(
+        !goes("https://api.example.com:8443/", "GET", "/v1")
+            && !goes("https://api.example.com:80/", "GET", "/v1")
+    );
+    assert!(
+        goes("https://x.a.example:8443/", "GET", "/v1")
+            && !goes("https://x.a.example/", "GET", "/v1")
+    );
+    assert!(goes("https://127.0.0.2/", "GET", "/v1"));
+    // In the open only to this machine, where it was opened, on a port that is named.
+    assert!(
+        !goes("http://api.example.com/", "GET", "/v1")
+            && !goes("http://api.example.com:443/", "GET", "/v1")
+    );
+    assert!(
+        goes("http://127.0.0.1:3000/", "GET", "/v1")
+            && goes("http://localhost:3000/", "GET", "/v1")
+    );
+    assert!(
+        !goes("http://127.0.0.1:3001/", "GET", "/v1")
+            && !goes("http://localhost:3001/", "GET", "/v1")
+    );
+    assert!(
+        !goes("http://localhost:4000/", "GET", "/v1")
+            && !goes("http://x.localhost:3000/", "GET", "/v1")
+    );
+    assert!(
+        !goes("http://127.0.0.2/", "GET", "/v1") && !goes("http://127.0.0.2:443/", "GET", "/v1")
+    );
+    let anywhere = SecretRule { methods: Vec::new(), paths: Vec::new(), ..rule.clone() };
+    assert!(anywhere.goes(&Target::parse(api).expect("a URL"), "DELETE", "/../x", &[]));
+    let nowhere = SecretRule { hosts: Vec::new(), ..anywhere };
+    assert!(!nowhere.goes(&Target::parse(api).expect("a URL"), "GET", "/", &[]));
+}
+
+#[test]
+fn a_secret_is_for_hosts_of_one_owner() {
+    for written in [
+        "example.com",
+        "*.example.com",
+        "api-*.example.com:8443",
+        "localhost",
+        "localhost:80",
+        "[::1]:3000",
+        "::1",
+        "nas:443",
+    ] {
+        SecretHost::new(written).unwrap_or_else(|why| panic!("{written}: {why}"));
+    }
+    for (written, expected) in [
+        ("*", "every host"),
+        ("*:443", "every host"),
+        ("*.com", "at least two parts of a name"),
+        ("*.com:443", "at least two parts of a name"),
+        ("com", "name its port too"),
+        ("*.*.com", "`*` has no place"),
+        ("https://example.com", "no URL"),
+        ("example.com:0", "ports are numbers"),
+        ("example.com:x", "ports are numbers"),
+        ("10.0.0.0/8", "ranges of addresses"),
+    ] {
+        let why = SecretHost::new(written).expect_err(written);
+        assert!(why.contains(expected), "{written}: {why}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Values that stand for a secret, and are none: `changeme`, `${TOKEN}`, `os.environ["KEY"]`.
+
+/// Whether somebody is meant to put a value in its place, or it stands for one that is hidden.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    let value = value.trim_end_matches(['.', ',', ';', '!']);
+    let first = value.chars().next();
+    if value.chars().all(|c| Some(c) == first || c == '-' || c == '.') {
+        return true;
+    }
+    let lower = value.to_ascii_lowercase();
+    const WHOLE: [&str; 26] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "mypassword",
+        "my-password",
+        "my_password",
+        "mysecret",
+        "my-secret",
+        "token",
+        "mytoken",
+        "my-token",
+        "api_key",
+        "apikey",
+        "api-key",
+        "undefined",
+        "required",
+        "optional",
+        "nullable",
+        "disabled",
+        "enabled",
+        "username",
+        "string",
+        "boolean",
+        "hidden",
+        "changed",
+    ];
+    const WITHIN: [&str; 16] = [
+        "example",
+        "placeholder",
+        "changeme",
+        "change-me",
+        "change_me",
+        "your-",
+        "your_",
+        "yourpassword",
+        "yoursecret",
+        "dummy",
+        "replace-me",
+        "replace_me",
+        "insert_",
+        "insert-",
+        "xxxx",
+        "****",
+    ];
+    // What looks like a mark of ours without being one is no excuse.
+    let hidden = lower.trim_start_matches(['[', '<', '*', '(']);
+    if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
+        return true;
+    }
+    WHOLE.contains(&&*lower)
+        || WITHIN.iter().any(|word| lower.contains(word))
+        || lower.starts_with("<")
+        || lower.ends_with("...")
+}
+
+/// Whether a value says where the secret is, instead of being it: a variable, a call, a path, a
+/// field of something.
+pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
+    let bytes = value.as_bytes();
+    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(')
+        && !value.starts_with("[REDACTED:")
+        && !(quoted && bytes[0] == b'$' && is_crypt(value))
+    {
+        return true;
+    }
+    if value.starts_with("%(")
+        || value.starts_with("%{")
+        || value.starts_with("#{")
+        || value.starts_with("{{")
+        || value.contains("${")
+    {
+        return true;
+    }
+    if !quoted
+        && matches!(bytes[0], b'!' | b'&' | b'*' | b'@')
+        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return true;
+    }
+    let name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
+    let part = |part: &str| {
+        let part = part.trim_end_matches(['-', '!']);
+        part.is_empty() || name(part)
+    };
+    if !quoted
+        && value
+            .find(['(', '[', '<'])
+            .is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(part))
+    {
+        return true;
+    }
+    if !quoted
+        && (value.contains("::")
+            || value.contains('.')
+                && value
+                    .split('.')
+                    .all(|part| name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
+    {
+        return true;
+    }
+    for scheme in [
+        "env:",
+        "env.",
+        "file:",
+        "vault:",
+        "secret:",
+        "ref:",
+        "op://",
+        "arn:",
+        "ssm:",
+        "keyring:",
+        "http://",
+        "https://",
+        "projects/",
+    ] {
+        if value.starts_with(scheme) && !value.contains('@') {
+            return true;
+        }
+    }
+    let path = value
+        .strip_prefix('~')
+        .or(value.strip_prefix(".."))
+        .or(value.strip_prefix('.'))
+        .unwrap_or(value);
+    path.starts_with('/')
+        && path.bytes().all(|byte| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'/' | b'.' | b'_' | b'-')
+        })
+}
+
+/// A hash as `crypt` writes it, which begins as a variable does.
+fn is_crypt(value: &str) -> bool {
+    let mut parts = value[1..].split('$');
+    parts.next().is_some_and(|id| (1..=10).contains(&id.len())) && parts.next().is_some()
+}
