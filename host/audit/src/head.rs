@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::chain::{self, Link};
-use super::time;
 
 /// The end of the log. It is written after each record, so that the next one who appends need not
 /// read the log, and a log that was cut is seen to be.
@@ -42,22 +41,15 @@ impl Head {
     ///
     /// As the system has them.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
-        file.write_all_at(&self.text(), 0)
+        file.write_all_at(self.text().as_bytes(), 0)
     }
 
-    /// Always of the same length, so that one takes the place of the other in a single write. Put
-    /// together by hand: it is made for each call, and formatting takes longer than writing it.
-    fn text(&self) -> [u8; 144] {
-        let mut text =
-            *b"1 file 000000000000 end 0000000000000000 seq 00000000000000000000 ended 0 hash \
-            0000000000000000000000000000000000000000000000000000000000000000\n";
+    /// Always of the same length, so that one takes the place of the other in a single write.
+    fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
-        time::digits(&mut text[7..19], *file);
-        time::digits(&mut text[24..40], *end);
-        time::digits(&mut text[45..65], *seq);
-        text[72] += u8::from(*ended);
-        text[79..143].copy_from_slice(&chain::hex(hash));
-        text
+        let hash = chain::shown(hash);
+        let ended = u8::from(*ended);
+        format!("1 file {file:012} end {end:016} seq {seq:020} ended {ended} hash {hash}\n")
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -69,7 +61,7 @@ impl Head {
         let link = Link { seq: seq.parse().ok()?, hash: chain::unhex(hash.as_bytes())? };
         let head =
             Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
-        (head.text() == text).then_some(head)
+        (head.text().as_bytes() == text).then_some(head)
     }
 }
 
@@ -81,7 +73,7 @@ mod tests {
     fn it_is_read_as_it_was_written_and_nothing_else_is() {
         let head =
             Head { file: 3, end: 12_345, link: Link { seq: 99, hash: [0xab; 32] }, ended: true };
-        let text = head.text();
+        let text = head.text().into_bytes();
         assert_eq!(Head::parse(&text), Some(head));
         let hash = "ab".repeat(32);
         let expected = format!(
@@ -89,7 +81,7 @@ mod tests {
         );
         assert_eq!(String::from_utf8_lossy(&text), expected);
         for at in 0..text.len() {
-            let mut other = text;
+            let mut other = text.clone();
             other[at] ^= 1;
             assert_ne!(Head::parse(&other), Some(head), "byte {at}");
             assert_eq!(Head::parse(&text[..at]), None);

@@ -79,7 +79,8 @@ impl<'k> Line<'k> {
 
     pub(super) fn number(&mut self, key: &str, number: u64) {
         self.key(key);
-        time::number(&mut self.0, number);
+        // A vector takes everything.
+        let _ = write!(self.0, "{number}");
     }
 
     /// What a program ended with.
@@ -94,11 +95,9 @@ impl<'k> Line<'k> {
         self.key(key);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let (whole, part) = (micros / 1000, micros % 1000);
-        time::number(&mut self.0, whole);
+        let _ = write!(self.0, "{whole}");
         if part > 0 {
-            let mut digits = *b".000";
-            time::digits(&mut digits[1..], part);
-            self.0.extend_from_slice(&digits);
+            let _ = write!(self.0, ".{part:03}");
             while self.0.last() == Some(&b'0') {
                 self.0.pop();
             }

@@ -9,6 +9,7 @@ use berth_contract::text::toml;
 use berth_system::private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString};
 
 use super::load::load_with;
 use super::{Config, Folders, Loaded, PermissionAction, PermissionRule, file};
@@ -103,10 +104,9 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
         |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
     // One after the other, or one rule would be lost. The lock is no file of the folder that the
     // user looks at.
-    let data = PrivateFolder::make(&folders.data)
+    let _held = PrivateFolder::make(&folders.data)
+        .and_then(|data| data.lock("berth.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
-    let _held =
-        data.lock("berth.toml.lock").map_err(HostError::io(folders.data.display().to_string()))?;
 
     let before = file::read(&path)
         .map_err(|problem| HostError::Config(problem.to_string()))?
@@ -149,11 +149,8 @@ fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError 
 fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'static str> {
     let mut expected: Table = text.parse().map_err(|_| "it is not TOML")?;
     let rule_text = rule(tool, pattern);
-    let rule_value = rule_text
-        .parse::<Table>()
-        .ok()
-        .and_then(|table| permissions(&table, tool)?.first().cloned());
-    let rule_value = rule_value.ok_or("the rule can't be written as TOML")?;
+    let rule_table: Table = rule_text.parse().map_err(|_| "the rule can't be written as TOML")?;
+    let rule_value = rule_table["tools"]["permissions"][tool][0].clone();
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
         return Ok(None);
     }
@@ -161,46 +158,60 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'s
     let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
     rules.insert(0, rule_value);
 
-    // First before the others, else at the end. A line may look like a header and be none, inside a
-    // text of several lines.
-    let candidates = headers(text, tool).chain(std::iter::once(text.len()));
-    let written = candidates.map(|at| {
-        let (above, below) = text.split_at(at);
-        let apart = if above.is_empty() || above.ends_with("\n\n") {
-            ""
-        } else if above.ends_with('\n') {
-            "\n"
-        } else {
-            "\n\n"
-        };
-        let after = if below.is_empty() { "" } else { "\n" };
-        format!("{above}{apart}{rule_text}{after}{below}")
-    });
+    let mut document: DocumentMut = text.parse().map_err(|_| "it is not TOML")?;
+    insert_first(&mut document, tool, &rule_text).ok_or(no_place)?;
+    let written = document.to_string();
     // What counts is what the file says then: what it said before, and the rule in front.
-    written
-        .into_iter()
-        .find(|text| text.parse::<Table>().is_ok_and(|table| table == expected))
-        .map(Some)
-        .ok_or(no_place)
+    if written.parse::<Table>().is_ok_and(|table| table == expected) {
+        Ok(Some(written))
+    } else {
+        Err(no_place)
+    }
 }
 
-/// Where the lines begin that look like a rule's header, with the comments right above them.
-fn headers<'a>(text: &'a str, tool: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let mut at = 0;
-    let mut begins = None;
-    text.split_inclusive('\n').filter_map(move |line| {
-        let start = at;
-        at += line.len();
-        let trimmed = line.trim();
-        if trimmed.starts_with('#') {
-            begins.get_or_insert(start);
-            return None;
+/// Puts the rule before the tool's other ones, or at the end where there are none. `None`: the file
+/// has something else where the list would be.
+fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Option<()> {
+    let rule: DocumentMut = rule_text.parse().ok()?;
+    let mut new = rule["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
+
+    // Comments at the end stay above the new rule.
+    let above_end = match document.trailing().as_str().unwrap_or_default().trim_end() {
+        "" if document.is_empty() => String::new(),
+        "" => "\n".to_owned(),
+        comments => format!("{comments}\n\n"),
+    };
+    let mut table = document.as_table_mut();
+    for name in ["tools", "permissions"] {
+        let mut missing = toml_edit::Table::new();
+        missing.set_implicit(true);
+        table = table.entry(name).or_insert(Item::Table(missing)).as_table_mut()?;
+    }
+    let item = table.entry(tool).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    if let Some(rules) = item.as_array_mut() {
+        rules.insert(0, new.into_inline_table());
+        return Some(());
+    }
+    let rules = item.as_array_of_tables_mut()?;
+    match rules.get_mut(0) {
+        Some(first) => {
+            new.set_position(first.position());
+            // The comments right above it are about it.
+            let above = first.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
+            let comments = above.trim_start_matches('\n');
+            new.decor_mut().set_prefix(&above[..above.len() - comments.len()]);
+            let comments = format!("\n{comments}");
+            first.decor_mut().set_prefix(comments);
+            rules.insert(0, new);
         }
-        let begins = begins.take().unwrap_or(start);
-        let header = trimmed.starts_with("[[")
-            && trimmed.parse::<Table>().is_ok_and(|table| permissions(&table, tool).is_some());
-        header.then_some(begins)
-    })
+        None => {
+            new.set_position(None);
+            new.decor_mut().set_prefix(above_end);
+            rules.push(new);
+            document.set_trailing("");
+        }
+    }
+    Some(())
 }
 
 fn permissions<'a>(table: &'a Table, tool: &str) -> Option<&'a Vec<Value>> {
@@ -267,12 +278,28 @@ mod tests {
     }
 
     #[test]
-    fn rules_in_another_form_are_left_alone() {
-        for text in [
-            "[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }]\n",
-            "tools = { call = 3 }\n",
-            "[tools\n",
-        ] {
+    fn a_list_in_one_line_takes_the_rule_as_well() {
+        let inline = "{ pattern = \"/w/a\", exact = true, action = \"allow\" }";
+        check(
+            "[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }] # mine\n",
+            Some(&format!(
+                "[tools]\npermissions.write = [{inline},{{ pattern = \"*\", action = \"ask\" }}] # mine\n"
+            )),
+        );
+    }
+
+    #[test]
+    fn a_comment_at_the_end_stays_above_the_rule() {
+        check(
+            "[tools]\ncall = 20\n\n# the end\n",
+            Some(&format!("[tools]\ncall = 20\n\n# the end\n\n{RULE}")),
+        );
+        check("# only this\n", Some(&format!("# only this\n\n{RULE}")));
+    }
+
+    #[test]
+    fn a_file_that_has_no_place_for_the_rule_is_left_alone() {
+        for text in ["tools = { call = 3 }\n", "[tools]\npermissions = 3\n", "[tools\n"] {
             inserted(text, "write", "/w/a").expect_err(text);
         }
     }

@@ -6,6 +6,7 @@
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use super::clients::Format;
 
@@ -107,12 +108,13 @@ fn parsed(text: &str) -> Result<CstRootNode, String> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
-    CstRootNode::parse(text, &options)
-        .map_err(|error| format!("line {}: it is no JSON: {}", error.line_display(), error.kind()))
+    CstRootNode::parse(text, &options).map_err(|error| {
+        format!("line {}: it isn't valid JSON: {}", error.line_display(), error.kind())
+    })
 }
 
 fn not_an_object(table: &str) -> String {
-    format!("it is no object, or `{table}` in it is none")
+    format!("the file, or `{table}` in it, isn't an object")
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -128,44 +130,87 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// A table is put behind the others, where none of its name is there: nothing before it changes.
 fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
-    let read = |text: &str| {
-        let parsed: Result<::toml::Table, _> = ::toml::from_str(text);
-        let read = parsed.map_err(|error| {
-            let line = error
-                .span()
-                .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            format!("line {line}: it is no TOML: {}", error.message())
-        })?;
-        serde_json::to_value(read).map_err(|error| error.to_string())
-    };
-    let was = read(before)?;
-    match was.get(table).map(|servers| servers.get(name)) {
-        Some(Some(there)) if there == entry => return Ok(before.to_owned()),
-        Some(Some(_)) => {
-            return Err(format!(
-                "[{table}.{name}] is there and says something else: remove it, or take another name with --name"
-            ));
+    let was = toml_values(before)?;
+    let wanted = with(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    if was == wanted {
+        return Ok(before.to_owned());
+    }
+    let mut document: DocumentMut =
+        before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let is_empty = document.is_empty();
+    let mut missing = Table::new();
+    missing.set_implicit(true);
+    let servers = document.entry(table).or_insert(Item::Table(missing));
+    let in_one_line = servers.is_inline_table();
+    let servers = servers.as_table_like_mut().ok_or_else(|| not_an_object(table))?;
+    match servers.get_mut(name).and_then(Item::as_table_like_mut) {
+        Some(there) => change_toml(there, entry),
+        None if in_one_line => drop(servers.insert(name, Item::Value(toml_value(entry)))),
+        None => {
+            let mut new = Table::new();
+            change_toml(&mut new, entry);
+            servers.insert(name, Item::Table(new));
+            // Comments at the end stay above the new table.
+            let above = match document.trailing().as_str().unwrap_or_default().trim_end() {
+                "" if is_empty => String::new(),
+                "" => "\n".to_owned(),
+                comments => format!("{comments}\n\n"),
+            };
+            if let Some(new) = document[table][name].as_table_mut() {
+                new.decor_mut().set_prefix(above);
+            }
+            document.set_trailing("");
         }
-        Some(None) | None => {}
     }
-    let mut after = before.to_owned();
-    if !after.is_empty() {
-        after.push_str(if after.ends_with('\n') { "\n" } else { "\n\n" });
-    }
-    after += &format!("[{table}.{name}]\n");
-    for (key, value) in entry.as_object().into_iter().flatten() {
-        // Texts and lists of them: JSON writes them as TOML does.
-        after += &format!("{key} = {value}\n");
-    }
-    let wanted = with(was, table, name, entry).ok_or_else(|| not_an_object(table))?;
-    match read(&after) {
+    let after = document.to_string();
+    match toml_values(&after) {
         Ok(is) if is == wanted => Ok(after),
-        _ => Err(format!(
-            "[{table}.{name}] can't be put behind the rest: `{table}` may be written in one line"
-        )),
+        _ => Err(format!("[{table}.{name}] can't be put in without changing something else")),
     }
+}
+
+/// Changes what a server says of how it is reached, and keeps the rest.
+fn change_toml(there: &mut dyn TableLike, entry: &Value) {
+    let Some(entry) = entry.as_object() else { return };
+    for way in WAYS {
+        if !entry.contains_key(way) {
+            there.remove(way);
+        }
+    }
+    for (key, value) in entry {
+        match there.get_mut(key).and_then(Item::as_value_mut) {
+            Some(old) => {
+                let decor = old.decor().clone();
+                *old = toml_value(value);
+                *old.decor_mut() = decor;
+            }
+            None => drop(there.insert(key, Item::Value(toml_value(value)))),
+        }
+    }
+}
+
+fn toml_value(value: &Value) -> toml_edit::Value {
+    match value {
+        Value::Null => "".into(),
+        Value::Bool(bool) => (*bool).into(),
+        Value::Number(number) => number.as_i64().unwrap_or_default().into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(values) => toml_edit::Value::Array(values.iter().map(toml_value).collect()),
+        Value::Object(fields) => toml_edit::Value::InlineTable(
+            fields.iter().map(|(key, value)| (key.as_str(), toml_value(value))).collect(),
+        ),
+    }
+}
+
+fn toml_values(text: &str) -> Result<Value, String> {
+    let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
+        let line = error
+            .span()
+            .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        format!("line {line}: it isn't valid TOML: {}", error.message())
+    })?;
+    serde_json::to_value(values).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -241,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn another_way_takes_the_place_of_the_one_before_in_toml_too() {
+        let before = "[mcp_servers.berth] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
+        assert_eq!(
+            toml(before, "mcp_servers", "berth", &entry()).as_deref(),
+            Ok(
+                "[mcp_servers.berth] # mine\ncommand = \"/usr/bin/berth\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
+            )
+        );
+    }
+
+    #[test]
     fn a_table_is_put_behind_the_others() {
         let of = |before: &str| toml(before, "mcp_servers", "berth", &entry());
         let own = "[mcp_servers.berth]\ncommand = \"/usr/bin/berth\"\nargs = [\"serve\"]\n";
@@ -249,8 +305,17 @@ mod tests {
         let after = of(before).expect("it is put behind");
         assert_eq!(after, format!("{before}\n\n{own}"));
         assert_eq!(of(&after), Ok(after.clone()), "it is done once");
-        assert!(of("mcp_servers = { other = { command = \"o\" } }\n").is_err());
-        assert!(of("[mcp_servers.berth]\ncommand = \"else\"\n").is_err());
+        assert!(of("mcp_servers = 3\n").is_err());
+        assert_eq!(
+            of("mcp_servers = { other = { command = \"o\" } } # so\n").as_deref(),
+            Ok(
+                "mcp_servers = { other = { command = \"o\" } , berth = { command = \"/usr/bin/berth\", args = [\"serve\"] } } # so\n"
+            )
+        );
+        assert_eq!(
+            of("a = 1\n\n# the end").as_deref(),
+            Ok(format!("a = 1\n\n# the end\n\n{own}").as_str())
+        );
         let odd = json!({ "command": "a\"b\\c\nd", "args": [] });
         let odd = toml("", "mcp_servers", "berth", &odd).expect("it can be written");
         assert_eq!(
