@@ -6,7 +6,7 @@ use berth_core::config::presets::{PRESETS, Preset, usual};
 use berth_core::config::{KeyDescription, TableDescription};
 
 /// Columns of a document.
-const WIDTH: usize = 140;
+const WIDTH: usize = 100;
 
 /// Every key of the configuration, by table.
 pub(super) fn reference(tables: &[TableDescription]) -> String {
