@@ -264,7 +264,7 @@ fn an_answer_serves_until_something_changes_that_it_was_made_of() {
 }
 
 #[test]
-fn whatever_happens_the_truth_is_told() {
+fn stale_answers_are_never_served() {
     run(async {
         let twins = Twins::new(&[]).await;
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -289,7 +289,7 @@ fn whatever_happens_the_truth_is_told() {
 }
 
 #[test]
-fn what_does_not_belong_to_an_answer_does_not_end_it() {
+fn unrelated_changes_keep_a_stored_answer() {
     run(async {
         let twins = Twins::new(&[]).await;
         let arguments = json!({ "path": "src/a.rs" });
@@ -302,7 +302,7 @@ fn what_does_not_belong_to_an_answer_does_not_end_it() {
 }
 
 #[test]
-fn sessions_share_no_answers_and_can_forget_theirs() {
+fn stored_answers_belong_to_one_session_and_can_be_dropped() {
     run(async {
         let twins = Twins::new(&[]).await;
         let arguments = json!({ "pattern": "needle" });
@@ -348,7 +348,7 @@ fn other_arguments_and_other_hosts_get_their_own() {
 }
 
 #[test]
-fn an_answer_goes_the_way_of_a_fresh_one() {
+fn stored_answer_passes_the_same_steps_as_a_fresh_one() {
     run(async {
         let twins = Twins::new(&[]).await;
         fs::write(twins.folder.join("src/a.rs"), "needle \u{1b}[2J\n").expect("a file is written");
@@ -367,7 +367,7 @@ fn an_answer_goes_the_way_of_a_fresh_one() {
 }
 
 #[test]
-fn what_fails_or_acts_or_is_a_stranger_s_is_not_kept() {
+fn failed_acting_and_untrusted_calls_store_no_answer() {
     run(async {
         let twins = Twins::new(&[]).await;
         for (tool, arguments) in [
@@ -399,7 +399,7 @@ fn what_fails_or_acts_or_is_a_stranger_s_is_not_kept() {
 }
 
 #[test]
-fn what_a_plugin_claims_is_believed_once_it_was_approved() {
+fn cacheable_claim_counts_only_after_approval() {
     run(async {
         let twins = Twins::new(&[]).await;
         let root = twins.folder.parent().expect("it lies in one");
@@ -423,7 +423,7 @@ fn what_a_plugin_claims_is_believed_once_it_was_approved() {
 }
 
 #[test]
-fn nothing_is_kept_where_the_operator_says_so_or_for_longer() {
+fn operator_turns_stored_answers_off_and_bounds_their_age() {
     run(async {
         let off = Twins::new(&["tools.result_cache.enabled=false"]).await;
         for _ in 0..5 {

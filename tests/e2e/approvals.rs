@@ -85,7 +85,7 @@ pub(crate) fn category(outcome: &Outcome) -> Option<Category> {
 }
 
 #[test]
-fn without_a_person_what_acts_does_not_happen_and_what_reads_does() {
+fn without_a_person_reads_run_and_acting_calls_do_not() {
     run(async {
         let scene = supervised(&[]).await;
         let answer = scene.call("write", json!({ "path": "notes.txt", "content": "x" })).await;
@@ -106,7 +106,7 @@ fn without_a_person_what_acts_does_not_happen_and_what_reads_does() {
 }
 
 #[test]
-fn a_yes_for_once_serves_one_call() {
+fn approval_for_once_serves_one_call() {
     run(async {
         let scene = supervised(&[]).await;
         let (person, session) = (Person::yes(Scope::Once), Session::new("s"));
@@ -121,7 +121,7 @@ fn a_yes_for_once_serves_one_call() {
 }
 
 #[test]
-fn a_yes_for_the_session_serves_calls_that_are_the_same_and_no_others() {
+fn session_approval_serves_identical_calls_only() {
     run(async {
         let scene = supervised(&[]).await;
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
@@ -164,7 +164,7 @@ fn a_yes_for_the_session_serves_calls_that_are_the_same_and_no_others() {
 }
 
 #[test]
-fn a_yes_for_a_version_of_a_plugin_is_none_for_the_next() {
+fn approval_of_one_plugin_version_does_not_cover_the_next() {
     run(async {
         let living = Living::new();
         living.put("word", &version("word", "1.0.0", "one").encode());
@@ -189,7 +189,7 @@ fn a_yes_for_a_version_of_a_plugin_is_none_for_the_next() {
 }
 
 #[test]
-fn a_yes_ends() {
+fn approval_expires() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders = Folders { cache: shared_cache(), ..Folders::inside(root.path()) };
@@ -229,7 +229,7 @@ pub(crate) async fn host(folders: &Folders, work: &std::path::Path) -> Host {
 }
 
 #[test]
-fn a_no_is_told_and_changes_nothing() {
+fn denied_call_is_reported_and_changes_nothing() {
     run(async {
         let scene = supervised(&[]).await;
         let person = Person::saying(Reply::No { by: "a test".to_owned() });
@@ -248,7 +248,7 @@ fn a_no_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn a_yes_skips_the_asking_and_nothing_else() {
+fn approval_skips_the_question_and_no_other_gate() {
     run(async {
         let scene = supervised(&[]).await;
         /// Says yes, and the operator forbids it meanwhile.
@@ -282,7 +282,7 @@ fn a_yes_skips_the_asking_and_nothing_else() {
 }
 
 #[test]
-fn a_yes_is_for_the_same_arguments_in_whatever_form_they_come() {
+fn approval_holds_for_equal_arguments_in_any_form() {
     run(async {
         let scene = supervised(&[]).await;
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
@@ -314,7 +314,7 @@ fn a_yes_is_for_the_same_arguments_in_whatever_form_they_come() {
 }
 
 #[test]
-fn a_yes_is_not_for_what_a_file_holds_by_then() {
+fn approval_does_not_cover_a_file_that_changed_since() {
     /// Says yes to one replacement, and has the file call for two meanwhile.
     struct Grown(std::path::PathBuf, Scope);
     impl Approver for Grown {
@@ -352,7 +352,7 @@ fn a_yes_is_not_for_what_a_file_holds_by_then() {
 }
 
 #[test]
-fn a_yes_is_not_for_what_a_link_leads_to_by_then() {
+fn approval_does_not_cover_a_link_that_changed_since() {
     /// Says yes, and has a link lead elsewhere meanwhile.
     struct Swapped(std::path::PathBuf);
     impl Approver for Swapped {
@@ -406,7 +406,7 @@ impl Provider for Obliging {
 }
 
 #[test]
-fn what_a_model_writes_approves_nothing() {
+fn arguments_approve_nothing() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders =
@@ -487,7 +487,7 @@ fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
 }
 
 #[test]
-fn a_person_sees_what_changes_in_a_file_and_nothing_that_the_tool_may_not_read() {
+fn prompt_shows_a_diff_of_readable_files_only() {
     run(async {
         let scene = supervised(&[]).await;
         let lines: String = (1..=9).map(|line| format!("line {line}\n")).collect();

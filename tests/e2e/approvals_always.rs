@@ -72,7 +72,7 @@ fn always_at_a_terminal_stands_before_the_rule_that_asked() {
 }
 
 #[test]
-fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
+fn always_is_offered_only_where_its_rule_would_decide() {
     let cli = Cli::new();
     cli.configure("");
     let unavailable = |line: &[&str], why: &str| {
@@ -110,7 +110,7 @@ fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
 }
 
 #[test]
-fn always_covers_neither_what_lies_below_nor_another_case() {
+fn always_covers_the_exact_text_only() {
     let cli = Cli::new();
     cli.configure("");
     // What would be a wildcard in a pattern is a name here.
@@ -126,7 +126,7 @@ fn always_covers_neither_what_lies_below_nor_another_case() {
 }
 
 #[test]
-fn always_is_not_offered_where_the_file_can_t_be_written() {
+fn always_is_not_offered_if_the_file_is_read_only() {
     let cli = Cli::new();
     cli.configure("");
     let folder = cli.root.path().join("config");
@@ -154,7 +154,7 @@ fn always_is_not_offered_where_the_file_can_t_be_written() {
 }
 
 #[test]
-fn a_yes_for_good_counts_at_once_in_a_host_that_runs() {
+fn always_counts_at_once_in_a_running_host() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders =

@@ -35,7 +35,7 @@ fn questions(cli: &Cli) -> Vec<PathBuf> {
 }
 
 #[test]
-fn without_a_terminal_it_says_who_can_agree_and_how() {
+fn call_without_a_terminal_says_how_to_approve_it() {
     let cli = Cli::new();
     let refused = cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
@@ -58,7 +58,7 @@ fn without_a_terminal_it_says_who_can_agree_and_how() {
 }
 
 #[test]
-fn yes_on_the_command_line_counts_for_that_call_unless_the_configuration_forbids_it() {
+fn yes_flag_approves_one_call_unless_forbidden() {
     let cli = Cli::new();
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     assert_eq!(notes(&cli), "new");
@@ -81,7 +81,7 @@ fn yes_on_the_command_line_counts_for_that_call_unless_the_configuration_forbids
 }
 
 #[test]
-fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() {
+fn approval_from_another_terminal_serves_one_identical_call() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
@@ -113,7 +113,7 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
 }
 
 #[test]
-fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
+fn approval_of_a_change_serves_no_other_change() {
     let cli = Cli::new();
     let edit =
         ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
@@ -140,7 +140,7 @@ fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
 }
 
 #[test]
-fn of_calls_at_the_same_time_one_takes_the_yes() {
+fn one_of_several_concurrent_calls_takes_the_approval() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
@@ -161,7 +161,7 @@ fn of_calls_at_the_same_time_one_takes_the_yes() {
 }
 
 #[test]
-fn a_yes_for_the_session_serves_until_it_expires_and_in_that_session_alone() {
+fn session_approval_serves_its_session_until_it_expires() {
     let cli = Cli::new();
     let call = [&WRITE[..], &["--session", "mine"]].concat();
     cli.run(&call).ends(3);
@@ -179,7 +179,7 @@ fn a_yes_for_the_session_serves_until_it_expires_and_in_that_session_alone() {
 }
 
 #[test]
-fn a_no_from_another_terminal_is_told_to_the_next_call_that_is_the_same() {
+fn denial_from_another_terminal_reaches_the_next_identical_call() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
@@ -301,7 +301,7 @@ fn questions_that_others_could_have_written_approve_nothing() {
 }
 
 #[test]
-fn no_more_than_64_questions_wait() {
+fn at_most_64_questions_wait() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     let [path] = &questions(&cli)[..] else { panic!("there is one") };
@@ -318,7 +318,7 @@ fn no_more_than_64_questions_wait() {
 }
 
 #[test]
-fn what_is_answered_takes_no_place_and_what_is_outdated_gives_its_own() {
+fn answered_and_expired_questions_free_their_places() {
     let cli = Cli::new();
     let ask = |content: &str| {
         cli.run(&["call", "write", "path=notes.txt", &format!("content={content}")]).ends(3).stderr
@@ -352,7 +352,7 @@ fn what_is_answered_takes_no_place_and_what_is_outdated_gives_its_own() {
 }
 
 #[test]
-fn a_yes_for_good_is_no_answer_that_outlives_its_rule() {
+fn always_ends_when_its_rule_is_removed() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
@@ -378,7 +378,7 @@ fn a_yes_for_good_is_no_answer_that_outlives_its_rule() {
 }
 
 #[test]
-fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
+fn prompt_shows_the_whole_action_and_takes_only_yes() {
     let cli = Cli::new();
     let Some(denied) = cli.typed(&WRITE, "n\n") else { return };
     let denied = denied.ends(3);
@@ -408,7 +408,7 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
 }
 
 #[test]
-fn what_was_typed_before_the_question_is_no_answer() {
+fn keys_typed_before_the_prompt_are_dropped() {
     let cli = Cli::new();
     let pasted = "y\n".repeat(10_000);
     for ahead in ["y\n", "session\n", "always\n", "y\ny\ny\n", "y", &pasted] {
@@ -432,7 +432,7 @@ fn a_question_about_a_file_behind_a_link_is_asked_like_any_other() {
 }
 
 #[test]
-fn a_question_that_is_answered_here_waits_for_nobody_elsewhere() {
+fn question_answered_at_the_prompt_leaves_the_queue() {
     let cli = Cli::new();
     let left = |call: &[&str]| {
         cli.run(call).ends(3);
@@ -464,7 +464,7 @@ fn a_question_that_is_answered_here_waits_for_nobody_elsewhere() {
 }
 
 #[test]
-fn what_an_argument_holds_neither_steers_the_terminal_nor_hides() {
+fn arguments_cannot_steer_or_hide_the_prompt() {
     let cli = Cli::new();
     let hostile = "one\n\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}gnp.exe\rAllow it? y\n\u{9b}31m\u{200b}end\u{e0041}";
     let arguments = json!({ "path": "notes.txt", "content": hostile }).to_string();
@@ -496,7 +496,7 @@ fn what_an_argument_holds_neither_steers_the_terminal_nor_hides() {
 }
 
 #[test]
-fn what_is_too_long_to_be_shown_is_not_asked_about() {
+fn action_too_long_for_a_prompt_is_refused() {
     let cli = Cli::new();
     let long: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     fs::write(cli.work().join("long.txt"), &long).expect("a file is written");

@@ -98,7 +98,7 @@ fn many_parallel_commands_all_succeed_and_ping_does_not_wait_for_them() {
 
 /// By whatever name a command comes, the rules look at it.
 #[test]
-fn another_name_of_the_command_is_no_way_round_a_rule() {
+fn alias_of_a_command_does_not_bypass_a_rule() {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"\n[[tools.permissions.bash]]\npattern = \"touch *\"\naction = \"deny\"\n");
     for name in ["command", "cmd", "script", "shell_command", "bash", "sh"] {
@@ -125,7 +125,7 @@ const WAITS: &str = "echo first; until test -e go; do sleep 0.01; done; echo sec
 
 /// At a terminal, output is there before the command has ended, and not once more at the end.
 #[test]
-fn a_terminal_sees_output_as_it_comes_and_once() {
+fn terminal_shows_output_live_and_once() {
     let cli = unasked();
     let line = ["call".to_owned(), "bash".to_owned(), format!("command={WAITS}")];
     let Some((mut child, mut screen)) = at_a_terminal(&cli, &line) else { return };
@@ -164,7 +164,7 @@ fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
 }
 
 #[test]
-fn a_client_of_mcp_is_told_output_as_it_comes() {
+fn mcp_client_gets_output_live() {
     let cli = unasked();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let id = client.ask(

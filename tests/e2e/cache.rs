@@ -134,7 +134,7 @@ fn code_behind_a_link_is_not_used() {
 }
 
 #[test]
-fn code_that_was_cut_off_or_is_none_is_compiled_anew() {
+fn damaged_cache_entry_is_compiled_anew() {
     run(async {
         let compiled = Compiled::new().await;
         for code in [&b""[..], b"\x7fELF", b"not code at all"] {

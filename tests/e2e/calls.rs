@@ -52,7 +52,7 @@ impl Looping {
 }
 
 #[test]
-fn a_cancelled_call_answers_with_what_it_had_and_frees_its_place() {
+fn cancelled_call_answers_with_what_it_emitted_and_frees_its_slot() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
         // Twice what fits: each round needs the places of the one before.
@@ -66,7 +66,7 @@ fn a_cancelled_call_answers_with_what_it_had_and_frees_its_place() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_stopped() {
+fn dropped_call_is_stopped() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
         for _ in 0..2 {
@@ -136,7 +136,7 @@ fn one_plugin_can_not_take_all_places() {
 }
 
 #[test]
-fn call_that_waits_until_its_deadline_is_told_that_the_host_is_busy() {
+fn call_that_waits_until_its_deadline_gets_busy() {
     run(async {
         // The same plugin under another name of the same length.
         let other = |root: &std::path::Path| {

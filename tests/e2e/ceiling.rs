@@ -83,7 +83,7 @@ fn neither_file_nor_variable_nor_flag_leads_out_of_a_ceiling() {
 }
 
 #[test]
-fn no_tool_changes_a_ceiling() {
+fn ceiling_is_closed_to_every_tool() {
     let under = Under::new("[tools]\nmax_call = 9\n");
     let before = fs::read(&under.ceiling).expect("it is there");
     for line in [

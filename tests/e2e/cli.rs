@@ -38,7 +38,7 @@ fn a_tool_takes_pairs_json_and_standard_input() {
 }
 
 #[test]
-fn exit_codes_tell_what_went_wrong() {
+fn exit_codes_name_the_kind_of_failure() {
     let cli = Cli::new();
     for (line, code) in [
         (&["call", "read", "path=notes.txt"][..], 0),
@@ -100,7 +100,7 @@ fn json_is_one_object_with_the_outcome() {
 }
 
 #[test]
-fn verbose_tells_the_steps_beside_the_answer() {
+fn verbose_shows_the_steps_beside_the_answer() {
     let cli = Cli::new();
     let ended = cli.run(&["call", "read", "path=notes.txt", "--verbose"]).ends(0);
     assert!(
@@ -158,7 +158,7 @@ fn a_plugin_is_inspected_without_being_run() {
 }
 
 #[test]
-fn a_plugin_gets_what_the_user_s_file_grants_its_name() {
+fn plugin_gets_the_grants_of_its_name() {
     let cli = Cli::new();
     let hostile = plugin("hostile").display().to_string();
     let path = format!("path={}", cli.work().join("notes.txt").display());
@@ -250,7 +250,7 @@ fn directories_are_allowed_for_one_command() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault() {
+fn closed_pipe_is_not_an_error() {
     let cli = Cli::new();
     fs::write(
         cli.work().join("long.txt"),

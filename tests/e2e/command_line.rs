@@ -102,7 +102,7 @@ fn every_command_has_a_manual_page() {
 
 /// Who asks for JSON gets it, whatever is wrong.
 #[test]
-fn mistakes_are_json_where_json_was_asked_for() {
+fn errors_are_json_with_the_json_flag() {
     let cli = Cli::new();
     for (line, code, kind, words) in [
         (&["cal", "--json"][..], 2, "usage", "call"),
@@ -164,7 +164,7 @@ fn only_a_file_is_attached() {
 }
 
 #[test]
-fn what_is_attached_and_not_named_by_an_argument_is_a_mistake() {
+fn unused_attachment_is_refused() {
     let cli = Cli::new();
     let line = ["call", "--yes", "write", "path=new.txt", "content=x", "--attach", "notes.txt"];
     let ended = cli.run(&line).ends(2);
@@ -181,7 +181,7 @@ fn what_is_attached_and_not_named_by_an_argument_is_a_mistake() {
 }
 
 #[test]
-fn larger_content_is_sent_elsewhere_only_where_the_tool_takes_it_there() {
+fn attachment_is_suggested_only_if_the_tool_takes_one() {
     let cli = Cli::new();
     fs::write(cli.work().join("large.json"), format!("{{\"path\": \"{}\"}}", "x".repeat(5 << 20)))
         .expect("a file is written");
@@ -198,7 +198,7 @@ fn larger_content_is_sent_elsewhere_only_where_the_tool_takes_it_there() {
 }
 
 #[test]
-fn where_no_tool_is_left_it_is_said_what_switches_them_off() {
+fn empty_tool_list_names_the_key_that_disables_them() {
     let cli = Cli::new();
     for (setting, expected) in [
         (
@@ -259,7 +259,7 @@ fn a_working_directory_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_has_a_nearest_name() {
+fn unknown_tool_gets_the_nearest_name() {
     let cli = Cli::new();
     for (name, nearest) in
         [("raed", "`read`"), ("list_dir", "`list_directory`"), ("Grep", "`grep`")]

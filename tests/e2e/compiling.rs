@@ -130,7 +130,7 @@ fn values(blocks: usize, count: usize, functions: usize) -> String {
 
 /// By its shape this is allowed, and what it needs of a processor is not.
 #[test]
-fn compiling_takes_no_more_of_a_processor_than_the_size_is_worth() {
+fn compiling_time_is_bounded_by_the_component_s_size() {
     run(async {
         // Each takes 300 MiB as well, so that with many at a time memory is what ends first.
         let few =
@@ -141,7 +141,7 @@ fn compiling_takes_no_more_of_a_processor_than_the_size_is_worth() {
 }
 
 #[test]
-fn compiling_takes_no_more_memory_than_the_size_is_worth() {
+fn compiling_memory_is_bounded_by_the_component_s_size() {
     run(async {
         Tried::with(values(2000, 1000, 1)).fails_once("MiB of memory, the limit for").await;
     });

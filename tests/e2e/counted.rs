@@ -217,7 +217,7 @@ fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
 }
 
 #[test]
-fn a_session_of_which_nobody_knows_what_was_called_is_berth_s_own_failure() {
+fn unreadable_dependency_state_fails_closed() {
     let cli = Cli::new();
     cli.configure("[tools.dependencies]\nenabled = true\n[tools.dependencies.rules.write]\nrequires = [\"read\"]\n");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -265,7 +265,7 @@ fn a_session_of_which_nobody_knows_what_was_called_is_berth_s_own_failure() {
 }
 
 #[test]
-fn what_is_refused_and_what_is_waited_for_is_recorded() {
+fn refused_and_blocked_calls_are_recorded() {
     let cli = Cli::new();
     let outcome = |line: &[&str], code: i32| {
         let id = cli.run(&[line, &["--json"]].concat()).ends(code).json()["id"]
@@ -326,7 +326,7 @@ fn what_is_refused_and_what_is_waited_for_is_recorded() {
 }
 
 #[test]
-fn an_answer_is_recorded_when_it_is_said() {
+fn approval_is_recorded_when_it_is_given() {
     let cli = Cli::new();
     for (number, (answer, said)) in
         [(["allow"].as_slice(), "yes"), (&["deny"], "no")].into_iter().enumerate()
@@ -360,7 +360,7 @@ fn an_answer_is_recorded_when_it_is_said() {
 }
 
 #[test]
-fn what_does_not_run_takes_no_place() {
+fn refused_call_uses_no_quota() {
     run(async {
         let scene = Scene::with(
             &[
@@ -418,7 +418,7 @@ fn a_call_that_fails_has_run() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_listed_and_says_by_which_line() {
+fn disabled_tool_is_not_listed_and_names_its_line() {
     run(async {
         for (setting, off, on) in [
             ("tools.file.enabled=false", &["read", "write", "file_read"][..], &["echo"][..]),
@@ -500,7 +500,7 @@ fn a_tool_waits_until_another_one_has_succeeded_in_the_session() {
 }
 
 #[test]
-fn what_a_process_has_called_counts_for_the_next() {
+fn calls_of_one_process_count_for_the_next() {
     let cli = Cli::new();
     cli.configure("[tools.dependencies]\nenabled = true\n[tools.dependencies.rules.write]\nrequires = [\"read\"]\n");
     let lists =

@@ -89,7 +89,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_machine_that_is_well_is_found_well() {
+fn doctor_finds_a_healthy_machine_healthy() {
     let cli = Cli::new();
     let report = examined(&mut doctor(&cli));
     assert_eq!(report.0["ok"], json!(true), "{}", report.0);
@@ -119,7 +119,7 @@ fn a_machine_that_is_well_is_found_well() {
 }
 
 #[test]
-fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
+fn doctor_finds_missing_namespaces_and_names_the_setting() {
     let there =
         Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success());
     if !there {
@@ -167,7 +167,7 @@ fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
 }
 
 #[test]
-fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
+fn doctor_finds_an_unwritable_record() {
     let cli = Cli::new();
     let write = ["--set", "tools.autonomy=full", "call", "write", "path=new.txt", "content=x"];
     cli.run(&write).ends(0);
@@ -219,7 +219,7 @@ fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
 }
 
 #[test]
-fn what_is_kept_and_can_t_be_believed_is_found() {
+fn doctor_finds_stored_files_that_others_can_write() {
     let cli = Cli::new();
     let counted = ["--set", "tools.max_tool_calls_per_session=9", "call", "read", "path=notes.txt"];
     cli.run(&counted).ends(0);
@@ -284,7 +284,7 @@ fn what_is_kept_and_can_t_be_believed_is_found() {
 }
 
 #[test]
-fn a_cache_that_is_no_private_folder_is_not_used_and_named() {
+fn doctor_names_a_cache_that_is_not_private() {
     let cli = Cli::new();
     let (cache, elsewhere) = (cli.root.path().join("cache"), cli.root.path().join("elsewhere"));
     fs::create_dir_all(&cache).and_then(|()| fs::create_dir(&elsewhere)).expect("folders are made");
@@ -347,7 +347,7 @@ fn a_plugin_that_does_not_load_is_a_finding() {
 }
 
 #[test]
-fn narrow_limits_are_told_with_what_widens_them() {
+fn doctor_reports_narrow_limits_with_the_command_that_widens_them() {
     let cli = Cli::new();
     let report = |line: &str| Report::parse(Ended::from_output(after(&cli, line)));
     let files = report("ulimit -n 64");
@@ -367,7 +367,7 @@ fn narrow_limits_are_told_with_what_widens_them() {
 }
 
 #[test]
-fn a_home_that_is_not_set_or_no_place_is_told_apart() {
+fn doctor_tells_an_unset_home_from_an_unusable_one() {
     let cli = Cli::new();
     let mut command = doctor(&cli);
     // The system's list of users knows it as well.
@@ -415,7 +415,7 @@ fn a_proc_that_is_not_the_kernel_s_is_found() {
 
 /// Nothing is connected to, read or run for that.
 #[test]
-fn what_requests_need_is_examined_and_no_secret_is_told() {
+fn doctor_checks_requests_and_shows_no_secret() {
     const SECRET: &str = "zq-7731-Wert";
     let cli = Cli::new();
     let config = cli.root.path().join("config");

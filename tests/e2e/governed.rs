@@ -35,7 +35,7 @@ fn settings(folders: &Folders, settings: &[&str]) -> Loaded {
 }
 
 #[test]
-fn without_a_configuration_what_reads_runs_and_what_acts_asks() {
+fn defaults_run_reads_and_ask_for_acting_calls() {
     run(async {
         let scene = supervised(&[], |_| {}).await;
         let read = scene.call("read", json!({ "path": "public.txt" })).await;
@@ -66,7 +66,7 @@ fn without_a_configuration_what_reads_runs_and_what_acts_asks() {
 }
 
 #[test]
-fn a_permission_is_about_where_a_path_leads() {
+fn permission_applies_to_the_real_path() {
     run(async {
         let rules = "tools.permissions.write=[{ pattern = \"src/**\", action = \"deny\" }, { pattern = \"notes/**\", action = \"allow\" }]";
         let scene = supervised(&[rules], |root| {
@@ -147,7 +147,7 @@ fn both_ends_of_a_move_count() {
 }
 
 #[test]
-fn a_policy_holds_against_every_permission_and_every_yes() {
+fn policy_overrides_every_permission_and_approval() {
     run(async {
         let policy = "tools.policy.rules=[{ effect = \"deny\", paths = [\"migrations\"], access = \"write\" }]";
         let allow = "tools.permissions.write=[{ pattern = \"*\", action = \"allow\" }]";
@@ -433,7 +433,7 @@ fn new_rules_count_from_the_next_call_on() {
 }
 
 #[test]
-fn a_permission_for_no_tool_is_told() {
+fn permission_for_an_unknown_tool_is_reported() {
     run(async {
         let _scene = Scene::with(
             &["tools.permissions.wrlte=[{ pattern = \"*\", action = \"deny\" }]"],

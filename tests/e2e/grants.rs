@@ -60,7 +60,7 @@ fn a_read_only_grant_holds_inside_a_writable_one() {
 }
 
 #[test]
-fn a_writable_grant_inside_a_read_only_one_opens_no_more_than_itself() {
+fn writable_grant_inside_read_only_one_opens_only_itself() {
     run(async {
         let setting = "plugins.hostile.allowed_paths=[{path=\"{granted}\", access=\"read\"}, \"{granted}/vendor/patch\"]";
         let scene = Scene::with(&[setting], with_vendor).await;
@@ -86,7 +86,7 @@ fn a_writable_grant_inside_a_read_only_one_opens_no_more_than_itself() {
 /// Whoever could put a link in the place of a granted directory would decide what is granted from
 /// the next start on.
 #[test]
-fn a_granted_directory_stays_what_it_is() {
+fn granted_directory_itself_cannot_be_replaced() {
     run(async {
         let setting = "plugins.hostile.allowed_paths=[{path=\"{granted}\", access=\"read\"}, \"{granted}/in/out\"]";
         let scene = Scene::with(&[setting], |root| {
@@ -213,7 +213,7 @@ async fn around_own_folders() -> (Scene, PathBuf) {
 }
 
 #[test]
-fn own_folders_are_not_written_whatever_is_granted() {
+fn berth_s_folders_are_unwritable_under_any_grant() {
     run(async {
         let (scene, own) = around_own_folders().await;
         let before = names_and_texts(&own);
@@ -258,7 +258,7 @@ fn own_folders_are_not_written_whatever_is_granted() {
 }
 
 #[test]
-fn what_is_kept_is_not_read_whatever_is_granted() {
+fn berth_s_stored_data_is_unreadable_under_any_grant() {
     run(async {
         let (scene, own) = around_own_folders().await;
         for name in ["data/audit.jsonl", "cache/answers", "data", "cache/compiled"] {

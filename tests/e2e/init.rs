@@ -72,7 +72,7 @@ fn options_answer_the_questions() {
 }
 
 #[test]
-fn a_yes_for_good_finds_its_place_in_what_was_written() {
+fn always_rule_fits_into_the_file_that_init_wrote() {
     let user = Newcomer::new();
     user.run(&["init", "--write", "yes"]).ends(0);
     fs::write(user.file(), user.text().replace("action = \"allow\"", "action = \"ask\""))
@@ -86,7 +86,7 @@ fn a_yes_for_good_finds_its_place_in_what_was_written() {
 }
 
 #[test]
-fn a_no_to_writing_without_asking_asks() {
+fn declining_writes_in_init_makes_them_ask() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--write", "no"]).ends(0).stdout;
     assert!(told.contains("asks you first"), "{told}");
@@ -100,7 +100,7 @@ fn a_no_to_writing_without_asking_asks() {
 }
 
 #[test]
-fn a_yes_to_the_network_is_one_for_commands() {
+fn allowing_the_network_in_init_holds_for_commands() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--network", "yes"]).ends(0).stdout;
     assert!(told.contains("Commands use the network without asking"), "{told}");
@@ -110,7 +110,7 @@ fn a_yes_to_the_network_is_one_for_commands() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_nothing_is_guessed() {
+fn init_without_a_terminal_guesses_nothing() {
     let user = Newcomer::new();
     let told = user.run(&["init"]).ends(2).stderr;
     assert!(told.contains("--folder") && told.contains("--write"), "{told}");
@@ -166,7 +166,7 @@ fn the_questions_are_asked_at_a_terminal() {
 }
 
 #[test]
-fn no_is_no_folder() {
+fn init_does_not_take_no_for_a_folder() {
     for no in ["no", "n", "No"] {
         let user = Newcomer::new();
         fs::create_dir(user.0.work().join(no)).expect("a folder is made");

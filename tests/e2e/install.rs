@@ -133,7 +133,7 @@ fn set(files: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_program_is_installed_and_goes_without_a_trace() {
+fn program_installs_and_uninstalls_without_a_trace() {
     let unpacked = Unpacked::new();
     unpacked.add("bin/berth", &fs::read(berth()).expect("the program is there"));
     unpacked.seal();
@@ -163,7 +163,7 @@ fn the_program_is_installed_and_goes_without_a_trace() {
 }
 
 #[test]
-fn who_has_not_the_folder_on_the_path_is_told() {
+fn installer_reports_a_folder_that_is_not_on_the_path() {
     let unpacked = Unpacked::new();
     let folder = unpacked.prefix().join("bin");
     assert!(unpacked.works(&[]).contains(&format!("{} is not on your PATH", folder.display())));
@@ -233,7 +233,7 @@ fn an_upgrade_leaves_nothing_of_the_old_version() {
 }
 
 #[test]
-fn the_list_of_what_is_installed_does_not_lead_out_of_the_prefix() {
+fn installed_list_cannot_lead_out_of_the_prefix() {
     let unpacked = Unpacked::new();
     unpacked.works(&[]);
     let outside = unpacked.root.path().join("outside");

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Scene, run};
 
 #[test]
-fn an_answer_tells_the_steps_that_the_call_took() {
+fn answer_lists_the_steps_of_its_call() {
     run(async {
         let scene = Scene::new().await;
         let steps = |answer: &berth_core::Answer| {
@@ -23,7 +23,7 @@ fn an_answer_tells_the_steps_that_the_call_took() {
 }
 
 #[test]
-fn what_would_take_long_to_decide_on_is_refused_at_once() {
+fn paths_too_costly_to_check_are_refused_at_once() {
     run(async {
         let scene = Scene::new().await;
         for path in
@@ -62,7 +62,7 @@ fn every_call_has_an_id_of_its_own() {
 }
 
 #[test]
-fn a_plugin_gets_no_more_than_it_was_granted_nor_than_it_asks_for() {
+fn plugin_gets_the_smaller_of_request_and_grant() {
     run(async {
         // `bench` asks for nothing, so that a grant gives it nothing.
         let scene = Scene::new().await;
@@ -92,7 +92,7 @@ fn a_plugin_gets_no_more_than_it_was_granted_nor_than_it_asks_for() {
 }
 
 #[test]
-fn definitions_tell_models_what_a_tool_takes() {
+fn definitions_describe_arguments_to_models() {
     run(async {
         let scene = Scene::new().await;
         for tool in scene.host.tools() {

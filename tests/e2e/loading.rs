@@ -72,7 +72,7 @@ fn a_component_made_by_hand_loads() {
 }
 
 #[test]
-fn what_is_no_component_does_not_load() {
+fn invalid_component_does_not_load() {
     run(async {
         refused(b"", "not a WebAssembly component").await;
         refused(b"#!/bin/sh\necho hello\n", "not a WebAssembly component").await;
@@ -124,7 +124,7 @@ fn a_plugin_that_is_cut_off_or_damaged_does_not_load() {
 }
 
 #[test]
-fn what_is_no_file_does_not_load() {
+fn special_missing_and_large_files_do_not_load() {
     run(async {
         let folder = TempDir::new().expect("a temporary folder is made");
         let fifo = folder.path().join("fifo.wasm");
@@ -228,7 +228,7 @@ fn listing_tools_is_bounded() {
 }
 
 #[test]
-fn what_a_plugin_offers_is_bounded() {
+fn definitions_of_a_plugin_are_bounded() {
     run(async {
         let many: Vec<Offer> =
             (0..10_000).map(|number| Offer::named(&format!("tool{number}"))).collect();
@@ -307,7 +307,7 @@ fn patterns_of_schemas_run_in_linear_time() {
 }
 
 #[test]
-fn a_schema_that_refers_to_itself_comes_to_an_end() {
+fn recursive_schema_is_handled() {
     run(async {
         let mut offer = Offer::named("tool");
         // It may be refused or taken; neither it nor a call of it may hang or end the process.
@@ -335,7 +335,7 @@ fn a_schema_that_refers_to_itself_comes_to_an_end() {
 }
 
 #[test]
-fn what_models_and_people_read_steers_nothing() {
+fn names_and_descriptions_are_neutralized() {
     run(async {
         let bad = "nice\u{1b}[2J\u{202e}\u{200b}\u{e0041}";
         let mut offer = Offer::named("tool");
@@ -358,7 +358,7 @@ fn what_models_and_people_read_steers_nothing() {
 }
 
 #[test]
-fn a_strangers_tool_takes_nobodys_place() {
+fn third_party_tool_takes_no_existing_name() {
     run(async {
         let mut offer = Offer::named("read");
         offer.meta =
@@ -420,7 +420,7 @@ fn memories_and_tables_are_bounded_together() {
 
 /// Sixty definitions, each of which asks twice for the next: small to write down, and 2⁶⁰ to check.
 #[test]
-fn a_schema_that_unfolds_without_end_holds_up_nobody() {
+fn endlessly_unfolding_schema_delays_nobody() {
     run(async {
         let mut definitions = serde_json::Map::new();
         for number in 0..60 {

@@ -137,7 +137,7 @@ fn code_at_the_start_of_a_later_instance_is_bounded() {
 }
 
 #[test]
-fn code_that_gives_memory_for_arguments_is_bounded() {
+fn code_that_allocates_for_arguments_is_bounded() {
     run_alone(ATTACK_MIB, async {
         for (on_realloc, code) in [
             (LOOP, "cpu_budget"),
@@ -161,7 +161,7 @@ fn code_that_gives_memory_for_arguments_is_bounded() {
 /// A host function that answers with a list asks the guest for the memory for it, in the middle of
 /// its own call.
 #[test]
-fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
+fn code_that_allocates_for_the_host_s_answers_is_bounded() {
     run_alone(ATTACK_MIB, async {
         let in_component = |on_realloc: &str| -> &'static str {
             format!(

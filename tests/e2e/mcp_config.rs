@@ -20,7 +20,7 @@ fn read(path: &PathBuf) -> Value {
 }
 
 #[test]
-fn each_client_gets_a_file_from_which_it_starts_this_very_binary() {
+fn each_client_s_file_starts_this_binary() {
     let cli = Cli::new();
     let all = cli.run(&["mcp", "config", "--json"]).ends(0).json();
     let all = all.as_array().expect("a list");
@@ -77,7 +77,7 @@ fn each_client_gets_a_file_from_which_it_starts_this_very_binary() {
 }
 
 #[test]
-fn what_is_printed_can_be_pasted() {
+fn printed_configuration_can_be_pasted() {
     let cli = Cli::new();
     let cursor = cli.run(&["mcp", "config", "cursor", "--name", "mine"]).ends(0);
     assert_eq!(
@@ -132,7 +132,7 @@ fn what_is_printed_can_be_pasted() {
 }
 
 #[test]
-fn a_server_that_runs_is_reached_with_a_token_that_no_file_holds() {
+fn running_server_is_reached_without_a_token_in_any_file() {
     let cli = Cli::new();
     let url = "http://127.0.0.1:8300/mcp";
     for client in cli.run(&["mcp", "config", "--json"]).ends(0).json().as_array().expect("a list") {
@@ -165,7 +165,7 @@ fn a_server_that_runs_is_reached_with_a_token_that_no_file_holds() {
 }
 
 #[test]
-fn everything_else_in_a_file_stays_as_it_is() {
+fn other_content_of_a_client_s_file_stays() {
     let cli = Cli::new();
     let file = cli.root.path().join(".config/zed/settings.json");
     fs::create_dir_all(file.parent().expect("it lies in a folder")).expect("a folder is made");
@@ -186,7 +186,7 @@ fn everything_else_in_a_file_stays_as_it_is() {
 }
 
 #[test]
-fn what_can_t_be_understood_or_leads_elsewhere_is_left_as_it_is() {
+fn unparsable_or_linked_files_stay_unchanged() {
     let cli = Cli::new();
     fs::create_dir(cli.work().join(".cursor")).expect("a folder is made");
     let file = cli.work().join(".cursor/mcp.json");
@@ -215,7 +215,7 @@ fn what_can_t_be_understood_or_leads_elsewhere_is_left_as_it_is() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_before_a_client_fails_with_it() {
+fn wrong_arguments_are_refused_before_a_client_uses_them() {
     let cli = Cli::new();
     for (wrong, told) in [
         (&["curser"][..], "did you mean `cursor`?"),

@@ -123,7 +123,7 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
 const HUNG: &str = "mkdir -p hung; exec 9<>/dev/fuse; mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung hung";
 
 #[test]
-fn a_file_system_that_does_not_answer_ends_the_calls_that_need_it_and_no_other() {
+fn hanging_file_system_ends_only_the_calls_that_use_it() {
     let cli = Cli::new();
     fs::write(cli.work().join("plain"), "as it was").expect("a file is written");
     let call = |id: u32, name: &str, arguments: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } });
@@ -154,7 +154,7 @@ fn a_file_system_that_does_not_answer_ends_the_calls_that_need_it_and_no_other()
 
 /// What lies in a layer has another number there, and what is refused is refused by its path.
 #[test]
-fn rules_hold_for_what_layers_show() {
+fn rules_hold_inside_overlay_mounts() {
     let cli = Cli::new();
     cli.configure("[tools.file]\ndeny_read = [\"**/.env\"]\n");
     for folder in ["below", "above", "work", "shown"] {
@@ -186,7 +186,7 @@ fn rules_hold_for_what_layers_show() {
 
 /// Who could make the ceiling would bound everybody on the machine, or nobody.
 #[test]
-fn the_ceiling_is_made_by_no_tool_whatever_is_granted() {
+fn ceiling_cannot_be_created_by_a_tool() {
     let cli = Cli::new();
     cli.configure(
         "[tools.file]\nallowed_paths = [\"/\"]\n[tools.shell]\nallowed_paths = [\".\", \"/etc\"]\n",

@@ -34,7 +34,7 @@ fn listed(output: &Output) -> Value {
 }
 
 #[test]
-fn a_plugin_is_looked_at_approved_and_listed_with_how_it_fares() {
+fn plugin_is_inspected_approved_and_listed_with_its_figures() {
     run(async {
         let living = Living::new();
         let host = living.watching(&[]).await;
@@ -85,7 +85,7 @@ fn a_plugin_is_looked_at_approved_and_listed_with_how_it_fares() {
 }
 
 #[test]
-fn what_changed_is_shown_before_it_is_approved() {
+fn changes_of_a_plugin_are_shown_before_approval() {
     run(async {
         let living = Living::new();
         living.put("word", &version("word", "1.0.0", "one").encode());
@@ -135,7 +135,7 @@ fn what_changed_is_shown_before_it_is_approved() {
 }
 
 #[test]
-fn what_can_not_be_approved_is_said_plainly() {
+fn component_that_cannot_be_approved_is_named() {
     let living = Living::new();
     let missing = living.berth(&["plugin", "approve", "word", "--yes"]);
     assert!(
@@ -192,7 +192,7 @@ fn a_host_that_was_killed_is_not_asked_again() {
 }
 
 #[test]
-fn what_a_plugin_s_requests_reach_is_shown_with_the_names_of_its_secrets() {
+fn hosts_and_secret_names_of_a_plugin_are_shown() {
     let cli = Cli::new();
     let file = plugin("hostile-http").display().to_string();
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;

@@ -34,7 +34,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_check_tells_the_verdict_and_does_nothing() {
+fn policy_check_shows_the_verdict_and_runs_nothing() {
     let cli = Cli::new();
     let config = "[tools]\nmax_tool_calls_per_session = 5\n[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n";
     cli.configure(config);
@@ -101,7 +101,7 @@ fn a_check_tells_the_verdict_and_does_nothing() {
 }
 
 #[test]
-fn nobody_is_asked_for_a_change_that_can_t_be_made() {
+fn impossible_change_asks_nobody() {
     let cli = Cli::new();
     let edit = ["edit", "path=notes.txt", "old_string=third", "new_string=x"];
     let failed = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(1).json();
@@ -146,7 +146,7 @@ fn a_mark_of_redaction_is_refused_by_a_check_as_by_a_call() {
 }
 
 #[test]
-fn a_call_that_is_wrong_in_itself_comes_to_no_gate() {
+fn invalid_call_reaches_no_gate() {
     let cli = Cli::new();
     let wrong = cli.run(&["policy", "check", "no_such_tool"]).ends(2);
     assert!(wrong.stderr.contains("tool_not_found") && wrong.stdout.is_empty(), "{}", wrong.stderr);
@@ -158,7 +158,7 @@ fn a_call_that_is_wrong_in_itself_comes_to_no_gate() {
 }
 
 #[test]
-fn what_is_checked_steers_no_terminal() {
+fn policy_check_output_cannot_steer_the_terminal() {
     let cli = Cli::new();
     // `run` looks for escapes in what is printed.
     let arguments = "{\"path\": \"\\u001b[2J\\n\\u202e.txt\", \"content\": \"\\u001b[31m\"}";
@@ -174,7 +174,7 @@ fn what_is_checked_steers_no_terminal() {
 }
 
 #[test]
-fn a_session_s_yes_is_told() {
+fn policy_check_shows_a_session_approval() {
     let cli = Cli::new();
     let line = ["write", "path=new.txt", "content=x"];
     let refused = cli.run(&[&["call"], &line[..], &["--json"]].concat()).ends(3).json();
@@ -230,7 +230,7 @@ fn a_past_decision_is_explained_from_the_record() {
 }
 
 #[test]
-fn names_that_nothing_has_are_told() {
+fn policy_check_reports_unknown_names() {
     let cli = Cli::new();
     cli.configure(
         "[tools.redaction]\nexempt = [\"raed\", \"file_read\"]\n[tools.dependencies]\nenabled = true\nalways_on = [\"nope\"]\n\
@@ -291,7 +291,7 @@ fn an_alias_is_exempt_from_redaction_too() {
 }
 
 #[test]
-fn a_pattern_that_matches_no_path_is_refused() {
+fn pattern_that_can_match_no_path_is_refused() {
     let cli = Cli::new();
     for action in ["deny", "ask", "allow"] {
         for pattern in ["../other/**", "!src/**", "{src/**", "x[", "~you/x"] {

@@ -145,7 +145,7 @@ async fn kept_house(host: &Host) {
 }
 
 #[test]
-fn no_call_finds_anything_of_another_in_an_instance_that_waited() {
+fn warm_instance_holds_nothing_of_another_call() {
     run(async {
         let living = Living::new();
         let host = host_with(&living, &[], &[("once", &once())]).await;
@@ -173,7 +173,7 @@ fn no_call_finds_anything_of_another_in_an_instance_that_waited() {
 }
 
 #[test]
-fn a_call_takes_an_instance_that_waits() {
+fn call_takes_a_warm_instance() {
     run(async {
         let living = Living::new();
         // So slow to make that the next one is not there yet when the call is over.
@@ -243,7 +243,7 @@ fn nothing_is_written_before_there_is_a_call() {
 }
 
 #[test]
-fn what_ends_badly_or_takes_too_much_does_not_wait_and_is_not_tried_again() {
+fn component_that_fails_to_warm_up_is_not_tried_again() {
     run(async {
         let crash = Err((Category::PermanentFailure, Some("crash")));
         let cpu = Err((Category::PermanentFailure, Some("cpu_budget")));
@@ -292,7 +292,7 @@ fn what_ends_badly_or_takes_too_much_does_not_wait_and_is_not_tried_again() {
 }
 
 #[test]
-fn what_waits_goes_when_nobody_calls_and_when_its_version_does() {
+fn warm_instances_go_when_idle_and_with_their_version() {
     run(async {
         let living = Living::new();
         let keeps = early("early", "", "");
@@ -336,7 +336,7 @@ fn few_wait_however_many_plugins_are_called() {
 }
 
 #[test]
-fn none_waits_where_the_operator_wants_none() {
+fn operator_turns_warm_instances_off() {
     run(async {
         let living = Living::new();
         let host = host_with(&living, &["tools.keep_ready=0"], &[("once", &once())]).await;

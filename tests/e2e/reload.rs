@@ -20,7 +20,7 @@ use crate::support::{
 const TRUST: &str = "plugin_folder.reload=trust";
 
 #[test]
-fn a_plugin_comes_changes_and_goes_while_the_host_runs() {
+fn plugin_is_added_changed_and_removed_while_the_host_runs() {
     run(async {
         let living = Living::new();
         let host = living.watching(&[TRUST]).await;
@@ -62,7 +62,7 @@ fn a_folder_that_is_made_later_is_watched_too() {
 }
 
 #[test]
-fn soak_no_call_fails_and_no_answer_is_stale_while_versions_are_swapped() {
+fn soak_swapping_versions_fails_no_call_and_serves_no_stale_answer() {
     const CALLERS: usize = 8;
     let swaps: u64 = if std::env::var_os("BERTH_SOAK").is_some() { 1_000 } else { 150 };
     run(async move {
@@ -117,7 +117,7 @@ fn soak_no_call_fails_and_no_answer_is_stale_while_versions_are_swapped() {
 }
 
 #[test]
-fn a_file_that_is_half_written_is_loaded_when_it_is_whole() {
+fn half_written_component_is_loaded_when_complete() {
     run(async {
         let living = Living::new();
         living.put("word", &version("word", "1.0.0", "one").encode());
@@ -140,7 +140,7 @@ fn a_file_that_is_half_written_is_loaded_when_it_is_whole() {
 }
 
 #[test]
-fn who_writes_without_a_pause_keeps_no_plugin_waiting() {
+fn constant_writes_do_not_delay_a_plugin() {
     run(async {
         let living = Living::new();
         let host = living.watching(&[TRUST]).await;
@@ -255,7 +255,7 @@ fn a_component_is_held_until_it_is_approved() {
 }
 
 #[test]
-fn what_was_kept_of_an_approved_version_is_believed_only_while_it_is_that_version() {
+fn stored_component_serves_only_with_its_approved_digest() {
     run(async {
         let living = Living::new();
         living.put("word", &version("word", "1.0.0", "one").encode());
@@ -302,7 +302,7 @@ fn nothing_is_loaded_from_a_folder_that_others_may_write_to() {
 }
 
 #[test]
-fn links_and_what_is_no_file_are_not_loaded() {
+fn links_and_special_files_are_not_loaded() {
     run(async {
         let living = Living::new();
         let outside = living.root().join("outside");
@@ -394,8 +394,7 @@ fn a_file_with_the_name_of_a_built_in_plugin_takes_nothing_over() {
 }
 
 #[test]
-fn a_built_in_plugin_is_replaced_where_the_configuration_says_so_and_never_comes_back_by_accident()
-{
+fn built_in_plugin_is_replaced_only_by_configuration() {
     run(async {
         let living = Living::new();
         let mut own = version("own", "1.0.0", "mine");
@@ -414,7 +413,7 @@ fn a_built_in_plugin_is_replaced_where_the_configuration_says_so_and_never_comes
 }
 
 #[test]
-fn no_tool_writes_into_the_plugin_folder() {
+fn plugin_folder_is_closed_to_every_tool() {
     run(async {
         let living = Living::new();
         let folder = living.work().join("plugins");

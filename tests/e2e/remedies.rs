@@ -39,7 +39,7 @@ fn scene() -> Cli {
 }
 
 #[test]
-fn what_the_defaults_refuse_is_granted_by_the_lines_that_are_printed() {
+fn printed_lines_grant_what_the_defaults_refuse() {
     let cli = scene();
     let (read, write) = (
         ["call", "read", "path=../out \"side/x"],
@@ -68,7 +68,7 @@ fn what_the_defaults_refuse_is_granted_by_the_lines_that_are_printed() {
 }
 
 #[test]
-fn what_can_t_be_granted_is_not_proposed() {
+fn remedy_is_not_offered_for_what_cannot_be_granted() {
     let cli = scene();
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     let audit = cli.root.path().canonicalize().expect("it is there").join("data/audit/audit.jsonl");
@@ -85,7 +85,7 @@ fn what_can_t_be_granted_is_not_proposed() {
 }
 
 #[test]
-fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
+fn remedy_names_the_file_that_holds_the_rule() {
     let cli = scene();
     let (read, write) =
         (["call", "read", "path=notes.txt"], ["call", "write", "path=new.txt", "content=x"]);
@@ -172,7 +172,7 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
 }
 
 #[test]
-fn a_table_that_stands_in_the_file_already_is_not_written_twice() {
+fn existing_table_is_not_written_twice() {
     let cli = scene();
     let table = "[tools.file]\ndeny_read = [\"zz\"]\n";
     for line in [
@@ -222,7 +222,7 @@ fn a_list_in_whose_place_a_flag_stands_is_not_added_to() {
 }
 
 #[test]
-fn what_a_trusted_file_allows_alone_is_more_with_a_rule_of_the_user_s() {
+fn rule_of_a_trusted_file_is_widened_in_the_user_s_file() {
     let cli = scene();
     let project = "[[tools.policy.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
     fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
@@ -264,7 +264,7 @@ fn a_path_of_any_characters_is_named_so_that_it_is_that_path() {
 }
 
 #[test]
-fn the_default_grant_is_not_taken_out_of_a_list_that_nobody_wrote() {
+fn remedy_does_not_edit_a_list_that_is_not_written() {
     let cli = Cli::new();
     let work = cli.work().canonicalize().expect("it is there");
     let line =

@@ -249,7 +249,7 @@ fn every_attack_on_requests_has_a_test() {
 }
 
 #[test]
-fn a_plugin_that_may_reach_nobody_does_not_load() {
+fn http_plugin_without_hosts_does_not_load() {
     crate::support::run(async {
         let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
         let scene = Scene::with(&[&path, "plugins.hostile-http.reload=trust"], |_| {}).await;

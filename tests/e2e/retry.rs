@@ -108,7 +108,7 @@ async fn outcome(
 }
 
 #[test]
-fn a_call_that_only_reads_is_tried_again_where_that_may_help() {
+fn read_only_call_is_retried_after_a_temporary_failure() {
     run(async {
         let (answer, runs) = outcome(READS, 2, unreachable(), &[]).await;
         assert_eq!(
@@ -168,7 +168,7 @@ fn the_operator_says_how_often_and_for_how_long() {
 }
 
 #[test]
-fn what_a_failed_attempt_has_shown_is_not_shown_again() {
+fn output_of_a_failed_attempt_is_not_shown_twice() {
     run(async {
         let provider = Flaky::new(READS, 2, unreachable());
         let (host, _folder) = host(&provider, &[]).await;
@@ -182,7 +182,7 @@ fn what_a_failed_attempt_has_shown_is_not_shown_again() {
 }
 
 #[test]
-fn who_cancels_does_not_wait_for_the_next_attempt() {
+fn cancelling_does_not_wait_for_the_next_attempt() {
     run(async {
         // Longer than a test may take.
         let later = Failure { retry_after: Some(Duration::from_secs(3000)), ..unreachable() };

@@ -31,7 +31,7 @@ fn state_folder(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn no_channel_of_a_plugin_tells_a_secret() {
+fn secrets_leave_by_no_channel_of_a_plugin() {
     run(async {
         let scene = Scene::new().await;
         let token = token();
@@ -66,7 +66,7 @@ fn no_channel_of_a_plugin_tells_a_secret() {
 }
 
 #[test]
-fn files_are_redacted_by_what_they_are() {
+fn files_are_redacted_by_their_kind() {
     run(async {
         let scene = Scene::with(&[], |root| {
             let granted = root.join("granted");
@@ -106,7 +106,7 @@ fn files_are_redacted_by_what_they_are() {
 }
 
 #[test]
-fn a_part_of_a_file_is_redacted_by_what_the_whole_is() {
+fn part_of_a_file_is_redacted_like_the_whole() {
     run(async {
         let body: String = (0..6)
             .map(|line| {
@@ -146,7 +146,7 @@ fn a_part_of_a_file_is_redacted_by_what_the_whole_is() {
 }
 
 #[test]
-fn edit_shows_no_more_than_read() {
+fn edit_redacts_like_read() {
     run(async {
         let base64 = "Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3\n";
         let scene = Scene::with(&[], |root| {
@@ -184,7 +184,7 @@ fn edit_shows_no_more_than_read() {
 }
 
 #[test]
-fn no_cut_of_a_tool_leaves_the_beginning_of_a_secret() {
+fn cut_lines_never_show_the_beginning_of_a_secret() {
     run(async {
         let (far, near) = ("word ".repeat(394), "word ".repeat(37));
         let scene = Scene::with(&[], |root| {
@@ -241,7 +241,7 @@ fn a_tool_can_be_exempt_and_redaction_off() {
 }
 
 #[test]
-fn a_mark_is_not_written_where_a_secret_was() {
+fn mark_is_never_written_over_a_secret() {
     run(async {
         let scene = Scene::with(&[], |root| {
             fs::write(root.join("granted/app.env"), format!("TOKEN={}\nPORT=80\n", token()))
@@ -371,7 +371,7 @@ fn a_long_answer_is_cut_and_its_whole_can_be_read() {
 }
 
 #[test]
-fn nobody_reads_what_another_session_was_answered() {
+fn overflow_belongs_to_one_session() {
     run(async {
         let scene = Scene::new().await;
         let mine = Session::new("mine");
@@ -436,7 +436,7 @@ fn kept_answers_never_fill_the_disk() {
 }
 
 #[test]
-fn what_can_t_be_kept_is_cut_and_says_so() {
+fn overflow_that_cannot_be_stored_is_cut_with_a_notice() {
     run(async {
         let scene = Scene::with(&[], |root| {
             // Others may write there, so it is not believed.

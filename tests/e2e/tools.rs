@@ -104,7 +104,7 @@ fn read_shows_numbered_lines_of_the_window_that_was_asked_for() {
 }
 
 #[test]
-fn read_tells_what_a_file_is_that_has_no_text() {
+fn read_names_the_kind_of_a_binary_file() {
     run(async {
         let scene = scene().await;
         let png = [&b"\x89PNG\r\n\x1a\n"[..], &[0; 64]].concat();
@@ -278,7 +278,7 @@ fn edit_changes_one_place_and_nothing_else() {
 }
 
 #[test]
-fn grep_and_find_path_honour_ignore_files_and_say_where_they_stop() {
+fn grep_and_find_path_honour_ignore_files_and_report_their_limit() {
     run(async {
         let scene = scene().await;
         let found = scene.text_of("grep", json!({ "pattern": "needle" })).await;

@@ -124,7 +124,7 @@ fn a_tree_is_made_copied_moved_and_deleted() {
 }
 
 #[test]
-fn a_directory_with_something_in_it_stays_and_it_is_said_how_to_delete_it() {
+fn non_empty_directory_stays_and_the_error_says_how_to_delete_it() {
     run(async {
         let scene = Scene::with(&[], filled(&["sub"], &["sub/file"])).await;
         let answer = scene.call("delete_path", json!({ "path": "sub" })).await;
@@ -179,7 +179,7 @@ fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
 /// A link is deleted and moved as a link, also where it leads out, into another grant, or to what
 /// is denied.
 #[test]
-fn a_link_is_what_is_meant_and_not_what_it_leads_to() {
+fn transfers_act_on_a_link_and_not_on_its_target() {
     run(async {
         let settings = [
             "tools.file.allowed_paths=[\"{granted}\", \"{root}/second\"]",
@@ -240,7 +240,7 @@ fn a_link_is_what_is_meant_and_not_what_it_leads_to() {
 
 /// All or nothing, as far as rules go.
 #[test]
-fn something_denied_below_keeps_the_whole_where_it_is() {
+fn denied_entry_below_stops_the_whole_transfer() {
     run(async {
         let settings = [
             "tools.file.deny_read=[\"**/.env\"]",
@@ -343,7 +343,7 @@ impl Events for CancelsAtOnce {
 
 /// A copy that is stopped half-way leaves nothing, and a move that is leaves the original.
 #[test]
-fn what_is_cancelled_half_way_leaves_what_was_there() {
+fn cancelled_transfer_leaves_the_original() {
     run(async {
         let other = tempfile::tempdir_in("/dev/shm").ok();
         let folder = other

@@ -26,7 +26,7 @@ fn place(cli: &Cli, text: &str) {
 }
 
 #[test]
-fn a_stranger_s_file_opens_nothing_and_is_named() {
+fn untrusted_file_grants_nothing_and_is_named() {
     let cli = Cli::new();
     place(&cli, WIDE);
     let refused = cli.run(&["call", "read", "path=../secret.txt"]).ends(3);
@@ -66,7 +66,7 @@ fn a_stranger_s_file_opens_nothing_and_is_named() {
 }
 
 #[test]
-fn a_stranger_s_words_do_not_flood_or_steer_the_terminal() {
+fn untrusted_text_cannot_flood_or_steer_the_terminal() {
     let cli = Cli::new();
     let plugins: String =
         (0..200).map(|number| format!("[plugins.p{number}]\npath = \"\\u001b[2J\"\n")).collect();
@@ -87,7 +87,7 @@ fn a_stranger_s_words_do_not_flood_or_steer_the_terminal() {
 }
 
 #[test]
-fn many_values_deep_in_tables_take_no_memory() {
+fn deeply_nested_values_take_little_memory() {
     let cli = Cli::new();
     let keys: String = (0..100_000).map(|number| format!("k{number}=1\n")).collect();
     place(&cli, &format!("[{}]\n{keys}", ["a"; 70].join(".")));
@@ -105,7 +105,7 @@ fn many_values_deep_in_tables_take_no_memory() {
 }
 
 #[test]
-fn what_it_denies_is_denied_by_its_line() {
+fn denial_of_a_project_file_names_its_line() {
     let cli = Cli::new();
     place(
         &cli,
@@ -134,7 +134,7 @@ fn what_it_denies_is_denied_by_its_line() {
 }
 
 #[test]
-fn no_tool_writes_it() {
+fn project_file_is_closed_to_every_tool() {
     let cli = Cli::new();
     let text = "tools.call = 5\n";
     place(&cli, text);
@@ -153,7 +153,7 @@ fn no_tool_writes_it() {
 }
 
 #[test]
-fn what_is_berth_s_own_stays_so_where_the_whole_home_is_granted() {
+fn berth_s_folders_stay_closed_under_a_granted_home() {
     let cli = Cli::new();
     cli.configure("tools.file.allowed_paths = [\"~\"]\n");
     place(&cli, "tools.call = 60\n");
@@ -191,7 +191,7 @@ fn what_is_berth_s_own_stays_so_where_the_whole_home_is_granted() {
 }
 
 #[test]
-fn what_was_seen_counts_until_it_changes() {
+fn trust_holds_until_the_file_changes() {
     let cli = Cli::new();
     let wide = "tools.file.allowed_paths = [\"..\"]\n";
     place(&cli, wide);
@@ -235,7 +235,7 @@ fn what_was_seen_counts_until_it_changes() {
 }
 
 #[test]
-fn variables_of_one_command_hide_nothing_from_the_one_who_trusts() {
+fn trust_ignores_settings_of_one_command() {
     let cli = Cli::new();
     place(&cli, "tools.call = 60\n");
     let shown = cli.run(&["--set", "tools.call=600", "trust"]).ends(3).stdout;
@@ -243,7 +243,7 @@ fn variables_of_one_command_hide_nothing_from_the_one_who_trusts() {
 }
 
 #[test]
-fn a_yes_at_the_terminal_is_one() {
+fn trust_at_a_terminal_takes_yes() {
     let cli = Cli::new();
     place(&cli, "tools.file.allowed_paths = [\"..\"]\n");
     let Some(refused) = cli.typed(&["trust"], "\n") else { return };
@@ -254,7 +254,7 @@ fn a_yes_at_the_terminal_is_one() {
 }
 
 #[test]
-fn a_damaged_list_of_what_is_trusted_is_no_empty_one() {
+fn damaged_trust_list_is_reported() {
     let cli = Cli::new();
     place(&cli, "tools.file.allowed_paths = [\"..\"]\n");
     cli.run(&["trust", "--yes"]).ends(0);

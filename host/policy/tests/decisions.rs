@@ -392,7 +392,7 @@ fn a_denial_further_on_wins_over_an_earlier_question() {
 }
 
 #[test]
-fn a_yes_skips_the_asking_and_nothing_else() {
+fn approval_skips_the_question_and_no_other_gate() {
     let mut policy = permitting("write", &[&[("keys/**", Deny), ("*", Ask)]]);
     let asked = decide(&policy, &write("/w/a"), false);
     let confirmed = decide(&policy, &write("/w/a"), true);

@@ -33,7 +33,7 @@ impl Numbers {
 }
 
 #[test]
-fn a_thousand_killed_processes_lose_no_record_of_an_answered_call() {
+fn thousand_killed_processes_lose_no_record_of_an_answered_call() {
     let seed =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
     let killed = std::thread::scope(|scope| {

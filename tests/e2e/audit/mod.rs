@@ -41,7 +41,7 @@ impl Cli {
 }
 
 #[test]
-fn every_call_of_the_command_line_is_recorded_with_what_was_decided() {
+fn every_command_line_call_is_recorded_with_its_decision() {
     let cli = Cli::new();
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     cli.run(&["call", "write", "path=new.txt", "content=hello"]).ends(3);
@@ -137,7 +137,7 @@ fn every_call_of_the_command_line_is_recorded_with_what_was_decided() {
 }
 
 #[test]
-fn the_commands_tell_what_was_recorded_and_find_what_was_changed() {
+fn audit_commands_show_records_and_find_changes() {
     let cli = Cli::new();
     for command in
         [&["audit", "verify"][..], &["audit", "stats"], &["audit", "head"], &["audit", "tail"]]
@@ -292,7 +292,7 @@ fn following_shows_records_as_they_are_written() {
 }
 
 #[test]
-fn where_nothing_can_be_recorded_nothing_is_done() {
+fn acting_call_that_cannot_be_recorded_is_not_run() {
     let cli = Cli::new();
     cli.run(&["--set", "audit.enabled=false", "call", "read", "path=notes.txt"]).ends(0);
     assert!(!cli.audit("").exists(), "it is switched off");
@@ -331,7 +331,7 @@ fn where_nothing_can_be_recorded_nothing_is_done() {
 }
 
 #[test]
-fn a_stranger_s_configuration_doesn_t_end_the_record() {
+fn untrusted_configuration_cannot_turn_the_record_off() {
     let cli = Cli::new();
     fs::write(
         cli.work().join("berth.toml"),
@@ -453,7 +453,7 @@ async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Fo
 }
 
 #[test]
-fn what_acts_is_recorded_before_it_runs_and_everything_before_its_answer() {
+fn acting_calls_are_recorded_before_running_and_all_before_answering() {
     for durable in ["audit.durable=false", "audit.durable=true"] {
         run(async move {
             let folder = TempDir::new().expect("a temporary folder is made");
@@ -482,7 +482,7 @@ fn what_acts_is_recorded_before_it_runs_and_everything_before_its_answer() {
 }
 
 #[test]
-fn a_record_says_who_called_and_what_a_command_ended_with() {
+fn record_has_the_caller_and_the_exit_code() {
     run(async {
         let folder = TempDir::new().expect("a temporary folder is made");
         let (host, _, folders) = looking(&folder, &[]).await;
@@ -529,7 +529,7 @@ fn a_record_says_who_called_and_what_a_command_ended_with() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_recorded() {
+fn dropped_call_is_recorded() {
     run(async {
         let folder = TempDir::new().expect("a temporary folder is made");
         let (host, _, folders) = looking(&folder, &[]).await;

@@ -193,7 +193,7 @@ fn commands_of_the_readme_and_of_the_overview_run() {
 }
 
 #[test]
-fn examples_print_what_is_shown() {
+fn examples_print_the_shown_output() {
     let (_folder, session) = project();
     // Commands in `sh` blocks elsewhere are chores of this repository, which run the tests
     // themselves.
@@ -261,7 +261,7 @@ fn the_reference_has_every_key_as_it_is() {
 }
 
 #[test]
-fn the_page_of_commands_is_what_their_help_prints() {
+fn page_of_commands_equals_the_help() {
     let expected = cli::page();
     if document("docs/cli.md") != expected {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli.md");

@@ -16,7 +16,7 @@ use super::session::Session;
 use crate::support::{berth, builtin, run, shared_cache};
 
 #[test]
-fn the_policies_of_the_page_do_what_it_says() {
+fn policies_of_the_page_work_as_described() {
     let page = document("docs/policy.md");
     let (first, rest) = page.split_once("\n## ").expect("the page has sections");
     let mut rows = 0;

@@ -33,7 +33,7 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn filters_are_listed_with_what_is_wrong() {
+fn filter_list_shows_problems() {
     let cli = Cli::new();
     rules(&cli, BAD);
     let listed = cli.run(&["filter", "list"]);
@@ -109,7 +109,7 @@ fn the_examples_of_all_rules_come_out_as_they_say() {
 }
 
 #[test]
-fn an_example_that_comes_out_otherwise_is_told() {
+fn filter_test_reports_a_wrong_example() {
     let cli = Cli::new();
     rules(&cli, &WITH_EXAMPLE.replace("WHAT", "the end"));
     let tested = cli.run(&["filter", "test", "mine"]);
@@ -132,7 +132,7 @@ fn an_example_that_comes_out_otherwise_is_told() {
 }
 
 #[test]
-fn a_call_for_a_model_says_what_was_left_out_and_so_do_the_stats() {
+fn filtered_answer_and_stats_report_what_was_left_out() {
     let cli = Cli::new();
     program(&cli.work(), "cargo", &passing(200), "", 0);
     assert!(cli.run(&["filter", "stats"]).stdout.contains("No answer was filtered yet."));

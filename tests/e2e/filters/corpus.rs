@@ -72,7 +72,7 @@ fn survives(line: &str, left: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_matters_of_a_real_output_survives_in_the_sandbox() {
+async fn important_lines_of_real_outputs_survive() {
     let scene = Scene::with(&["tools.limits.cpu_secs=10"], |_| {}).await;
     let cases = cases();
     assert!(cases.len() >= 400, "{}", cases.len());

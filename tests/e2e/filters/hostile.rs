@@ -32,7 +32,7 @@ async fn of_command(scene: &Scene, deed: &str) -> Answer {
 }
 
 #[test]
-fn what_makes_answers_shorter_fails_open() {
+fn shortening_filter_fails_open() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         for deed in ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail"] {
@@ -51,7 +51,7 @@ fn what_makes_answers_shorter_fails_open() {
 }
 
 #[test]
-fn what_keeps_something_back_fails_closed() {
+fn security_filter_fails_closed() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         for deed in ["trap", "hang", "eat", "grow", "split", "block", "fail"] {
@@ -76,7 +76,7 @@ fn what_keeps_something_back_fails_closed() {
 }
 
 #[test]
-fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on() {
+fn security_filter_sees_the_whole_output_and_leaves_no_overflow() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         let short = scene.call("bash", json!({ "command": "echo a safe-mark" })).await;
@@ -96,7 +96,7 @@ fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on()
 }
 
 #[test]
-fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
+fn security_filter_matches_every_form_of_a_command_line() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         for command in [
@@ -145,7 +145,7 @@ fn a_structured_answer_is_looked_at_as_well() {
 }
 
 #[test]
-fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
+fn answers_are_withheld_while_a_filter_plugin_of_the_chain_is_missing() {
     run_alone(ATTACK_MIB, async {
         let held = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
         for (settings, says) in [
@@ -170,7 +170,7 @@ fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
 }
 
 #[test]
-fn only_what_the_chain_names_filters() {
+fn only_filters_named_in_the_chain_run() {
     run_alone(ATTACK_MIB, async {
         let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
         let scene = Scene::with(&[&path, "plugins.hostile-filter.reload=trust"], |_| {}).await;
@@ -207,7 +207,7 @@ fn an_instance_is_of_one_session_and_gone_when_it_traps() {
 }
 
 #[test]
-fn what_a_filter_writes_is_looked_through_as_well() {
+fn filter_results_are_redacted_again() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         let answer = of_command(&scene, "confess").await;
@@ -220,7 +220,7 @@ fn what_a_filter_writes_is_looked_through_as_well() {
 }
 
 #[test]
-fn a_stranger_s_filters_get_no_rules() {
+fn third_party_filters_get_no_rules() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         of_command(&scene, "mark").await;

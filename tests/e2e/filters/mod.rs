@@ -70,7 +70,7 @@ async fn rest(scene: &Scene, answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
+async fn model_sees_the_test_result_and_can_read_the_whole() {
     let scene =
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
@@ -111,7 +111,7 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
 }
 
 #[tokio::test]
-async fn what_other_commands_of_a_line_write_stays() {
+async fn output_of_other_commands_in_a_line_stays() {
     let scene =
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
@@ -167,7 +167,7 @@ async fn a_failing_run_keeps_every_failure() {
 }
 
 #[tokio::test]
-async fn a_person_gets_the_whole_and_so_does_a_model_where_nothing_fits() {
+async fn person_gets_the_whole_and_so_does_a_model_without_a_rule() {
     let scene =
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
@@ -208,7 +208,7 @@ async fn nothing_is_filtered_that_could_not_be_read_on() {
 }
 
 #[tokio::test]
-async fn secrets_are_gone_from_what_is_shown_and_from_what_is_kept() {
+async fn secrets_are_removed_from_shown_and_stored_output() {
     let secret = "ghp_k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i";
     let noisy = format!("{}\nerror: token={secret}\n", passing(200));
     let scene =
@@ -247,7 +247,7 @@ async fn lines_that_matter_for_security_come_back_without_secrets() {
 }
 
 #[tokio::test]
-async fn what_a_terminal_would_not_show_is_gone_from_every_command() {
+async fn invisible_output_is_removed_for_every_command() {
     let steered =
         "\u{1b}]0;title\u{7}\u{1b}[31merror\u{1b}[0m: x\n 1%\r 50%\r100%\n\n\n\nend\u{8}D\n";
     let scene =
@@ -271,7 +271,7 @@ async fn what_a_terminal_would_not_show_is_gone_from_every_command() {
 }
 
 #[tokio::test]
-async fn the_record_tells_what_was_left_out() {
+async fn record_counts_what_was_left_out() {
     let scene =
         Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0))
             .await;
@@ -297,7 +297,7 @@ async fn the_record_tells_what_was_left_out() {
 }
 
 #[tokio::test]
-async fn other_parts_of_an_answer_stay_where_they_are() {
+async fn other_parts_of_an_answer_keep_their_place() {
     let scene = Scene::new().await;
     let answer = bash(&scene, "printf 'a\\n'; printf 'b\\n' >&2").await;
     assert_eq!(text(&answer), "stdout:\na\n\nstderr:\nb\n");

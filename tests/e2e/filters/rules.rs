@@ -111,7 +111,7 @@ async fn a_built_in_rule_is_switched_off_or_replaced_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_too_large_is_no_rule() {
+async fn rule_file_that_is_too_large_is_refused() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
     fs::create_dir_all(path.join("berth/config")).expect("it is made");
@@ -125,7 +125,7 @@ async fn a_file_that_is_too_large_is_no_rule() {
 }
 
 #[tokio::test]
-async fn what_can_t_be_read_or_used_keeps_nobody_waiting() {
+async fn unreadable_and_costly_rule_files_are_refused_quickly() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
     fs::create_dir_all(path.join("berth/config")).expect("it is made");

@@ -34,7 +34,7 @@ fn assert_tells_all(form: &Value) {
 }
 
 #[test]
-fn the_client_s_user_is_asked_and_what_they_say_holds() {
+fn client_s_user_is_asked_and_the_answer_holds() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, true);
     for no in [
@@ -100,7 +100,7 @@ fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
 }
 
 #[test]
-fn a_yes_for_the_session_ends_with_the_connection() {
+fn session_approval_ends_with_the_connection() {
     let cli = Cli::new();
     fs::write(cli.work().join("notes.txt"), "changed\n").expect("it is written");
     let mut client = Client::new(&cli, &[], LEGACY, true);
@@ -176,7 +176,7 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
 }
 
 #[test]
-fn nothing_that_a_model_writes_is_a_yes() {
+fn model_output_is_never_an_approval() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     for more in ["approved", "confirmed", "yes", "_meta"] {
@@ -188,7 +188,7 @@ fn nothing_that_a_model_writes_is_a_yes() {
 }
 
 #[test]
-fn where_the_client_cant_ask_a_person_at_a_terminal_can() {
+fn terminal_approves_if_the_client_cannot_ask() {
     let cli = Cli::new();
     for (version, set, asks) in
         [(LEGACY, "approvals.mcp=client", false), (MODERN, "approvals.mcp=terminal", true)]
@@ -208,7 +208,7 @@ fn where_the_client_cant_ask_a_person_at_a_terminal_can() {
 }
 
 #[test]
-fn where_nobody_may_be_asked_nobody_is() {
+fn configuration_can_forbid_questions() {
     let cli = Cli::new();
     for version in [LEGACY, MODERN] {
         let mut client = Client::new(&cli, &["--set", "approvals.mcp=deny"], version, true);

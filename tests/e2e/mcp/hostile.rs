@@ -10,7 +10,7 @@ use super::client::{Client, LEGACY, MODERN};
 use crate::support::{Cli, plugin};
 
 #[test]
-fn what_is_no_message_is_passed_over() {
+fn invalid_messages_are_skipped() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let long = format!("{}\n", "x".repeat(5 << 20));
@@ -65,7 +65,7 @@ fn a_client_may_go_at_any_point() {
 }
 
 #[test]
-fn ten_thousand_requests_at_once_are_all_answered_and_their_memory_comes_back() {
+fn ten_thousand_requests_are_answered_and_their_memory_is_freed() {
     let cli = Cli::new();
     let bench = plugin("bench");
     let mut client =
@@ -119,7 +119,7 @@ pub(super) fn resident(pid: u32) -> u64 {
 }
 
 #[test]
-fn what_a_guest_prints_does_not_get_to_the_client() {
+fn guest_output_never_reaches_the_protocol() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
     let mut client = Client::new(
@@ -192,7 +192,7 @@ fn request_with_the_id_of_another_that_is_under_way_is_refused() {
 }
 
 #[test]
-fn client_of_an_old_revision_is_told_which_ones_there_are() {
+fn unknown_revision_gets_the_supported_ones() {
     let cli = Cli::new();
     let mut client = Client::silent(&cli, &[]);
     let info = json!({ "name": "tester", "version": "1" });
@@ -249,7 +249,7 @@ fn client_that_has_closed_its_end_is_logged_once() {
 }
 
 #[test]
-fn trap_is_logged_in_one_sentence_and_whole_where_it_is_asked_for() {
+fn trap_is_logged_in_one_sentence_and_whole_on_request() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
     let call = |level: &str| {

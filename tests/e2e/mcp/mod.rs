@@ -51,7 +51,7 @@ fn every_revision_gets_the_same_tools_and_answers() {
 }
 
 #[test]
-fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
+fn failed_call_is_a_result_and_unknown_tool_an_error() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let refused = client.call("read", json!({ "path": "../secret.txt" }));
@@ -88,7 +88,7 @@ fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
 }
 
 #[test]
-fn progress_comes_before_the_answer_and_only_grows() {
+fn progress_precedes_the_answer_and_only_grows() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
     let mut client = Client::new(
@@ -137,7 +137,7 @@ fn looping(cli: &Cli) -> (Client, u64) {
 }
 
 #[test]
-fn a_call_that_is_taken_back_stops_and_no_other_does() {
+fn cancelled_call_stops_and_no_other_does() {
     let cli = Cli::new();
     let (mut client, id) = looping(&cli);
     assert_eq!(
@@ -164,7 +164,7 @@ fn a_call_that_is_taken_back_stops_and_no_other_does() {
 }
 
 #[test]
-fn a_request_with_the_id_of_another_is_no_way_around_the_bound() {
+fn repeated_request_id_does_not_bypass_the_bound() {
     let cli = Cli::new();
     let (mut client, id) = looping(&cli);
     for _ in 0..50 {
@@ -185,7 +185,7 @@ fn a_request_with_the_id_of_another_is_no_way_around_the_bound() {
 }
 
 #[test]
-fn a_client_that_goes_away_takes_its_calls_with_it() {
+fn disconnect_ends_the_client_s_calls() {
     let cli = Cli::new();
     let (mut client, _) = looping(&cli);
     let data = cli.root.path().join("data");
@@ -202,7 +202,7 @@ fn a_client_that_goes_away_takes_its_calls_with_it() {
 }
 
 #[test]
-fn a_plugin_that_comes_is_told_of_in_either_way() {
+fn new_plugin_is_announced_in_every_revision() {
     for version in [LEGACY, MODERN] {
         let cli = Cli::new();
         let folder = cli.root.path().join("plugins");
@@ -251,7 +251,7 @@ fn a_plugin_that_comes_is_told_of_in_either_way() {
 }
 
 #[test]
-fn what_was_cut_and_what_was_called_can_be_read_and_is_nobody_else_s() {
+fn overflow_and_record_are_private_resources() {
     let cli = Cli::new();
     fs::write(cli.work().join("long.txt"), "a line of a long text\n".repeat(4000))
         .expect("it is written");
@@ -305,7 +305,7 @@ fn what_was_cut_and_what_was_called_can_be_read_and_is_nobody_else_s() {
 }
 
 #[test]
-fn a_prompt_tells_what_the_tools_may_do() {
+fn prompt_describes_the_grants() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     assert_eq!(client.request("prompts/list", json!({}))["prompts"][0]["name"], "tools");
@@ -338,7 +338,7 @@ fn a_prompt_tells_what_the_tools_may_do() {
 }
 
 #[test]
-fn paths_are_completed_as_far_as_they_may_be_seen() {
+fn completion_shows_only_readable_paths() {
     let cli = Cli::new();
     fs::create_dir_all(cli.work().join("notes.d/deep")).expect("folders are made");
     let mut client = Client::new(&cli, &[], LEGACY, false);

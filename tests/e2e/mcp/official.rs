@@ -179,7 +179,7 @@ fn has(cli: &Cli, which: impl Fn(&Value) -> bool) -> bool {
 /// A client that was promised structured answers checks each against its schema, and compiles the
 /// schemas when it lists the tools.
 #[test]
-fn structured_answers_fit_their_schemas_and_no_schema_is_warned_of() {
+fn structured_answers_fit_their_schemas_without_warnings() {
     for kind in [
         Kind::TYPESCRIPT_1,
         Kind::TYPESCRIPT_2,

@@ -197,7 +197,7 @@ fn anthropic_takes_every_tool() {
 /// Clients in TypeScript compile every schema of an answer when they list the tools, and warn of
 /// each format that they don't know.
 #[test]
-fn no_schema_has_a_format_that_json_schema_lacks() {
+fn schemas_use_standard_formats_only() {
     const FORMATS: [&str; 17] = [
         "date-time",
         "date",

@@ -151,7 +151,7 @@ fn numbers_before(characters: u64) -> u64 {
 }
 
 #[test]
-fn what_the_host_says_stands_in_the_structured_answer_and_is_the_host_s() {
+fn host_notices_stand_in_the_structured_answer() {
     let cli = Cli::new();
     let settings = ["--set", "tools.autonomy=full", "--set", "serve.structured=always"];
     let mut client = Client::new(&cli, &settings, LEGACY, false);
@@ -249,7 +249,7 @@ fn a_client_that_asks_gets_structured_answers_unless_the_key_says_never() {
 
 /// Every tool that there is without a network, with arguments for which it succeeds.
 #[test]
-fn no_success_of_any_tool_has_empty_content() {
+fn successful_answers_are_never_empty() {
     let cli = Cli::new();
     std::fs::write(cli.work().join("empty.txt"), "").expect("it is written");
     let calls = [
@@ -282,7 +282,7 @@ fn no_success_of_any_tool_has_empty_content() {
 }
 
 #[test]
-fn no_tool_speaks_for_the_host() {
+fn tools_cannot_speak_for_the_host() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
     let settings = ["--set", "tools.autonomy=full", "--set", "serve.structured=always"];

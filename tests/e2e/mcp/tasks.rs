@@ -102,7 +102,7 @@ fn a_call_that_takes_long_is_a_task_and_a_quick_one_is_not() {
 }
 
 #[test]
-fn who_does_not_take_tasks_gets_an_answer() {
+fn client_without_tasks_gets_an_answer() {
     let cli = Cli::new();
     for version in [LEGACY, MODERN] {
         let mut client = client(&cli, version, &SHORT);
@@ -127,7 +127,7 @@ fn capabilities(version: &str) -> Value {
 }
 
 #[test]
-fn a_task_that_is_taken_back_stops_and_nobody_else_can_name_it() {
+fn cancelled_task_stops_and_is_private() {
     let cli = Cli::new();
     let mut client = client(&cli, MODERN, &LONG);
     let id = begun(&client.call(SLOW, json!({})));
@@ -181,7 +181,7 @@ fn tasks_end_with_the_connection() {
 }
 
 #[test]
-fn a_question_comes_before_the_task_and_a_terminal_is_waited_for_in_it() {
+fn question_comes_before_the_task_and_a_terminal_is_awaited_in_it() {
     let cli = Cli::new();
     let write = json!({ "path": "notes.txt", "content": "changed\n" });
     let mut asks = Client::new(&cli, &[], MODERN, true);

@@ -69,7 +69,7 @@ fn denials() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_denial_holds_below_what_a_call_names() {
+fn denial_holds_below_a_named_path() {
     run(async {
         for settings in denials() {
             let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
@@ -170,7 +170,7 @@ fn a_denial_holds_for_names_that_a_call_makes() {
 /// What a plugin says that it acts on is all that the gates know of. What it reaches, the rules are
 /// asked about.
 #[test]
-fn a_denial_holds_for_what_a_hostile_plugin_does_not_name() {
+fn denial_holds_for_paths_that_a_hostile_plugin_hides() {
     run(async {
         let granted = "plugins.hostile.allowed_paths=[\"{granted}\", \"{outside}\"]";
         let rule = "tools.policy.rules=[{ effect = \"deny\", tools = [\"hostile__*\"], paths = [\"{outside}\"] }]";
@@ -200,7 +200,7 @@ fn a_denial_holds_for_what_a_hostile_plugin_does_not_name() {
 }
 
 #[test]
-fn a_ceiling_holds_for_what_a_call_reaches() {
+fn ceiling_holds_for_every_reached_path() {
     let cli = Cli::new();
     planted_at(&cli.work());
     let ceiling = cli.work().join("ceiling.toml");
@@ -230,7 +230,7 @@ fn planted_at(work: &Path) {
 }
 
 #[test]
-fn what_a_rule_asks_for_below_is_left_out_and_counted_with_the_remedy() {
+fn entries_that_need_approval_are_left_out_and_counted() {
     run(async {
         let asks = |tool: &str| {
             format!(
@@ -393,7 +393,7 @@ fn rules_that_allow_let_a_tool_do_its_work_and_nothing_beside() {
 }
 
 #[test]
-fn who_may_not_read_a_path_may_not_move_it_to_where_it_can_be_read() {
+fn unreadable_path_cannot_be_moved_to_a_readable_place() {
     run(async {
         let scene = Scene::with(&["tools.policy.rules=[{ effect = \"deny\", paths = [\"secretdir\"], access = \"read\" }]"], planted).await;
         for (tool, arguments) in [
@@ -481,7 +481,7 @@ fn programs_of_a_plugin_see_nothing_that_a_rule_denies() {
 }
 
 #[test]
-fn the_folder_of_an_absolute_pattern_is_what_is_acted_on() {
+fn absolute_pattern_acts_on_its_folder() {
     run(async {
         let scene = Scene::with(
             &["tools.permissions.find_path=[{ pattern = \"secretdir\", action = \"deny\" }]"],
@@ -524,7 +524,7 @@ fn the_folder_of_an_absolute_pattern_is_what_is_acted_on() {
 }
 
 #[test]
-fn a_kept_answer_is_none_under_other_rules() {
+fn stored_answer_is_not_served_under_other_rules() {
     run(async {
         let scene = Arc::new(Scene::with(&[], planted).await);
         let arguments = json!({ "pattern": "planted", "path": "top" });

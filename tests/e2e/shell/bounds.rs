@@ -33,7 +33,7 @@ async fn a_fork_bomb_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_processes_than_allowed_run_at_a_time() {
+async fn number_of_processes_is_bounded() {
     let scene = scene(&["tools.shell.limits.processes=32"], |_| {}).await;
     call(&scene.host, json!({ "command": CROWD, "timeout": 20 })).await;
     let most =
@@ -76,7 +76,7 @@ fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)>
 }
 
 #[test]
-fn an_ordinary_user_has_no_more_processes_than_allowed() {
+fn number_of_processes_is_bounded_for_an_ordinary_user() {
     let settings = &["tools.shell.limits.processes=32"];
     let Some((cli, _)) = as_an_ordinary_user(settings, CROWD) else { return };
     let most =
@@ -150,7 +150,7 @@ async fn of_a_long_output_the_end_is_kept_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_nobody_maps_is_not_to_be_had() {
+async fn memfd_is_refused() {
     if !there_is("python3") {
         return;
     }

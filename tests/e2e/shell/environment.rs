@@ -48,7 +48,7 @@ fn nothing_planted_is_found_in_a_commands_environment() {
 }
 
 #[test]
-fn what_is_named_is_passed_on_and_nothing_else() {
+fn only_named_variables_are_passed_on() {
     let cli = Cli::new();
     let seen = environment(&cli, &["tools.shell.env=[\"MY_SETTING\"]"]);
     assert!(seen.contains("MY_SETTING=planted-4"), "{seen}");

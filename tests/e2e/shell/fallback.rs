@@ -50,7 +50,7 @@ fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 11] {
 }
 
 #[test]
-fn strict_refuses_what_it_cant_enforce() {
+fn strict_sandbox_refuses_to_start_with_a_missing_part() {
     let cli = Cli::new();
     let Some(ended) =
         without_namespaces(&cli, &line("tools.shell.sandbox=strict", "command=echo x > made"))
@@ -64,7 +64,7 @@ fn strict_refuses_what_it_cant_enforce() {
 }
 
 #[test]
-fn best_effort_does_with_what_there_is_and_says_so() {
+fn best_effort_sandbox_starts_and_reports_missing_parts() {
     let cli = Cli::new();
     let outside = cli.root.path().canonicalize().expect("it is there").join("secret.txt");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -95,7 +95,7 @@ async fn nothing_outside_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_denied_is_read_by_no_program() {
+async fn denied_files_are_unreadable_for_programs() {
     let plant = |root: &Path| {
         let granted = root.join("granted");
         fs::create_dir_all(granted.join("deep/secrets/keys")).expect("folders are made");
@@ -129,7 +129,7 @@ async fn what_is_denied_is_read_by_no_program() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_written_stays_as_it_is() {
+async fn protected_files_stay_unchanged() {
     let plant = |root: &Path| {
         let granted = root.join("granted");
         fs::create_dir_all(granted.join(".git/hooks")).expect("folders are made");
@@ -193,7 +193,7 @@ async fn berths_own_folders_are_out_of_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_is_no_way_out_by_the_kernel() {
+async fn kernel_interfaces_lead_nowhere() {
     let scene = scene(&[], |_| {}).await;
     let root = scene.root().display().to_string();
     for command in [
@@ -265,7 +265,7 @@ fn nothing_that_is_open_is_handed_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_in_the_place_of_what_is_protected_stop_nothing() {
+async fn links_in_place_of_protected_files_do_not_stop_a_command() {
     let plant = |root: &Path| {
         let granted = root.join("granted");
         fs::create_dir_all(granted.join("repository/hooks")).expect("folders are made");
@@ -294,7 +294,7 @@ async fn links_in_the_place_of_what_is_protected_stop_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_command_must_not_make_is_not_made_and_nothing_is_left_in_its_place() {
+async fn forbidden_files_are_not_created_and_leave_no_stub() {
     let plant = |root: &Path| {
         fs::create_dir_all(root.join("granted/.git")).expect("folders are made");
         fs::create_dir_all(root.join("granted/sub")).expect("folders are made");

@@ -53,7 +53,7 @@ const WAYS: [(&str, &str); 15] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_file_lends_its_owners_rights() {
+async fn setuid_files_lend_no_rights() {
     let scene = scene(&[], |root| {
         fs::write(root.join("granted/program"), "#!/bin/sh\n").expect("a file is written");
     })

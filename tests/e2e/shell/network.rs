@@ -43,7 +43,7 @@ fn arrived(listener: &TcpListener) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_program_reaches_a_port_without_the_network() {
+async fn programs_without_the_network_reach_no_port() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
     let client = |root: &std::path::Path| {
@@ -99,7 +99,7 @@ const EVALUATED: [&str; 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_text_that_is_evaluated_takes_the_network_along() {
+async fn evaluated_text_does_not_get_the_network() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
     let secret = |root: &std::path::Path| {
@@ -120,7 +120,7 @@ async fn no_text_that_is_evaluated_takes_the_network_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_packet_leaves_without_the_network() {
+async fn commands_without_the_network_send_no_packet() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     socket.set_nonblocking(true).expect("it can be asked without waiting");
     let port = socket.local_addr().expect("it is bound").port();

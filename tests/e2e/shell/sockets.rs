@@ -43,7 +43,7 @@ async fn sockets_outside_stay_untouched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sockets_in_the_project_are_reached_only_where_they_are_granted() {
+async fn sockets_in_the_project_need_a_grant() {
     if !there_is("python3") {
         return;
     }
@@ -102,7 +102,7 @@ async fn sockets_without_a_path_stay_untouched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_no_sockets_to_the_kernel() {
+async fn sockets_to_the_kernel_are_closed() {
     if !there_is("python3") {
         return;
     }

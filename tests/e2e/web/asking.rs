@@ -72,7 +72,7 @@ fn asks(answer: &Answer) -> &str {
 }
 
 #[test]
-fn a_host_that_no_list_names_is_asked_about_and_nothing_is_sent_before() {
+fn unlisted_host_asks_before_anything_is_sent() {
     run(async {
         let hosts = Hosts::new(&[]).await;
         let line = format!("\"one.example.com:{}\"", hosts.server.port());
@@ -103,7 +103,7 @@ fn a_host_that_no_list_names_is_asked_about_and_nothing_is_sent_before() {
 }
 
 #[test]
-fn a_question_begins_with_where_it_goes_and_the_secrets_that_go_along() {
+fn question_begins_with_the_host_and_its_secrets() {
     run(async {
         let secret = |name: &str, rest: &str| {
             format!(
@@ -140,7 +140,7 @@ fn a_question_begins_with_where_it_goes_and_the_secrets_that_go_along() {
 }
 
 #[test]
-fn the_operator_says_what_becomes_of_other_hosts() {
+fn operator_decides_about_unlisted_hosts() {
     run(async {
         let hosts = Hosts::new(&["tools.web.other_domains=\"deny\""]).await;
         let denied = hosts.fetch("one").await;
@@ -181,7 +181,7 @@ fn hosts_that_a_list_names_are_not_asked_about_and_a_denial_wins() {
 }
 
 #[test]
-fn a_permission_for_a_url_is_a_yes_to_where_it_goes() {
+fn permission_for_a_url_approves_its_host() {
     run(async {
         let permits = "tools.permissions.fetch=[{ pattern = \"https://*.example.com:PORT/page\", action = \"allow\" }]";
         let hosts = Hosts::new(&[permits, "tools.web.denied_domains=[\"two.example.com\"]"]).await;
@@ -201,7 +201,7 @@ fn a_permission_for_a_url_is_a_yes_to_where_it_goes() {
 }
 
 #[test]
-fn a_yes_for_the_session_holds_for_that_host_and_tool() {
+fn session_approval_holds_for_one_host_and_tool() {
     run(async {
         let hosts = Hosts::new(&["tools.autonomy=full"]).await;
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
@@ -237,7 +237,7 @@ fn a_yes_for_the_session_holds_for_that_host_and_tool() {
 }
 
 #[test]
-fn a_yes_to_one_host_is_none_to_where_it_redirects() {
+fn approval_of_a_host_does_not_cover_its_redirects() {
     run(async {
         let authority = Authority::new();
         let other = Server::tls(authority.server(&["two.example.com"], &[], |_| {}), hello);
@@ -260,7 +260,7 @@ fn a_yes_to_one_host_is_none_to_where_it_redirects() {
 }
 
 #[test]
-fn what_looks_is_no_act_and_what_sends_is_one() {
+fn get_does_not_act_and_post_does() {
     run(async {
         let server = Server::plain(hello);
         let url = format!("http://{}/", server.address);
@@ -461,7 +461,7 @@ fn over_mcp_the_user_is_asked_and_the_answer_is_marked() {
 }
 
 #[test]
-fn a_check_tells_what_would_become_of_a_call_to_a_host() {
+fn policy_check_decides_on_hosts() {
     let cli = Cli::new();
     cli.configure("[tools.web]\nallowed_domains = [\"docs.rs\", { host = \"api.example.com\", methods = [\"GET\"] }]\ndenied_domains = [\"evil.example.com\"]\n");
     let check = |line: &[&str], verdict: &str, gate: &str| {

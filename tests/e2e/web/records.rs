@@ -135,7 +135,7 @@ fn each_hop_and_each_refusal_is_recorded_before_the_outcome() {
 }
 
 #[test]
-fn of_one_call_so_many_are_told_and_the_others_counted() {
+fn requests_beyond_the_recorded_number_are_counted() {
     run(async {
         let server = Server::plain(ok);
         let limits =
@@ -165,7 +165,7 @@ fn of_one_call_so_many_are_told_and_the_others_counted() {
 }
 
 #[test]
-fn the_requests_of_a_call_that_nobody_waits_for_are_recorded() {
+fn requests_of_a_dropped_call_are_recorded() {
     run(async {
         // Never answers.
         let server = Server::plain(|_, wire| wire.read_exact(&mut [0]));
@@ -193,7 +193,7 @@ fn the_requests_of_a_call_that_nobody_waits_for_are_recorded() {
 }
 
 #[test]
-fn the_commands_tell_requests() {
+fn audit_commands_show_requests() {
     let closed = Server::plain(ok);
     let away = format!("http://{}/inner", closed.address);
     let server = Server::plain(move |asked, wire| match asked.path() {

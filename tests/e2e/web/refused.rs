@@ -24,7 +24,7 @@ fn remedy<'a>(answer: &'a Answer, rule: &str) -> &'a str {
 }
 
 #[test]
-fn who_is_not_reached_is_told_by_what_went_wrong() {
+fn unreachable_servers_are_reported_by_cause() {
     run(async {
         let silent = Server::plain(|_, wire| wire.read_exact(&mut [0]));
         let halting = Server::plain(|_, wire| {
@@ -105,7 +105,7 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
 }
 
 #[test]
-fn who_can_t_prove_who_it_is_is_not_believed() {
+fn servers_without_a_valid_certificate_are_refused() {
     run(async {
         let (ours, theirs) = (Authority::new(), Authority::new());
         let good =
@@ -132,7 +132,7 @@ fn who_can_t_prove_who_it_is_is_not_believed() {
 }
 
 #[test]
-fn an_authority_that_can_t_be_read_is_told_in_the_answer() {
+fn unreadable_authority_file_is_named_in_the_answer() {
     run(async {
         let server = Server::plain(hello);
         let folder = tempfile::TempDir::new().expect("a temporary folder is made");
@@ -278,7 +278,7 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
 }
 
 #[test]
-fn what_goes_in_the_open_is_refused_unless_the_operator_wants_it() {
+fn plain_http_is_refused_unless_granted() {
     run(async {
         let server = Server::plain(hello);
         let url = format!("http://site.example.com:{}/", server.port());

@@ -140,7 +140,7 @@ async fn attack(scene: &Scene, tool: &str, arguments: Value) -> Answer {
 /// Each source, put into a header and into the query, by the tools that come with the program. Then
 /// everything that is left of it all.
 #[test]
-fn each_source_gets_to_its_server_and_leaves_no_trace() {
+fn secret_from_each_source_reaches_its_server_only() {
     let server = Server::plain(echo);
     let cli = Cli::new();
     let token = cli.root.path().join("config/token");
@@ -207,7 +207,7 @@ fn each_source_gets_to_its_server_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
+fn secret_goes_only_to_its_host_methods_and_paths() {
     run(async {
         let other = Server::plain(ok);
         let away = format!("http://localhost:{}/api", other.port());
@@ -307,7 +307,7 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
 }
 
 #[test]
-fn by_tls_a_secret_goes_to_a_name() {
+fn secret_over_tls_goes_to_its_host_name_only() {
     run(async {
         let authority = Authority::new();
         let server =
@@ -458,7 +458,7 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
 }
 
 #[test]
-fn no_tool_reads_or_writes_a_secret_s_file() {
+fn secret_file_is_closed_to_every_tool() {
     let cli = Cli::new();
     fs::create_dir(cli.work().join("keys")).expect("a folder is made");
     let token = cli.work().join("keys/token");

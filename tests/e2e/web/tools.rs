@@ -68,7 +68,7 @@ fn site(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
 }
 
 #[test]
-fn fetch_reads_each_kind_of_answer_as_what_it_is() {
+fn fetch_reads_each_content_type() {
     run(async {
         let server = Server::plain(site);
         let (web, at) = (Web::new(&[&server], &[]).await, format!("http://{}", server.address));
@@ -112,7 +112,7 @@ fn fetch_reads_each_kind_of_answer_as_what_it_is() {
 }
 
 #[test]
-fn fetch_reads_on_where_it_ended_and_says_what_was_cut() {
+fn fetch_continues_at_start_index_and_reports_the_cut() {
     run(async {
         let server = Server::plain(site);
         let (web, at) = (
@@ -156,7 +156,7 @@ fn fetch_reads_on_where_it_ended_and_says_what_was_cut() {
 }
 
 #[test]
-fn redirects_are_followed_three_times_and_the_last_url_is_told() {
+fn three_redirects_are_followed_and_the_last_url_is_shown() {
     run(async {
         let server = Server::plain(site);
         let (web, at) = (
@@ -194,7 +194,7 @@ fn redirects_are_followed_three_times_and_the_last_url_is_told() {
 }
 
 #[test]
-fn what_is_meant_for_one_origin_goes_to_no_other() {
+fn origin_s_headers_go_to_no_other_origin() {
     run(async {
         let other = Server::plain(hello);
         let to = format!("http://{}/", other.address);
@@ -304,7 +304,7 @@ fn web_scrape_takes_values_out_of_a_page() {
 }
 
 #[test]
-fn http_request_sends_what_it_is_told_and_tells_what_came() {
+fn http_request_sends_its_arguments_and_returns_the_response() {
     run(async {
         let server = Server::plain(|asked, wire| match asked.path() {
             "/picture" => page(wire, "image/png", b"\x89PNG\0"),
@@ -414,7 +414,7 @@ fn a_status_that_is_a_failure_says_whether_asking_again_helps() {
 }
 
 #[test]
-fn what_a_server_says_to_a_failure_is_its_content_behind_the_fence() {
+fn error_body_is_fenced_content() {
     run(async {
         let server = Server::plain(site);
         let web = Web::new(&[&server], &[]).await;

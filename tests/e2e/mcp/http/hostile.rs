@@ -84,7 +84,7 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_next_is_answered() {
+fn invalid_request_is_refused_and_the_next_is_answered() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &["--set", "serve.max_body_kib=64"]);
     let deep = format!(
@@ -167,7 +167,7 @@ fn connections_that_are_given_up_leave_room() {
 }
 
 #[test]
-fn a_caller_has_its_share_and_no_more() {
+fn caller_gets_only_its_share() {
     let cli = Cli::new();
     let mut settings = looping_settings();
     settings.extend(["--set", "serve.max_requests=2"].map(str::to_owned));
@@ -208,7 +208,7 @@ fn a_caller_has_its_share_and_no_more() {
 }
 
 #[test]
-fn handshakes_don_t_pile_up_and_shut_nobody_out() {
+fn unfinished_handshakes_are_bounded() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     let ids: Vec<_> = (0..70).map(|_| serving.handshake(LEGACY, false, &[])).collect();
@@ -235,7 +235,7 @@ fn handshakes_don_t_pile_up_and_shut_nobody_out() {
 }
 
 #[test]
-fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
+fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
     let cli = Cli::new();
     let bench = plugin("bench");
     let serving = Serving::new(
@@ -354,7 +354,7 @@ fn request_with_a_length_beside_chunks_ends_its_connection() {
 }
 
 #[test]
-fn connections_without_a_token_take_no_place_of_those_with_one() {
+fn connections_without_a_token_leave_room_for_others() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &["--set", "serve.max_connections=1"]);
     let idle: Vec<_> = (0..300).map(|_| serving.connect()).collect();

@@ -70,7 +70,7 @@ fn every_revision_gets_the_same_tools_and_answers() {
 }
 
 #[test]
-fn nobody_is_let_in_without_the_token() {
+fn requests_without_the_token_are_refused() {
     let cli = Cli::new();
     let mut serving = Serving::new(&cli, &[]);
     let token = serving.token.take().expect("there is one");
@@ -136,7 +136,7 @@ fn the_token_is_the_user_s_and_lasts() {
 }
 
 #[test]
-fn a_socket_is_the_user_s_alone_and_needs_no_token_where_that_is_said() {
+fn socket_is_private_and_can_work_without_a_token() {
     let cli = Cli::new();
     let path = cli.root.path().join("berth.sock");
     let place = format!("unix:{}", path.display());
@@ -240,7 +240,7 @@ fn a_ticket_counts_at_any_server_of_the_user_and_once() {
 }
 
 #[test]
-fn a_yes_for_a_session_is_that_session_s() {
+fn session_approval_belongs_to_its_session() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     let agree = |session: &str| {
@@ -281,7 +281,7 @@ fn a_yes_for_a_session_is_that_session_s() {
 }
 
 #[test]
-fn a_connection_goes_on_at_another_process() {
+fn session_continues_at_another_process() {
     let cli = Cli::new();
     let first = Serving::new(&cli, &[]);
     let id = first.handshake(LEGACY, true, &[]);
@@ -315,7 +315,7 @@ fn a_connection_goes_on_at_another_process() {
 }
 
 #[test]
-fn tools_that_come_are_told_on_the_open_stream() {
+fn new_tools_are_announced_on_the_open_stream() {
     let cli = Cli::new();
     let folder = cli.root.path().join("plugins");
     fs::create_dir(&folder).expect("a folder is made");
@@ -337,7 +337,7 @@ fn tools_that_come_are_told_on_the_open_stream() {
 }
 
 #[test]
-fn who_goes_away_takes_the_call_along_and_who_takes_it_back_too() {
+fn disconnect_and_cancellation_end_the_call() {
     let cli = Cli::new();
     let settings = looping_settings();
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
@@ -392,7 +392,7 @@ fn who_goes_away_takes_the_call_along_and_who_takes_it_back_too() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() {
+fn shutdown_waits_for_calls_and_then_ends_them() {
     let cli = Cli::new();
     let mut settings = looping_settings();
     settings.extend(["--set", "serve.grace_secs=0"].map(str::to_owned));
@@ -421,7 +421,7 @@ fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() 
 }
 
 #[test]
-fn token_for_figures_calls_no_tool() {
+fn metrics_token_calls_no_tool() {
     let cli = Cli::new();
     let mut serving = Serving::new(&cli, &[]);
     let file = serving.token_file().with_file_name("metrics-token");
@@ -440,7 +440,7 @@ fn token_for_figures_calls_no_tool() {
 }
 
 #[test]
-fn figures_are_told() {
+fn metrics_are_served() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     serving.call("read", &json!({ "path": "notes.txt" }), &[]);

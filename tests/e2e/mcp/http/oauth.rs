@@ -193,7 +193,7 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
 }
 
 #[test]
-fn callers_are_told_apart_and_new_keys_are_found() {
+fn callers_are_kept_apart_and_new_keys_are_fetched() {
     let cli = Cli::new();
     let (first, second) = (Key::ed(), Key::ed());
     let set = Arc::new(Mutex::new(json!({ "keys": [first.public("first")] }).to_string()));

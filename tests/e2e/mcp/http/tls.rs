@@ -15,7 +15,7 @@ use super::client::{Answering, Serving, modern};
 use crate::support::Cli;
 
 #[test]
-fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
+fn tls_needs_only_a_certificate_and_refuses_plain_http() {
     let cli = Cli::new();
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
