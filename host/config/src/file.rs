@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::inputs::VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
-use super::secret::is_in_secrets;
+use super::sections::is_in_secrets;
 use super::{Problem, Source};
 
 /// More than anybody writes by hand, and little enough to be read without a thought.

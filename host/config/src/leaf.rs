@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::keys::{advice, dotted};
-use super::secret::is_in_secrets;
+use super::sections::is_in_secrets;
 use super::{Config, Problem, Source};
 
 /// Bytes of a text that is no secret.

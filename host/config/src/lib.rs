@@ -11,19 +11,14 @@
 //! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where
 //! each value came from.
 
-mod advice;
-mod answers;
 mod bounded;
 mod ceiling;
-mod dependencies;
 mod describe;
 mod egress;
 mod file;
 mod filter_rules;
-mod filters;
 mod folders;
 mod gates;
-mod governing;
 mod hosts;
 mod inline;
 mod inputs;
@@ -33,8 +28,6 @@ mod leaf;
 mod load;
 mod loaded;
 mod narrow;
-mod network;
-mod output;
 mod paths;
 mod policy;
 pub mod presets;
@@ -43,54 +36,40 @@ mod processes;
 mod project;
 mod renamed;
 mod rule;
-mod secret;
 mod secret_problems;
-mod serve;
-mod shell;
+mod sections;
 mod source;
 mod switches;
-mod types;
 mod variables;
-mod web;
 mod written;
 
-pub use advice::{Advisor, CommandEnd};
-pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
-pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::FilterRules;
-pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use folders::Folders;
-pub use governing::{
-    ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess,
-    PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, TrustLevel, WrittenPattern,
-};
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use inline::inline;
 pub use inputs::{Inputs, SYSTEM_CEILING, working_directory};
 pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
-pub use network::{Network, WithoutProxy, WrittenProxy};
-pub use output::{Overflow, Redaction};
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
-pub use processes::ProcessGrants;
+pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
-pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
-pub use serve::{OAuth, Serve, Structured};
-pub use shell::{
-    NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
+pub use sections::{
+    Approvals, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Config,
+    Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring, Limits,
+    McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathPrefix,
+    PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PolicyAccess,
+    PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName, ProcessLimits,
+    QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret, Serve, Shell,
+    Structured, Tools, TrustLevel, VariableName, Web, WithoutProxy, WrittenExpression,
+    WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use source::Source;
-pub use types::{
-    Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder,
-    PluginLimits, Reload, Tools,
-};
-pub use web::{OtherDomains, Web};
 
 #[cfg(test)]
 mod tests;

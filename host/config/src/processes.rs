@@ -10,7 +10,6 @@ use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
 
-use super::advice::Advisor;
 use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
@@ -44,7 +43,42 @@ pub struct ProcessGrants {
     /// Their home, by its real path.
     pub home: Option<PathBuf>,
     /// Who knows what could help where a command fails.
-    pub advice: Advisor,
+    pub context: ProcessContext,
+}
+
+/// What holds for the processes of one plugin, for advice after a command has failed.
+#[derive(Clone, Debug)]
+pub struct ProcessContext {
+    /// The table of the configuration that grants.
+    pub table: String,
+    /// Whether it is the shell's.
+    pub shell: bool,
+    /// Whether they reach the network.
+    pub network: NetworkGrant,
+    /// The rules about files.
+    pub rules: FileRules,
+    /// The granted directories as they are written.
+    pub allowed: Vec<AllowedPath>,
+    /// What presets grant.
+    pub also: Vec<Tree>,
+    /// Where the presets that aren't named have their places.
+    pub presets: Vec<(&'static str, PathBuf)>,
+    /// Those that are, as they are written.
+    pub named: Vec<&'static str>,
+    /// Where credentials lie, whether or not there are any.
+    pub credentials: Vec<PathBuf>,
+    /// The names of their environment variables.
+    pub variables: Vec<String>,
+    /// Variables that are granted by name.
+    pub env: Vec<String>,
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// Where relative paths are taken to begin.
+    pub directory: PathBuf,
+    /// Their bounds.
+    pub limits: Limits,
+    /// Whether there is a sandbox.
+    pub sandboxed: bool,
 }
 
 /// What one table of the configuration says of processes.
@@ -198,7 +232,7 @@ impl Loaded {
                 .flat_map(move |roots| preset.places().filter_map(|(place, _)| roots.find(place)))
         };
         let rules = FileRules::new(files.grants.clone(), Vec::new());
-        let advice = Advisor {
+        let context = ProcessContext {
             table: format!("[{}]", granted.table),
             shell: granted.table == "tools.shell",
             network: granted.network,
@@ -240,7 +274,7 @@ impl Loaded {
             environment,
             home,
             files,
-            advice,
+            context,
         }
     }
 

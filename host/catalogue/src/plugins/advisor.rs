@@ -6,7 +6,7 @@ use berth_contract::Denial;
 use berth_policy::Decision;
 use berth_runtime::FailedCommand;
 
-use berth_config::{Advisor, CommandEnd};
+use super::advice::SandboxAdvisor;
 
 /// Knows which commands may not run, whatever is granted.
 pub trait CommandGate: Send + Sync {
@@ -17,7 +17,7 @@ pub trait CommandGate: Send + Sync {
 /// Asks whoever decides on calls, and whoever knows what the sandbox holds.
 pub(super) struct PluginAdvisor {
     pub(super) gate: Arc<dyn CommandGate>,
-    pub(super) advisor: Advisor,
+    pub(super) sandbox: SandboxAdvisor,
 }
 
 impl berth_runtime::CommandAdvisor for PluginAdvisor {
@@ -32,7 +32,6 @@ impl berth_runtime::CommandAdvisor for PluginAdvisor {
     }
 
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String> {
-        let FailedCommand { code, stdout, stderr, network, path_rules } = *failed;
-        self.advisor.about(&CommandEnd { code, stdout, stderr, network, path_rules })
+        self.sandbox.about(failed)
     }
 }

@@ -5,6 +5,7 @@
 //! takes the catalogue once and goes on with what it found there, so it runs on the version that it
 //! was checked against. A version that fails leaves everything as it was.
 
+mod advice;
 mod advisor;
 mod approvals;
 pub mod control;

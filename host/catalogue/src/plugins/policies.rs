@@ -13,6 +13,7 @@ use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig}
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
 
+use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
 
 const MIB: u64 = 1 << 20;
@@ -138,9 +139,10 @@ impl Policies {
             limits,
             environment,
             home,
-            advice,
+            context,
         } = grants;
-        let counsel = PluginAdvisor { gate: Arc::clone(&self.gate), advisor: advice };
+        let advisor =
+            PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
             also,
@@ -158,7 +160,7 @@ impl Policies {
             network: network == NetworkGrant::Allow,
             places,
             environment,
-            advisor: Box::new(counsel),
+            advisor: Box::new(advisor),
         }))
     }
 

@@ -6,9 +6,9 @@ use berth_policy::egress::HostPattern;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::hosts::host_grant;
-use super::rule::{Rule, section};
-use super::written::{as_written, inline_schema};
+use crate::hosts::host_grant;
+use crate::rule::{Rule, section};
+use crate::written::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority reads along.
 section! {

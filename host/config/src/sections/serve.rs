@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Bounded;
-use super::rule::{Rule, section};
+use crate::Bounded;
+use crate::rule::{Rule, section};
 
 /// When a client gets structured answers, and the schemas that promise them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,21 +1,10 @@
-//! What answers are cleared of, and how much of one is shown.
+//! `[tools.overflow]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Bounded;
-use super::rule::{Rule, section};
-
-section! {
-    /// Secrets in answers: each leaves a mark instead, `[REDACTED:github-token ghp_…]`.
-    #[derive(Eq)]
-    pub struct Redaction {
-        /// Whether secrets are taken out at all.
-        pub enabled: bool = true, Rule::OnlyTrue;
-        /// Tools whose answers may hold secrets, by their names or aliases.
-        pub exempt: Vec<String>, Rule::Ignored;
-    }
-}
+use crate::Bounded;
+use crate::rule::{Rule, section};
 
 section! {
     /// Answers that are too long for a model: it gets their beginning and end, and the whole is

@@ -4,10 +4,10 @@ use berth_system::confine;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::presets::{PRESETS, Preset, preset};
-use super::rule::{Rule, section};
-use super::written::{as_written, inline_schema};
-use super::{AllowedPath, Bounded, PathAccess, WrittenPattern};
+use crate::presets::{PRESETS, Preset, preset};
+use crate::rule::{Rule, section};
+use crate::written::{as_written, inline_schema};
+use crate::{AllowedPath, Bounded, PathAccess, WrittenPattern};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Rule, section};
-use super::{Bounded, HostGrant, Secret, WrittenHost, WrittenPrivateHosts};
+use crate::rule::{Rule, section};
+use crate::{Bounded, HostGrant, Secret, WrittenHost, WrittenPrivateHosts};
 
 section! {
     /// Where the built-in web tools reach, and what of an answer they take.

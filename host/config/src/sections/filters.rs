@@ -4,8 +4,8 @@ use berth_policy::SecurityLines;
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, section};
-use super::written::{as_written, inline_schema};
+use crate::rule::{Rule, section};
+use crate::written::{as_written, inline_schema};
 
 /// The name of the plugin that is built in, the one that gets the operator's rules.
 pub const BUILT_IN_FILTERS: &str = "filters";

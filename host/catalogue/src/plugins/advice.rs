@@ -9,10 +9,11 @@ use std::path::{Component, Path, PathBuf};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Access, PathRules};
-use berth_policy::files::{FileRules, Kind};
-use berth_system::confine::{Limits, Tree, TreeAccess};
+use berth_policy::files::Kind;
+use berth_runtime::FailedCommand;
+use berth_system::confine::TreeAccess;
 
-use super::{AllowedPath, NetworkGrant, PathAccess, inline};
+use berth_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
 
 /// Notices for one command.
 const MOST: usize = 3;
@@ -23,49 +24,10 @@ const LOOKED_AT: usize = 16 * 1024;
 /// Bytes of a path that is shown.
 const MAX_PATH: usize = 200;
 
-/// A command that has failed.
-#[derive(Clone, Copy, Debug)]
-pub struct CommandEnd<'e> {
-    /// Its exit code. None where it was ended.
-    pub code: Option<i32>,
-    /// The end of what it wrote to its standard output.
-    pub stdout: &'e str,
-    /// The end of what it wrote to its standard error.
-    pub stderr: &'e str,
-    /// Whether it had the network.
-    pub network: bool,
-    /// What the rules about calls said of the paths that it reached.
-    pub path_rules: Option<&'e dyn PathRules>,
-}
-
-/// What holds for the processes of one plugin, for who gives advice.
+/// Knows what holds for the processes of one plugin.
 #[derive(Clone, Debug)]
-pub struct Advisor {
-    /// The table of the configuration that grants.
-    pub(super) table: String,
-    /// Whether it is the shell's.
-    pub(super) shell: bool,
-    pub(super) network: NetworkGrant,
-    pub(super) rules: FileRules,
-    /// The granted directories as they are written.
-    pub(super) allowed: Vec<AllowedPath>,
-    /// What presets grant.
-    pub(super) also: Vec<Tree>,
-    /// Where the presets that aren't named have their places.
-    pub(super) presets: Vec<(&'static str, PathBuf)>,
-    /// Those that are, as they are written.
-    pub(super) named: Vec<&'static str>,
-    /// Where credentials lie, whether or not there are any.
-    pub(super) credentials: Vec<PathBuf>,
-    pub(super) variables: Vec<String>,
-    /// Variables that are granted by name.
-    pub(super) env: Vec<String>,
-    pub(super) home: Option<PathBuf>,
-    /// Where relative paths are taken to begin.
-    pub(super) directory: PathBuf,
-    pub(super) limits: Limits,
-    /// Whether there is a sandbox.
-    pub(super) sandboxed: bool,
+pub(super) struct SandboxAdvisor {
+    pub(super) context: ProcessContext,
 }
 
 /// What says that there was no way to a name or an address.
@@ -162,9 +124,9 @@ enum Which {
     Processor,
 }
 
-impl Advisor {
+impl SandboxAdvisor {
     /// What could help: at most three notices, one line each.
-    pub fn about(&self, ended: &CommandEnd<'_>) -> Vec<String> {
+    pub(super) fn about(&self, ended: &FailedCommand<'_>) -> Vec<String> {
         if ended.code == Some(0) {
             return Vec::new();
         }
@@ -182,7 +144,7 @@ impl Advisor {
                 notices.push(notice);
             }
         };
-        if self.sandboxed {
+        if self.context.sandboxed {
             let says = |words: &[&str]| {
                 lines.iter().any(|(_, low)| words.iter().any(|word| low.contains(word)))
             };
@@ -205,7 +167,7 @@ impl Advisor {
         for (line, _) in &lines {
             add(unset(line).and_then(|name| self.variable(name)));
         }
-        if self.sandboxed {
+        if self.context.sandboxed {
             for (line, low) in &lines {
                 add(self.bound_in(line, low).map(|which| self.bound(which)));
             }
@@ -219,21 +181,21 @@ impl Advisor {
     }
 
     fn without_network(&self, what: &str) -> String {
-        match (self.shell, self.network) {
+        match (self.context.shell, self.context.network) {
             (false, _) => format!(
                 "{what} To let what this plugin starts reach it: `network = true` in {}.",
-                self.table
+                self.context.table
             ),
             (true, NetworkGrant::Ask) => {
                 format!(
                     "{what} Ask for it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
-                    self.table
+                    self.context.table
                 )
             }
             (true, NetworkGrant::Deny) => {
                 format!(
                     "{what} To have it asked for: `network = \"ask\"` in {}, where it is \"deny\" now.",
-                    self.table
+                    self.context.table
                 )
             }
             (true, NetworkGrant::Allow) => {
@@ -244,11 +206,11 @@ impl Advisor {
 
     /// The presets with one more.
     fn preset(&self, name: &'static str) -> Option<String> {
-        if !self.presets.iter().any(|(known, _)| *known == name) {
+        if !self.context.presets.iter().any(|(known, _)| *known == name) {
             return None;
         }
         let all: Vec<String> =
-            self.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
+            self.context.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
         Some(format!(
             "What `{name}` keeps in your home is not granted. To grant it: `presets = [{}]` in [tools.shell].",
             all.join(", ")
@@ -263,7 +225,7 @@ impl Advisor {
             return Some(format!(
                 "Git's hooks and its configuration stay as they are, since they run programs outside of the sandbox. To let commands change \
                  them: `allowed_paths = {written}` in {}.",
-                self.table
+                self.context.table
             ));
         }
         paths(line).find_map(|written| self.about_path(written, low, call))
@@ -273,6 +235,7 @@ impl Advisor {
         let path = self.resolved(written)?;
         let shown = neutral_line(cut(written, MAX_PATH));
         let granted = self
+            .context
             .rules
             .grants()
             .iter()
@@ -283,14 +246,14 @@ impl Advisor {
             for access in
                 [Access::Read, Access::Write].into_iter().take(if changes { 2 } else { 1 })
             {
-                let denial = match self.rules.decide(&path, Kind::Other, access) {
+                let denial = match self.context.rules.decide(&path, Kind::Other, access) {
                     Err(_) if access == Access::Write && grant.access == Access::Read => {
                         return Some(format!(
                             "{shown} is granted for reading alone, by {}.",
                             neutral_line(&grant.place.text)
                         ));
                     }
-                    Err(refusal) => self.rules.explain(refusal, &path, access),
+                    Err(refusal) => self.context.rules.explain(refusal, &path, access),
                     Ok(()) => match call.and_then(|call| {
                         Some(call.explain(call.decide(&path, access).err()?, &path, access))
                     }) {
@@ -303,8 +266,9 @@ impl Advisor {
             }
             return None;
         }
-        if self.also.iter().any(|tree| path.starts_with(&tree.path)) {
+        if self.context.also.iter().any(|tree| path.starts_with(&tree.path)) {
             let read = self
+                .context
                 .also
                 .iter()
                 .any(|tree| path.starts_with(&tree.path) && tree.access == TreeAccess::Read);
@@ -312,10 +276,12 @@ impl Advisor {
             return (read && writes)
                 .then(|| format!("{shown} is granted for reading alone, by a preset; programs outside run what lies there."));
         }
-        if self.credentials.iter().any(|credential| path.starts_with(credential)) {
+        if self.context.credentials.iter().any(|credential| path.starts_with(credential)) {
             return Some(format!("{shown} is where credentials are kept, which no preset grants."));
         }
-        if let Some((name, _)) = self.presets.iter().find(|(_, place)| path.starts_with(place)) {
+        if let Some((name, _)) =
+            self.context.presets.iter().find(|(_, place)| path.starts_with(place))
+        {
             return self.preset(name);
         }
         self.outside(&path, &shown, low)
@@ -328,12 +294,12 @@ impl Advisor {
         if path.as_os_str().len() > MAX_PATH {
             return None;
         }
-        let in_home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
+        let in_home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
         let own = SCRATCH.iter().any(|own| path.starts_with(own));
         if !in_home && (own || SYSTEM.iter().any(|system| path.starts_with(system))) {
             return None;
         }
-        let base = if in_home { self.home.as_deref()? } else { Path::new("/") };
+        let base = if in_home { self.context.home.as_deref()? } else { Path::new("/") };
         let below: Vec<Component<'_>> = path.strip_prefix(base).ok()?.components().collect();
         // What isn't even below a directory of this machine is a mistake of the command's.
         if !in_home && !Path::new("/").join(below.first()?).is_dir() {
@@ -349,7 +315,7 @@ impl Advisor {
             _ => path.parent()?,
         };
         // Nothing that would take the home along.
-        if self.home.as_ref().is_some_and(|home| home.starts_with(folder)) {
+        if self.context.home.as_ref().is_some_and(|home| home.starts_with(folder)) {
             return None;
         }
         let access = if contains(low, &["read-only", "erofs"]) {
@@ -360,19 +326,19 @@ impl Advisor {
         let written = self.with(&self.below_home(folder)?, access);
         Some(format!(
             "{shown} lies outside of the directories that commands see. To grant one, where it is there: `allowed_paths = {written}` in {}.",
-            self.table
+            self.context.table
         ))
     }
 
     /// The granted directories with one more, as TOML.
     fn with(&self, path: &str, access: PathAccess) -> String {
         let more = AllowedPath { path: path.to_owned(), access };
-        let all: Vec<&AllowedPath> = self.allowed.iter().chain([&more]).collect();
+        let all: Vec<&AllowedPath> = self.context.allowed.iter().chain([&more]).collect();
         inline(&serde_json::to_value(all).unwrap_or_default())
     }
 
     fn below_home(&self, path: &Path) -> Option<String> {
-        let rest = self.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
+        let rest = self.context.home.as_ref().and_then(|home| path.strip_prefix(home).ok());
         match rest {
             Some(rest) => Some(format!("~/{}", rest.to_str()?)),
             None => path.to_str().map(str::to_owned),
@@ -381,10 +347,10 @@ impl Advisor {
 
     /// Where a path leads that stands in an output, without looking at any file.
     fn resolved(&self, written: &str) -> Option<PathBuf> {
-        let path = match (written.strip_prefix("~/"), &self.home) {
+        let path = match (written.strip_prefix("~/"), &self.context.home) {
             (Some(rest), Some(home)) => home.join(rest),
             (Some(_), None) => return None,
-            (None, _) => self.directory.join(written),
+            (None, _) => self.context.directory.join(written),
         };
         let mut resolved = PathBuf::new();
         for part in path.components() {
@@ -398,12 +364,13 @@ impl Advisor {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        if self.variables.iter().any(|known| known == name)
-            || self.env.iter().any(|known| known == name)
+        if self.context.variables.iter().any(|known| known == name)
+            || self.context.env.iter().any(|known| known == name)
         {
             return None;
         }
         let all: Vec<String> = self
+            .context
             .env
             .iter()
             .map(String::as_str)
@@ -413,7 +380,7 @@ impl Advisor {
         Some(format!(
             "Commands get no variable `{name}`. To pass yours on, where it is set: `env = [{}]` in {}.",
             all.join(", "),
-            self.table
+            self.context.table
         ))
     }
 
@@ -428,9 +395,10 @@ impl Advisor {
             let full =
                 contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
             let own = |path: PathBuf| {
-                let home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
-                let granted = self.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-                let preset = self.also.iter().any(|tree| path.starts_with(&tree.path));
+                let home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
+                let granted =
+                    self.context.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
+                let preset = self.context.also.iter().any(|tree| path.starts_with(&tree.path));
                 (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
             };
             let named =
@@ -443,22 +411,28 @@ impl Advisor {
     fn bound(&self, which: Which) -> String {
         let mebibytes = |bytes: u64| bytes >> 20;
         let (what, key, now) = match which {
-            Which::Processes => {
-                ("as many processes and threads as it may", "processes", self.limits.processes)
-            }
+            Which::Processes => (
+                "as many processes and threads as it may",
+                "processes",
+                self.context.limits.processes,
+            ),
             Which::Memory => {
-                ("as much memory as it may", "memory_mib", mebibytes(self.limits.memory))
+                ("as much memory as it may", "memory_mib", mebibytes(self.context.limits.memory))
             }
             Which::File => {
-                ("a file as large as it may", "file_mib", mebibytes(self.limits.file_size))
+                ("a file as large as it may", "file_mib", mebibytes(self.context.limits.file_size))
             }
             Which::OpenFiles => {
-                ("as many open files as it may", "open_files", self.limits.open_files)
+                ("as many open files as it may", "open_files", self.context.limits.open_files)
             }
-            Which::Scratch => {
-                ("its own `/tmp` and home full", "scratch_mib", mebibytes(self.limits.scratch))
+            Which::Scratch => (
+                "its own `/tmp` and home full",
+                "scratch_mib",
+                mebibytes(self.context.limits.scratch),
+            ),
+            Which::Processor => {
+                ("as much processor time as it may", "cpu_secs", self.context.limits.cpu)
             }
-            Which::Processor => ("as much processor time as it may", "cpu_secs", self.limits.cpu),
         };
         format!(
             "It seems to have {what}: `{key} = {now}`. For more: `{key} = {}` in [tools.shell.limits].",

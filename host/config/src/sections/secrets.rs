@@ -5,9 +5,9 @@ use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, section};
-use super::written::{as_written, inline_schema};
-use super::{Method, VariableName};
+use crate::rule::{Rule, section};
+use crate::written::{as_written, inline_schema};
+use crate::{Method, VariableName};
 
 // Where it comes from and where it goes is said in one place, so that nobody has to put two files
 // together to know.
@@ -174,7 +174,7 @@ text!(
 
 impl Secret {
     /// The sources that are named.
-    pub(super) fn sources(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &'static str> {
         let named = [
             ("env", self.env.is_some()),
             ("file", !self.file.is_empty()),
@@ -199,7 +199,7 @@ impl Secret {
     }
 
     /// Where it may go.
-    pub(super) fn rule(&self, name: &str) -> Result<SecretRule, String> {
+    pub(crate) fn rule(&self, name: &str) -> Result<SecretRule, String> {
         Ok(SecretRule {
             name: name.to_owned(),
             hosts: self
@@ -214,7 +214,7 @@ impl Secret {
     }
 
     /// Whether one request could be meant for both, and both for the same place in it.
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(crate) fn meets(&self, other: &Self) -> bool {
         let same_place = match (self.placement(), other.placement()) {
             (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
                 name == other
@@ -272,7 +272,7 @@ fn hosts_meet(one: &str, other: &str) -> bool {
 }
 
 /// Whether a key lies in a table of secrets, where nothing that was written is shown.
-pub(super) fn is_in_secrets(path: &[String]) -> bool {
+pub(crate) fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])
 }

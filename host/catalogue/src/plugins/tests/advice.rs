@@ -2,12 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_policy::files::{Grant, PathGlobs};
+use berth_policy::files::{FileRules, Grant, PathGlobs};
+use berth_system::confine::{Limits, Tree};
 
 use super::*;
 
 /// Commands in `/home/u/work`, with a sandbox and one preset.
-fn advisor() -> Advisor {
+fn advisor() -> SandboxAdvisor {
+    SandboxAdvisor { context: context() }
+}
+
+fn context() -> ProcessContext {
     let grant = |path: &str, access| Grant {
         path: path.into(),
         access,
@@ -22,7 +27,7 @@ fn advisor() -> Advisor {
         Vec::new(),
     );
     let home = |place: &str| PathBuf::from("/home/u").join(place);
-    Advisor {
+    ProcessContext {
         table: "[tools.shell]".to_owned(),
         shell: true,
         network: NetworkGrant::Ask,
@@ -46,8 +51,8 @@ fn advisor() -> Advisor {
     }
 }
 
-fn about(advisor: &Advisor, stderr: &str) -> Vec<String> {
-    advisor.about(&CommandEnd {
+fn about(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
+    advisor.about(&FailedCommand {
         code: Some(1),
         stdout: "",
         stderr,
@@ -174,7 +179,7 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
         }
     }
     let ended = |code| {
-        advisor().about(&CommandEnd {
+        advisor().about(&FailedCommand {
             code: Some(code),
             stdout: "",
             stderr: "",
@@ -229,8 +234,8 @@ fn what_has_nothing_to_do_with_it_gets_none() {
 
 #[test]
 fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
-    let failed = |advisor: &Advisor, network| {
-        advisor.about(&CommandEnd {
+    let failed = |advisor: &SandboxAdvisor, network| {
+        advisor.about(&FailedCommand {
             code: Some(6),
             stdout: "",
             stderr: "curl: (6) Could not resolve host: example.com",
@@ -240,7 +245,7 @@ fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
     };
     assert!(failed(&advisor(), true).is_empty());
     assert_eq!(failed(&advisor(), false).len(), 1);
-    let off = Advisor { sandboxed: false, ..advisor() };
+    let off = SandboxAdvisor { context: ProcessContext { sandboxed: false, ..context() } };
     assert!(
         failed(&off, false).is_empty()
             && about(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty()
@@ -252,7 +257,9 @@ fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
 #[test]
 fn each_grant_of_the_network_has_its_own_words() {
     let said = |network, shell, table: &str| {
-        let advisor = Advisor { network, shell, table: table.to_owned(), ..advisor() };
+        let advisor = SandboxAdvisor {
+            context: ProcessContext { network, shell, table: table.to_owned(), ..context() },
+        };
         about(&advisor, "connect: Network is unreachable").remove(0)
     };
     assert!(
@@ -291,11 +298,12 @@ fn whether_something_is_there_is_not_told() {
     let home = root.path().canonicalize().expect("it is there");
     std::fs::create_dir(home.join("real")).expect("a folder is made");
     std::fs::write(home.join("real/secret.txt"), "x").expect("a file is written");
-    let advisor = Advisor {
+    let context = ProcessContext {
         home: Some(home.clone()),
         directory: Path::new("/elsewhere").into(),
-        ..advisor()
+        ..context()
     };
+    let advisor = SandboxAdvisor { context };
     let said = |name: &str| {
         let stderr =
             format!("cat: {}/{name}/secret.txt: No such file or directory", home.display());

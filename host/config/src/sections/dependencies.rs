@@ -5,8 +5,8 @@ use schemars::{JsonSchema, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, section};
-use super::written::inline_schema;
+use crate::rule::{Rule, section};
+use crate::written::inline_schema;
 
 // A rule that is added can close a circle, and what lies on one waits for nothing: so not even a
 // further `requires` only narrows.

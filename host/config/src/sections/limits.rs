@@ -1,0 +1,99 @@
+//! `[tools.limits]` and `[plugins.NAME.limits]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Bounded;
+use crate::rule::{Rule, section};
+
+section! {
+    /// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.
+    #[derive(Copy, Eq)]
+    pub struct Limits {
+        /// Seconds of processor time.
+        pub cpu_secs: Bounded<1, 86_400> = Bounded::clamped(10), Rule::Smaller;
+        /// MiB over all memories and tables of the plugin together.
+        pub memory_mib: Bounded<1, 16_384> = Bounded::clamped(256), Rule::Smaller;
+        /// MiB of one answer.
+        pub result_mib: Bounded<1, 256> = Bounded::clamped(8), Rule::Smaller;
+        /// MiB written to files.
+        pub written_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
+        /// Files, directories and other handles, open at a time.
+        pub handles: Bounded<16, 4096> = Bounded::clamped(256), Rule::Smaller;
+        /// Requests to the network, each redirect counted.
+        pub requests: Bounded<1, 256> = Bounded::clamped(100), Rule::Smaller;
+        /// Requests of the plugin that are under way at a time; more wait.
+        pub concurrent_requests: Bounded<1, 1024> = Bounded::clamped(8), Rule::Smaller;
+        /// MiB of one answer from the network, as it comes and unpacked.
+        pub response_mib: Bounded<1, 1024> = Bounded::clamped(10), Rule::Smaller;
+        /// Seconds of one request, to the end of its answer.
+        pub request_secs: Bounded<1, 3600> = Bounded::clamped(30), Rule::Smaller;
+    }
+}
+
+section! {
+    /// What one call of a plugin may use; a key that is absent counts as in `[tools.limits]`.
+    #[derive(Copy, Eq)]
+    pub struct PluginLimits {
+        /// Seconds of processor time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cpu_secs: Option<Bounded<1, 86_400>>, Rule::Smaller;
+        /// MiB over all memories and tables of the plugin together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub memory_mib: Option<Bounded<1, 16_384>>, Rule::Smaller;
+        /// MiB of one answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub result_mib: Option<Bounded<1, 256>>, Rule::Smaller;
+        /// MiB written to files.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub written_mib: Option<Bounded<1, 1_048_576>>, Rule::Smaller;
+        /// Files, directories and other handles, open at a time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub handles: Option<Bounded<16, 4096>>, Rule::Smaller;
+        /// Requests to the network, each redirect counted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub requests: Option<Bounded<1, 256>>, Rule::Smaller;
+        /// Requests of the plugin that are under way at a time; more wait.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub concurrent_requests: Option<Bounded<1, 1024>>, Rule::Smaller;
+        /// MiB of one answer from the network, as it comes and unpacked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub response_mib: Option<Bounded<1, 1024>>, Rule::Smaller;
+        /// Seconds of one request, to the end of its answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub request_secs: Option<Bounded<1, 3600>>, Rule::Smaller;
+    }
+}
+
+impl PluginLimits {
+    /// The limits of the plugin, over those of all tools.
+    pub fn over(self, all: Limits) -> Limits {
+        Limits {
+            cpu_secs: self.cpu_secs.unwrap_or(all.cpu_secs),
+            memory_mib: self.memory_mib.unwrap_or(all.memory_mib),
+            result_mib: self.result_mib.unwrap_or(all.result_mib),
+            written_mib: self.written_mib.unwrap_or(all.written_mib),
+            handles: self.handles.unwrap_or(all.handles),
+            requests: self.requests.unwrap_or(all.requests),
+            concurrent_requests: self.concurrent_requests.unwrap_or(all.concurrent_requests),
+            response_mib: self.response_mib.unwrap_or(all.response_mib),
+            request_secs: self.request_secs.unwrap_or(all.request_secs),
+        }
+    }
+}
+
+impl From<Limits> for PluginLimits {
+    fn from(limits: Limits) -> Self {
+        Self {
+            cpu_secs: Some(limits.cpu_secs),
+            memory_mib: Some(limits.memory_mib),
+            result_mib: Some(limits.result_mib),
+            written_mib: Some(limits.written_mib),
+            handles: Some(limits.handles),
+            requests: Some(limits.requests),
+            concurrent_requests: Some(limits.concurrent_requests),
+            response_mib: Some(limits.response_mib),
+            request_secs: Some(limits.request_secs),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The tables of `berth.toml`, one file each.
+
+mod approvals;
+mod audit;
+mod dependencies;
+mod file;
+mod filters;
+mod limits;
+mod network;
+mod overflow;
+mod permissions;
+mod plugin_folder;
+mod plugins;
+mod policy;
+mod redaction;
+mod result_cache;
+mod retry;
+mod secrets;
+mod serve;
+mod shell;
+mod tools;
+mod web;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::rule::{Rule, section};
+
+pub use approvals::{Approvals, McpApprovals};
+pub use audit::{Audit, OnFailure};
+pub use dependencies::{Dependencies, DependencyRule, Ratio};
+pub use file::FileTools;
+pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
+pub use limits::{Limits, PluginLimits};
+pub use network::{Network, WithoutProxy, WrittenProxy};
+pub use overflow::Overflow;
+pub use permissions::{PermissionAction, PermissionRule, WrittenPattern};
+pub use plugin_folder::{PluginFolder, Reload};
+pub use plugins::{Plugin, TrustLevel};
+pub use policy::{
+    ArgumentTest, Authorization, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
+};
+pub use redaction::Redaction;
+pub use result_cache::ResultCache;
+pub use retry::Retry;
+pub(crate) use secrets::is_in_secrets;
+pub use secrets::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
+pub use serve::{OAuth, Serve, Structured};
+pub use shell::{
+    NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
+};
+pub use tools::{Autonomy, Tools};
+pub use web::{OtherDomains, Web};
+
+section! {
+    /// What the operator can say. Every key has a safe default: with no file at all, the tools work
+    /// on the working directory.
+    pub struct Config {
+        /// What holds for all tools.
+        pub tools: Tools, Rule::Table(Tools::RULES);
+        /// How a person is asked for calls that need approval.
+        pub approvals: Approvals, Rule::Table(Approvals::RULES);
+        /// How `berth serve` serves its clients: `structured` says what they get, everything else
+        /// is about HTTP.
+        pub serve: Serve, Rule::Table(Serve::RULES);
+        /// How requests of all plugins leave this machine.
+        pub network: Network, Rule::Table(Network::RULES);
+        /// A folder whose plugins are loaded without being named one by one.
+        pub plugin_folder: PluginFolder, Rule::Table(PluginFolder::RULES);
+        /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
+        pub audit: Audit, Rule::Table(Audit::RULES);
+        /// Plugins that are not built in, by the name that stands before `__` in the names of their
+        /// tools: at most 24 of `[a-z0-9-]`, a letter first.
+        pub plugins: BTreeMap<String, Plugin>, Rule::Named(Plugin::RULES);
+    }
+}

@@ -1,0 +1,78 @@
+//! `[tools.permissions]`.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// One rule of a tool: what it is about, and what becomes of that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub struct PermissionRule {
+    /// A glob over what the tool acts on.
+    pub pattern: WrittenPattern,
+    /// Whether the pattern is the very text that it matches: without wildcards, in the same case,
+    /// and without what lies below. Only for what is allowed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exact: bool,
+    /// What becomes of it.
+    pub action: PermissionAction,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PermissionAction {
+    /// It runs.
+    Allow,
+    /// It runs if a person approves it.
+    Ask,
+    /// It doesn't run.
+    Deny,
+}
+
+/// A text with wildcards: `*` stands for anything, `?` for one character.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenPattern(pub(crate) String);
+
+impl WrittenPattern {
+    /// A pattern.
+    ///
+    /// # Errors
+    ///
+    /// Where it is empty or too long.
+    pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
+        let pattern = pattern.into();
+        berth_policy::TextGlob::new(&pattern)?;
+        Ok(Self(pattern))
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for WrittenPattern {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": berth_policy::MAX_PATTERN })
+    }
+}
