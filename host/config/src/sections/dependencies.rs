@@ -8,33 +8,32 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::rule::{Rule, section};
 use crate::written::inline_schema;
 
-// A rule that is added can close a circle, and what lies on one waits for nothing: so not even a
-// further `requires` only narrows.
+// A further rule could close a cycle, and tools on a cycle are never blocked. So even a further
+// `requires` can widen.
 section! {
-    /// Which tools wait for others, in each session anew.
+    /// Which tools are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
-        /// Whether the rules hold.
+        /// Whether the rules count.
         pub enabled: bool, Rule::OnlyTrue;
-        /// What each tool that another one prefers adds to that one's rank, once it has come to an
-        /// output.
+        /// What a preferred tool adds to the rank of the tool that prefers it, once it has
+        /// succeeded.
         pub boost_per_dep: Ratio = Ratio(0.15), Rule::Ignored;
-        /// The most that is added so.
+        /// The largest sum that is added to a rank.
         pub max_total_boost: Ratio = Ratio(0.2), Rule::Ignored;
-        /// Tools that never wait.
+        /// Tools that are never blocked.
         pub always_on: Vec<String>, Rule::Ignored;
-        /// What a tool waits for, by its full name.
+        /// What a tool depends on, by its full name.
         pub rules: BTreeMap<String, DependencyRule>, Rule::Named(DependencyRule::RULES);
     }
 }
 
 section! {
-    /// What one tool waits for.
+    /// What one tool depends on.
     #[derive(Eq)]
     pub struct DependencyRule {
-        /// Tools that have to come to an output in the session before this one is offered and may
-        /// be called.
+        /// Tools that have to succeed in the session before this one is offered and may be called.
         pub requires: Vec<String>, Rule::Ignored;
-        /// Tools that raise this one's rank once they have come to an output.
+        /// Tools that raise this one's rank once they have succeeded.
         pub prefers: Vec<String>, Rule::Ignored;
     }
 }
@@ -62,7 +61,7 @@ impl<'de> Deserialize<'de> for Ratio {
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Ratio, E> {
-                // What is no number at all lies in no range either.
+                // NaN is in no range.
                 if (0.0..=1.0).contains(&value) {
                     Ok(Ratio(value))
                 } else {

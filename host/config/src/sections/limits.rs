@@ -12,54 +12,54 @@ section! {
     pub struct Limits {
         /// Seconds of processor time.
         pub cpu_secs: Bounded<1, 86_400> = Bounded::clamped(10), Rule::Smaller;
-        /// MiB over all memories and tables of the plugin together.
+        /// MiB of memory, over all memories and tables of the plugin together.
         pub memory_mib: Bounded<1, 16_384> = Bounded::clamped(256), Rule::Smaller;
         /// MiB of one answer.
         pub result_mib: Bounded<1, 256> = Bounded::clamped(8), Rule::Smaller;
-        /// MiB written to files.
+        /// MiB that may be written to files.
         pub written_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
-        /// Files, directories and other handles, open at a time.
+        /// Files, directories and other handles that may be open at the same time.
         pub handles: Bounded<16, 4096> = Bounded::clamped(256), Rule::Smaller;
-        /// Requests to the network, each redirect counted.
+        /// Requests to the network. Each redirect counts.
         pub requests: Bounded<1, 256> = Bounded::clamped(100), Rule::Smaller;
-        /// Requests of the plugin that are under way at a time; more wait.
+        /// Requests of the plugin at the same time; further requests wait.
         pub concurrent_requests: Bounded<1, 1024> = Bounded::clamped(8), Rule::Smaller;
-        /// MiB of one answer from the network, as it comes and unpacked.
+        /// MiB of one response from the network, both as received and unpacked.
         pub response_mib: Bounded<1, 1024> = Bounded::clamped(10), Rule::Smaller;
-        /// Seconds of one request, to the end of its answer.
+        /// Seconds of one request, until the end of its response.
         pub request_secs: Bounded<1, 3600> = Bounded::clamped(30), Rule::Smaller;
     }
 }
 
 section! {
-    /// What one call of a plugin may use; a key that is absent counts as in `[tools.limits]`.
+    /// What one call of a plugin may use. A key that is absent has the value of `[tools.limits]`.
     #[derive(Copy, Eq)]
     pub struct PluginLimits {
         /// Seconds of processor time.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cpu_secs: Option<Bounded<1, 86_400>>, Rule::Smaller;
-        /// MiB over all memories and tables of the plugin together.
+        /// MiB of memory, over all memories and tables of the plugin together.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub memory_mib: Option<Bounded<1, 16_384>>, Rule::Smaller;
         /// MiB of one answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub result_mib: Option<Bounded<1, 256>>, Rule::Smaller;
-        /// MiB written to files.
+        /// MiB that may be written to files.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub written_mib: Option<Bounded<1, 1_048_576>>, Rule::Smaller;
-        /// Files, directories and other handles, open at a time.
+        /// Files, directories and other handles that may be open at the same time.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub handles: Option<Bounded<16, 4096>>, Rule::Smaller;
-        /// Requests to the network, each redirect counted.
+        /// Requests to the network. Each redirect counts.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub requests: Option<Bounded<1, 256>>, Rule::Smaller;
-        /// Requests of the plugin that are under way at a time; more wait.
+        /// Requests of the plugin at the same time; further requests wait.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub concurrent_requests: Option<Bounded<1, 1024>>, Rule::Smaller;
-        /// MiB of one answer from the network, as it comes and unpacked.
+        /// MiB of one response from the network, both as received and unpacked.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub response_mib: Option<Bounded<1, 1024>>, Rule::Smaller;
-        /// Seconds of one request, to the end of its answer.
+        /// Seconds of one request, until the end of its response.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub request_secs: Option<Bounded<1, 3600>>, Rule::Smaller;
     }

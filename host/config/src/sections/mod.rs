@@ -55,14 +55,14 @@ pub use tools::{Autonomy, Tools};
 pub use web::{OtherDomains, Web};
 
 section! {
-    /// What the operator can say. Every key has a safe default: with no file at all, the tools work
-    /// on the working directory.
+    /// The whole configuration. Every key has a safe default: without any file, the tools work on
+    /// the working directory.
     pub struct Config {
-        /// What holds for all tools.
+        /// Settings of all tools.
         pub tools: Tools, Rule::Table(Tools::RULES);
-        /// How a person is asked for calls that need approval.
+        /// How a person approves calls.
         pub approvals: Approvals, Rule::Table(Approvals::RULES);
-        /// How `berth serve` serves its clients: `structured` says what they get, everything else
+        /// How `berth serve` serves its clients. `structured` says what they get; every other key
         /// is about HTTP.
         pub serve: Serve, Rule::Table(Serve::RULES);
         /// How requests of all plugins leave this machine.
@@ -71,8 +71,8 @@ section! {
         pub plugin_folder: PluginFolder, Rule::Table(PluginFolder::RULES);
         /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
         pub audit: Audit, Rule::Table(Audit::RULES);
-        /// Plugins that are not built in, by the name that stands before `__` in the names of their
-        /// tools: at most 24 of `[a-z0-9-]`, a letter first.
+        /// Plugins that are not built in. The key is the name that stands before `__` in the names
+        /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
         pub plugins: BTreeMap<String, Plugin>, Rule::Named(Plugin::RULES);
     }
 }

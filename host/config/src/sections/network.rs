@@ -10,33 +10,33 @@ use crate::hosts::host_grant;
 use crate::rule::{Rule, section};
 use crate::written::{as_written, inline_schema};
 
-// Whoever chooses the proxy or an authority reads along.
+// Whoever chooses the proxy or an authority can read all requests.
 section! {
     /// How requests of all plugins leave this machine.
     #[derive(Eq)]
     pub struct Network {
-        /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none.
-        /// Where the key is absent: what `HTTPS_PROXY` or `ALL_PROXY` say in your environment,
-        /// where a proxy's password belongs too.
+        /// The proxy for requests, for example `"http://proxy.example.com:3128"`; `""` means none.
+        /// If absent, `HTTPS_PROXY` or `ALL_PROXY` of your environment counts. A proxy's password
+        /// belongs there too.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
         pub proxy: Option<WrittenProxy>, Rule::Ignored;
         /// Hosts that are reached without the proxy: names, with everything below them, addresses
-        /// and ranges. Where the key is absent: what `NO_PROXY` says.
+        /// and ranges. If absent, `NO_PROXY` counts.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
         pub no_proxy: Option<Vec<WithoutProxy>>, Rule::Ignored;
-        /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't
-        /// checked then.
+        /// Whether the proxy resolves names that this machine can't resolve. Then the addresses
+        /// aren't checked.
         pub proxy_resolves: bool, Rule::OnlyFalse;
-        /// PEM files with certificates of authorities that are believed beside those of the system.
-        /// A relative path starts at the folder of the `berth.toml` that names it.
+        /// PEM files with certificates of authorities that are trusted in addition to those of the
+        /// system. A relative path starts at the folder of the `berth.toml` that names it.
         #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
         pub authorities: Vec<String>, Rule::Ignored;
     }
 }
 
-/// The address of a proxy: `http://host:port`. Empty: none.
+/// The address of a proxy: `http://host:port`. Empty means none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProxy(String);
 
@@ -48,10 +48,10 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         if written.is_empty() {
             return Ok(Self(written));
         }
-        // A password mustn't be found in a message, nor stay in a file that is shown.
+        // A password must not appear in a message, nor stay in a file that is shown.
         if written.contains('@') {
             return Err(serde::de::Error::custom(
-                "a proxy's name and password don't stand in this file; leave the key out, and set HTTPS_PROXY in the environment to the whole address",
+                "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",
             ));
         }
         let host =

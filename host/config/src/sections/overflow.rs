@@ -7,16 +7,16 @@ use crate::Bounded;
 use crate::rule::{Rule, section};
 
 section! {
-    /// Answers that are too long for a model: it gets their beginning and end, and the whole is
-    /// kept for `read_overflow`.
+    /// Answers that are too long for a model. The model gets the beginning and the end; the whole
+    /// is stored for `read_overflow`.
     #[derive(Copy, Eq)]
     pub struct Overflow {
-        /// Characters of an answer's text, beyond which it is cut. 0: it is not cut.
+        /// Characters of an answer's text. A longer text is cut. 0 means that it is never cut.
         pub threshold: Bounded<0, 100_000_000> = Bounded::clamped(30_000), Rule::SmallerOrUnbounded;
-        /// Hours that the whole of an answer is kept.
+        /// Hours that a whole answer is stored.
         pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Rule::Smaller;
-        /// MiB that all kept answers may take together; the oldest go first. Of one answer, at most
-        /// 10 MiB are kept.
+        /// MiB for all stored answers together; the oldest are removed first. Of one answer, at
+        /// most 10 MiB are stored.
         pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Rule::Smaller;
     }
 }

@@ -3,17 +3,17 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One rule of a tool: what it is about, and what becomes of that.
+/// One rule of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct PermissionRule {
-    /// A glob over what the tool acts on.
+    /// A glob that is compared with what the tool acts on.
     pub pattern: WrittenPattern,
-    /// Whether the pattern is the very text that it matches: without wildcards, in the same case,
-    /// and without what lies below. Only for what is allowed.
+    /// Whether the pattern is compared as it is: without wildcards, with regard to case, and
+    /// without what lies below. Only for rules that allow.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exact: bool,
-    /// What becomes of it.
+    /// What happens to the call.
     pub action: PermissionAction,
 }
 
@@ -22,7 +22,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
@@ -35,7 +35,7 @@ pub enum PermissionAction {
     Deny,
 }
 
-/// A text with wildcards: `*` stands for anything, `?` for one character.
+/// A text with wildcards: `*` stands for any text, `?` for one character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenPattern(pub(crate) String);
 
@@ -44,7 +44,7 @@ impl WrittenPattern {
     ///
     /// # Errors
     ///
-    /// Where it is empty or too long.
+    /// If it is empty or too long.
     pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
         let pattern = pattern.into();
         berth_policy::TextGlob::new(&pattern)?;

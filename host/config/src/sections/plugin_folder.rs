@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 use crate::rule::{Rule, section};
 
 section! {
-    /// A folder whose plugins are loaded, and loaded anew when they change.
+    /// A folder whose plugins are loaded, and reloaded when they change.
     #[derive(Eq)]
     pub struct PluginFolder {
-        /// The folder; where empty, `plugins` in Berth's data folder. `~` is the home directory; a
-        /// relative path starts at the folder of the `berth.toml` that names it, or at the working
-        /// directory where a variable or a flag does. Tools don't write there.
+        /// The folder. If empty, it is `plugins` in Berth's data folder. `~` is the home directory.
+        /// A relative path starts at the folder of the `berth.toml` that names it; in a variable or
+        /// a flag, at the working directory. Tools can't write there.
         pub path: String, Rule::Ignored;
-        /// What happens to a plugin that is new there or has changed.
+        /// What happens to a plugin that is new or has changed.
         pub reload: Reload, Rule::Approve;
     }
 }
 
-/// What happens to a component that nobody has approved yet.
+/// What happens to a component that isn't approved yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Reload {
-    /// It waits for `berth plugin approve`, and the one that was approved serves meanwhile.
+    /// It waits for `berth plugin approve`. The approved one serves meanwhile.
     #[default]
     Approve,
     /// It is used at once, with the grants of its name.

@@ -14,49 +14,49 @@ use crate::{
 section! {
     /// A plugin that is not built in.
     pub struct Plugin {
-        /// Whether its tools are there: `false` takes them out of the catalogue.
+        /// Whether its tools are offered. `false` takes them out of the catalogue.
         pub enabled: bool = true, Rule::OnlyFalse;
-        /// The component, a `.wasm` file; where empty, the plugin of that name in
-        /// `[plugin_folder]`. `~` is the home directory; a relative path starts at the folder of
-        /// the `berth.toml` that names it, or at the working directory where a variable or a flag
-        /// does.
+        /// The component, a `.wasm` file. If empty, it is the plugin of that name in
+        /// `[plugin_folder]`. `~` is the home directory. A relative path starts at the folder of
+        /// the `berth.toml` that names it; in a variable or a flag, at the working directory.
         pub path: String, Rule::Ignored;
-        /// What happens when the component changes; where absent, `"approve"` for a plugin with a
+        /// What happens when the component changes. If absent: `"approve"` for a plugin with a
         /// `path`, and what `[plugin_folder]` says for one that comes from there.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reload: Option<Reload>, Rule::Approve;
-        /// The built-in plugin that this one takes the place of, as `"file"`; where empty, none.
+        /// The built-in plugin that this one replaces, for example `"file"`. If empty, none.
         pub replaces: String, Rule::Ignored;
         /// Directories that the plugin may use. Nothing is granted by default.
         pub allowed_paths: Vec<AllowedPath>, Rule::Directories;
         /// How far the plugin is trusted.
         pub trust: TrustLevel, Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]);
-        /// Programs that the plugin may start, each with a glob for every argument, as in
-        /// `"git {status,diff} **"`: a last `**` stands for any further ones. They run in the
-        /// sandbox of `[tools.shell]`.
+        /// Programs that the plugin may start, each with a glob for every argument, as in `"git
+        /// {status,diff} **"`. A `**` at the end stands for any further arguments. The programs run
+        /// in the sandbox of `[tools.shell]`.
         pub programs: Vec<WrittenProgram>, Rule::Subset;
-        /// Whether the plugin may run commands by a shell, which reaches every program.
+        /// Whether the plugin may run commands with a shell, and so any program.
         pub shell: bool, Rule::OnlyFalse;
-        /// Whether what the plugin starts may reach the network. Its own requests are another
-        /// matter: see `hosts`.
+        /// Whether programs of the plugin may reach the network. The plugin's own requests need
+        /// `hosts`.
         pub network: bool, Rule::OnlyFalse;
-        /// Variables of your environment that what the plugin starts gets beside the usual ones, by
-        /// name.
+        /// Variables of your environment that programs of the plugin get in addition to the usual
+        /// ones, by name.
         pub env: Vec<VariableName>, Rule::Subset;
-        /// Hosts that the plugin's own requests reach, as in `"api.example.com"`, `"*.example.com"`
-        /// for all names below one, or `"https://example.com:8443"`; a table can also say by which
-        /// `methods`. What it starts doesn't count: see `network`.
+        /// Hosts that the plugin's own requests may reach: `"api.example.com"`, `"*.example.com"`
+        /// for all names below one, or `"https://example.com:8443"`. A table can also name the
+        /// `methods`. For programs that it starts, see `network`.
         pub hosts: Vec<HostGrant>, Rule::Covered(HostGrant::covers_written);
-        /// Private hosts that are opened to them, as `"localhost:3000"`, an address or a range,
+        /// Private hosts that these requests may reach: `"localhost:3000"`, an address or a range,
         /// each with or without a port.
         pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Rule::Covered(WrittenPrivateHosts::covers_written);
-        /// Whether other hosts are reached by TLS alone.
+        /// Whether other hosts are reached with TLS only.
         pub https_only: bool = true, Rule::OnlyTrue;
-        /// Hosts to which its requests may carry what looks like a secret.
+        /// Hosts to which its requests may carry something that looks like a secret.
         pub credentials_to: Vec<WrittenHost>, Rule::Covered(WrittenHost::covers_written);
-        /// Secrets that Berth puts into its requests, by names of yours. The plugin sees none.
+        /// Secrets that Berth adds to its requests, by names that you choose. The plugin sees none
+        /// of them.
         pub secrets: BTreeMap<String, Secret>, Rule::Named(Secret::RULES);
-        /// What one call of the plugin may use, where that differs from `[tools.limits]`.
+        /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
     }
 }
@@ -66,12 +66,12 @@ section! {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum TrustLevel {
-    /// As what comes with Berth.
+    /// Like Berth's own plugins.
     Trusted,
-    /// As what you have looked at.
+    /// Like a plugin that you have checked.
     #[default]
     Verified,
-    /// It may look, but neither act nor reach the world.
+    /// It may read, but neither act nor reach the network.
     Quarantined,
     /// It may do nothing.
     Blocked,

@@ -7,19 +7,19 @@ use crate::rule::{Rule, section};
 use crate::{PathGlob, TrustLevel, WrittenPattern};
 
 section! {
-    /// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing
-    /// passes that none of those matches.
+    /// Rules for all tools. A denial wins over everything that allows. If any rule allows, a call
+    /// passes only if one of those matches.
     pub struct PolicyRules {
-        /// The rules, at most 256, in no order that matters. What a rule doesn't say matches
-        /// anything. One with `effect = "allow"` makes the set a list of all that may run: what
-        /// none of those matches is refused, all but `read_overflow`.
+        /// The rules, at most 256. Their order doesn't matter. A field that a rule leaves out
+        /// matches everything. A rule with `effect = "allow"` turns the set into a list of what may
+        /// run: a call that matches no such rule is refused, except `read_overflow`.
         pub rules: Vec<PolicyRule>, Rule::Denials("effect");
     }
 }
 
 section! {
-    /// More rules over all tools, for those who keep who may do what apart from what may be done at
-    /// all. They can only take away too.
+    /// More rules for all tools, kept apart from `[tools.policy]`: who may do what, apart from what
+    /// may be done at all. They can only take away too.
     pub struct Authorization {
         /// Whether the rules count.
         pub enabled: bool, Rule::OnlyTrue;
@@ -28,30 +28,29 @@ section! {
     }
 }
 
-/// One rule over all tools.
+/// One rule for all tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct PolicyRule {
-    /// Whether what matches is let pass or refused.
+    /// Whether a matching call passes or is refused.
     pub effect: PolicyEffect,
-    /// Names of tools, with wildcards; where empty, every tool.
+    /// Names of tools, with wildcards. If empty, every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<WrittenPattern>,
-    /// Globs over the paths that are acted on, as in `deny_read`; where empty, whatever is acted
-    /// on.
+    /// Globs of paths that the call acts on, as in `deny_read`. If empty, all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathGlob>,
-    /// How they are acted on.
+    /// What the call does with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<PolicyAccess>,
-    /// What has to stand in arguments, in all of them.
+    /// Tests of arguments. All of them have to hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentTest>,
-    /// Of a rule that allows: what is trusted at least so far; of one that denies: what is trusted
-    /// no further.
+    /// The plugin's trust level. A rule that allows matches this level and higher ones; a rule that
+    /// denies matches this level and lower ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<TrustLevel>,
-    /// Parts of an agent's work, as the program says that calls; where empty, any.
+    /// Phases of an agent's work, which the calling program sets. If empty, every phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PolicyPhase>,
 }
@@ -61,62 +60,62 @@ pub struct PolicyRule {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PolicyEffect {
-    /// Lets pass.
+    /// The call may run.
     Allow,
-    /// Refuses.
+    /// The call is refused.
     Deny,
 }
 
-/// How something is acted on.
+/// What a call does with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PolicyAccess {
-    /// It is looked at.
+    /// It reads it.
     Read,
-    /// It is made, changed, moved or removed.
+    /// It creates, changes, moves or removes it.
     Write,
 }
 
-/// A part of an agent's work.
+/// A phase of an agent's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PolicyPhase {
-    /// It makes a plan.
+    /// The agent makes a plan.
     Planner,
-    /// It carries the plan out.
+    /// The agent carries out the plan.
     Executor,
-    /// It looks at what came of it.
+    /// The agent checks the result.
     Verifier,
-    /// It works on its own account.
+    /// The agent works without supervision.
     Autonomous,
 }
 
-/// What has to stand in an argument: one of both.
+/// A test of an argument: a `glob` or a `regex`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "LooseTest")]
 #[schemars(inline, deny_unknown_fields)]
 pub struct ArgumentTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pub pointer: String,
-    /// A text with wildcards, compared with the whole argument.
+    /// A text with wildcards that is compared with the whole argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glob: Option<WrittenPattern>,
-    /// A regular expression, looked for anywhere in it.
+    /// A regular expression that is searched for in the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
 }
 
-/// The same before anybody has looked at it.
+/// The same before it is checked.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 struct LooseTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pointer: String,
-    /// A text with wildcards, compared with the whole argument.
+    /// A text with wildcards that is compared with the whole argument.
     glob: Option<WrittenPattern>,
-    /// A regular expression, looked for anywhere in it.
+    /// A regular expression that is searched for in the argument.
     regex: Option<String>,
 }
 
@@ -126,7 +125,7 @@ impl TryFrom<LooseTest> for ArgumentTest {
     fn try_from(LooseTest { pointer, glob, regex }: LooseTest) -> Result<Self, String> {
         if !pointer.starts_with('/') {
             return Err(format!(
-                "`{pointer}` is no pointer to an argument; it begins with `/`, as in \"/path\""
+                "`{pointer}` isn't a pointer to an argument: it has to begin with `/`, as in \"/path\""
             ));
         }
         match (&glob, &regex) {

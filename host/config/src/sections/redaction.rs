@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::rule::{Rule, section};
 
 section! {
-    /// Secrets in answers: each leaves a mark instead, `[REDACTED:github-token ghp_…]`.
+    /// How secrets are removed from answers. Each leaves a mark: `[REDACTED:github-token ghp_…]`.
     #[derive(Eq)]
     pub struct Redaction {
-        /// Whether secrets are taken out at all.
+        /// Whether secrets are removed.
         pub enabled: bool = true, Rule::OnlyTrue;
-        /// Tools whose answers may hold secrets, by their names or aliases.
+        /// Tools whose answers may contain secrets, by their names or aliases.
         pub exempt: Vec<String>, Rule::Ignored;
     }
 }

@@ -10,25 +10,24 @@ use crate::Bounded;
 use crate::rule::{Rule, section};
 
 section! {
-    /// How calls that failed are tried again: those of tools that only read, or that may be
-    /// repeated, where the other side was busy, failed, was not reached, or took too long.
+    /// How failed calls are retried: calls of tools that only read or may be repeated, if the other
+    /// side was busy, failed, was unreachable, or took too long.
     #[derive(Copy, Eq)]
     pub struct Retry {
-        /// How often a call is tried again, beside the first time. 0: never.
+        /// How often a call is retried after the first attempt. 0 means never.
         pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Rule::Smaller;
-        /// Milliseconds that are waited at most before the first time; twice as long before each
-        /// further one. How long in fact is left to chance.
+        /// Milliseconds to wait before the first retry, at most; the bound doubles with each
+        /// further one. The actual time is random.
         pub base_ms: Bounded<1, 60_000> = Bounded::clamped(500), Rule::Smaller;
-        /// Milliseconds that are waited at most before any time, unless the other side asks for
-        /// more.
+        /// Milliseconds to wait before any retry, at most, unless the other side asks for more.
         pub max_ms: Bounded<1, 600_000> = Bounded::clamped(5000), Rule::Smaller;
-        /// Seconds from the first time on after which nothing is tried again.
+        /// Seconds after the first attempt during which a call is retried.
         pub budget_secs: Bounded<0, 3600> = Bounded::clamped(30), Rule::Smaller;
     }
 }
 
 impl Retry {
-    /// The same as what decides.
+    /// The same for the policy that decides.
     pub fn backoff(self) -> Backoff {
         Backoff {
             retries: u32::try_from(self.max_attempts.get()).unwrap_or(u32::MAX),

@@ -9,55 +9,53 @@ use crate::rule::{Rule, section};
 use crate::written::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
-// Where it comes from and where it goes is said in one place, so that nobody has to put two files
-// together to know.
+// A secret's source and its destination are in one table, so that nobody has to compare two files.
 section! {
-    /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which
-    /// requests it is put.
+    /// A secret: where it comes from, by one of `env`, `file`, `command` and `keyring`, and which
+    /// requests carry it.
     #[derive(Eq)]
     pub struct Secret {
-        /// The variable of your environment that holds it.
+        /// The variable of your environment that has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
         pub env: Option<VariableName>, Rule::Ignored;
-        /// The file that holds it and nothing else. `~` is the home directory; a relative path
+        /// The file that contains it and nothing else. `~` is the home directory. A relative path
         /// starts at the folder of the `berth.toml` that names it. No tool reads or writes the
         /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
         pub file: String, Rule::Ignored;
-        /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No
-        /// shell is in between.
+        /// The program that prints it, with its arguments: `["pass", "show", "example"]`. It is
+        /// started without a shell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Rule::Ignored;
-        /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks
-        /// up.
+        /// The entry of the desktop's keyring that has it. The program `secret-tool` reads it.
         #[serde(skip_serializing_if = "Keyring::is_none")]
         pub keyring: Keyring, Rule::Table(Keyring::RULES);
-        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by
-        /// https, and `"api.example.com:8443"` or `"localhost:3000"` on that port. At least one has
-        /// to be named, and behind a `*` at least two parts of a name.
+        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` with https on
+        /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. At least one host
+        /// is needed. After a `*`, the name needs at least two parts.
         pub hosts: Vec<WrittenSecretHost>, Rule::Ignored;
-        /// The methods of the requests that it is put into; where empty, all.
+        /// The methods of requests that carry it. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["GET"]]))]
         pub methods: Vec<Method>, Rule::Ignored;
-        /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for
-        /// `/v10`. Where empty, all paths.
+        /// The beginnings of their paths, in whole segments: `"/v1"` is for `/v1/items`, not for
+        /// `/v10`. If empty, all paths.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Rule::Ignored;
-        /// The header that it is put into; where nothing is said, `Authorization`.
+        /// The header that carries it. If absent, `Authorization`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Rule::Ignored;
-        /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization`
-        /// and nothing in others.
+        /// The text before it in the header. If absent, `Bearer ` in `Authorization` and nothing in
+        /// other headers.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["Token "]))]
         pub prefix: Option<Prefix>, Rule::Ignored;
-        /// The parameter of the URL's query that it is put into, in place of a header.
+        /// The query parameter that carries it, instead of a header.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["api_key"]))]
         pub query: Option<QueryName>, Rule::Ignored;
@@ -98,11 +96,10 @@ impl Keyring {
     }
 }
 
-/// Characters of a header's name, of what stands before a secret there, of a parameter's name, and
-/// of a path.
+/// Characters of a header's name, of a prefix, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
 
-/// Headers that say how a request is carried, which Berth decides.
+/// Headers about the transport, which Berth sets itself.
 const CARRYING: [&str; 12] = [
     "accept-encoding",
     "connection",
@@ -118,7 +115,7 @@ const CARRYING: [&str; 12] = [
     "upgrade",
 ];
 
-/// A text that fits some place of a request.
+/// A text that is valid at one place of a request.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $fits:expr, $expected:literal) => {
         $(#[$doc])*
@@ -131,7 +128,7 @@ macro_rules! text {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let written = String::deserialize(deserializer)?;
                 let fits: fn(&str) -> bool = $fits;
-                // Not shown: it may be what mustn't stand here.
+                // The value isn't shown: it could be the secret itself.
                 if written.len() <= MAX_TEXT && fits(&written) { Ok(Self(written)) } else { Err(serde::de::Error::custom($expected)) }
             }
         }

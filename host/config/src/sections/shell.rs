@@ -12,51 +12,51 @@ use crate::{AllowedPath, Bounded, PathAccess, WrittenPattern};
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
     pub struct Shell {
-        /// Whether there is the `bash` tool: `false` takes it out of the catalogue.
+        /// Whether there is a `bash` tool. `false` takes it out of the catalogue.
         pub enabled: bool = true, Rule::OnlyFalse;
         /// Directories that commands may use. The default, and an empty list, is the working
-        /// directory, read and write. What `[tools.file] deny_read`, `allow_read` and `deny_write`
-        /// say counts there too, but for the default of `deny_write`: git writes to `.git`.
+        /// directory for reading and writing. `deny_read`, `allow_read` and `deny_write` of
+        /// `[tools.file]` hold there too, except the default of `deny_write`: git writes to `.git`.
         pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Rule::Directories;
         /// Whether commands reach the network: never, if a person approves, or always.
-        /// `allow_network = false` is another way to say `"deny"`, `allow_network = true` to say
-        /// `"allow"`.
+        /// `allow_network = false` is another way to write `"deny"`, and `allow_network = true` to
+        /// write `"allow"`.
         pub network: NetworkGrant, Rule::Stricter(&["deny", "ask", "allow"]);
-        /// How much of the kernel's sandbox there has to be, for commands and for the programs that
-        /// plugins start: all of it, or nothing starts; what this machine gives, while what is
-        /// missing is told; or none of it.
+        /// How much of the kernel's sandbox commands and programs of plugins need: all of it, or
+        /// they don't start; what this machine offers, with a notice about missing parts; or none.
         pub sandbox: SandboxMode, Rule::Stricter(&["strict", "best-effort", "off"]);
-        /// Tools of yours that commands use, by name: their caches, programs and settings are
+        /// Tools of yours that commands use, by name. Their caches, programs and settings are
         /// granted, their credentials are not.
         pub presets: Vec<PresetName>, Rule::Subset;
-        /// Variables of your environment that commands get beside the usual ones, by name. One that
-        /// looks like a credential is passed on only from here.
+        /// Variables of your environment that commands get in addition to the usual ones, by name.
+        /// A variable that looks like a credential is passed on only if it is named here.
         pub env: Vec<VariableName>, Rule::Subset;
-        /// Sockets of other programs in the granted directories that commands may connect to, and
-        /// folders of such. Others are covered up: the program that listens runs outside of the
-        /// sandbox. `~` is the home directory, and a relative path starts at the working directory.
+        /// Sockets in the granted directories that commands may connect to, and folders of such
+        /// sockets. The program that listens there runs outside the sandbox, so all other sockets
+        /// are hidden. `~` is the home directory, and a relative path starts at the working
+        /// directory.
         pub sockets: Vec<String>, Rule::Subset;
-        /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`,
-        /// `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`, `netcat`, `shutdown`, `reboot`, `halt`.
-        /// A program, or a program and arguments that it has among its own.
+        /// Commands that never run, in addition to those that are always blocked: `rm -rf /`,
+        /// `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`, `netcat`, `shutdown`, `reboot`,
+        /// `halt`. An entry is a program, or a program with arguments that have to be among its
+        /// own.
         pub blocked_commands: Vec<WrittenPattern>, Rule::Adds;
-        /// Those of the commands that are always blocked which are not.
+        /// Exceptions from the commands that are always blocked.
         pub allowed_commands: Vec<WrittenPattern>, Rule::Subset;
-        /// The programs that a command may start, by their names, and no other; none: any. What a
-        /// shell does by itself (`cd`, `echo`, …) is none of them, and a command that can't be seen
-        /// through is refused.
+        /// The programs that a command may start, by name. If empty, any. Shell built-ins (`cd`,
+        /// `echo`, …) are always allowed. A command that can't be resolved is refused.
         pub only_commands: Vec<WrittenPattern>, Rule::Restricts;
-        /// Whether a command that can't be seen through is refused, rather than asked for, and one
-        /// that holds `$(…)`, backticks, `<(…)` or `>(…)`.
+        /// Whether a command that can't be resolved, or that contains `$(…)`, backticks, `<(…)` or
+        /// `>(…)`, is refused instead of needing approval.
         pub strict_parse: bool, Rule::OnlyTrue;
-        /// Texts that a command asks for which holds one. They count where `[tools.permissions]`
-        /// has nothing for `bash`.
+        /// Texts that make a command need approval if it contains one. They count if
+        /// `[tools.permissions]` has no rule for `bash`.
         pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Rule::Adds;
-        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked
-        /// for.
+        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused instead of needing
+        /// approval.
         pub block_high_risk_commands: bool, Rule::OnlyTrue;
-        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a
-        /// permission allows them.
+        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) need approval,
+        /// unless a permission allows them.
         pub require_approval_for_medium_risk: bool = true, Rule::OnlyTrue;
         /// What the processes of one command may use, and those of one program that a plugin
         /// starts.
@@ -64,7 +64,7 @@ section! {
     }
 }
 
-/// What a command asks for where nothing else is said.
+/// The default of `confirm_patterns`.
 const CONFIRM: [&str; 12] = [
     "rm ",
     "git push -f",
@@ -90,19 +90,19 @@ pub enum NetworkGrant {
     /// If a person approves.
     #[default]
     Ask,
-    /// Whenever they ask for it.
+    /// If they ask for it.
     Allow,
 }
 
-/// How much of the kernel's sandbox there has to be.
+/// How much of the kernel's sandbox is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum SandboxMode {
-    /// All of it; otherwise nothing starts.
+    /// All of it, or nothing starts.
     #[default]
     Strict,
-    /// What this machine gives. What it doesn't is told.
+    /// What this machine offers, with a notice about missing parts.
     BestEffort,
     /// None.
     Off,
@@ -122,18 +122,18 @@ section! {
     /// What the processes of one command may use.
     #[derive(Copy, Eq)]
     pub struct ProcessLimits {
-        /// MiB of memory, of each and of all together.
+        /// MiB of memory, for each process and for all together.
         pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
-        /// Processes and threads at a time.
+        /// Processes and threads at the same time.
         pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Rule::Smaller;
-        /// Seconds of processor time, all together.
+        /// Seconds of processor time, for all processes together.
         pub cpu_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Rule::Smaller;
-        /// MiB of a file that is written.
+        /// MiB of one file that is written.
         pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
-        /// Files, sockets and pipes that each may have open.
+        /// Files, sockets and pipes that each process may have open.
         pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
-        /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie
-        /// in memory.
+        /// MiB of the private `/tmp` and home directory, which are in memory and end with the
+        /// command.
         pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
     }
 }
@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for PresetName {
         preset(&written).map(|preset| Self(preset.name)).ok_or_else(|| {
             let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
             let known = known.join(", ");
-            serde::de::Error::custom(format!("`{written}` is no preset; there are: {known}. A directory is granted by `allowed_paths`"))
+            serde::de::Error::custom(format!("there is no preset `{written}`; the presets are: {known}. To grant a directory, use `allowed_paths`"))
         })
     }
 }
@@ -197,11 +197,11 @@ impl<'de> Deserialize<'de> for VariableName {
             || !name.chars().all(fits)
             || name.starts_with(|first: char| first.is_ascii_digit())
         {
-            // Whoever writes a value here mustn't find it in a message.
+            // A value must not appear in a message.
             let name =
                 if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
             return Err(serde::de::Error::custom(format!(
-                "`{name}`: `env` takes the names of variables, as in \"DATABASE_URL\"; their values come from your environment"
+                "`{name}` isn't a name of a variable: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
             )));
         }
         Ok(Self(name))

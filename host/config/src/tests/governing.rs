@@ -384,7 +384,7 @@ fn rules_that_would_protect_nothing_are_problems() {
     let argument = |test: &str| {
         format!("tools.policy.rules = [{{ effect = \"deny\", arguments = [{{ {test} }}] }}]")
     };
-    problem(&argument("pointer = \"path\", glob = \"x\""), "begins with `/`");
+    problem(&argument("pointer = \"path\", glob = \"x\""), "has to begin with `/`");
     problem(&argument("pointer = \"/path\""), "either a `glob` or a `regex`");
     problem(
         &argument("pointer = \"/path\", glob = \"x\", regex = \"x\""),

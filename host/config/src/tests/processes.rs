@@ -148,12 +148,12 @@ fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
     let scene = Scene::new();
     scene.assert_refused(
         "[tools.shell]\nenv = [\"TOKEN=hunter2\"]",
-        &["berth.toml:2: `tools.shell.env`: `TOKEN`: `env` takes the names"],
+        &["berth.toml:2: `tools.shell.env`: `TOKEN` isn't a name of a variable: `env` takes names"],
     );
-    scene.assert_refused("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A`"]);
+    scene.assert_refused("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A` isn't a name"]);
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
-        &["berth.toml:4: `tools.shell.presets`: `carg` is no preset; there are: git"],
+        &["berth.toml:4: `tools.shell.presets`: there is no preset `carg`; the presets are: git"],
     );
     scene.assert_refused(
         "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",
