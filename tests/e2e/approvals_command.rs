@@ -513,8 +513,7 @@ fn action_too_long_for_a_prompt_is_refused() {
     };
     let refused = call(&[]).ends(3);
     assert!(
-        refused.stderr.contains("nobody is asked about more than 64")
-            && refused.stderr.contains("--yes"),
+        refused.stderr.contains("a prompt shows at most 64") && refused.stderr.contains("--yes"),
         "{}",
         refused.stderr
     );

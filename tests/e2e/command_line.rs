@@ -159,7 +159,7 @@ fn only_a_file_is_attached() {
         bounded.arg("30").arg(berth()).args(call.get_args()).current_dir(cli.work()).env_clear();
         bounded.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let ended = Ended::from_output(bounded.output().expect("timeout starts")).ends(2);
-        assert!(ended.stderr.contains("is no regular file"), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains("isn't a regular file"), "{name}: {}", ended.stderr);
     }
 }
 

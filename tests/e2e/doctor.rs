@@ -212,7 +212,7 @@ fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
         assert!(!fix.contains("line 1") && !fix.contains("schema"), "{finding}");
     };
     set_mode(&path, 0o666);
-    wrong("others may write to it");
+    wrong("is writable by others");
     fs::remove_file(&path).expect("it is removed");
     symlink("nowhere", &path).expect("a link is made");
     wrong("it is a link that leads nowhere");
@@ -437,7 +437,7 @@ fn doctor_checks_requests_and_shows_no_secret() {
         report
     };
     let report = run(&[("HTTPS_PROXY", "socks5://me:hunter2@proxy.example.com:1080")]);
-    report.expect("Requests", "proxy", "warning", "that of HTTPS_PROXY is no HTTP proxy");
+    report.expect("Requests", "proxy", "warning", "the value of HTTPS_PROXY isn't an HTTP proxy");
     let authority = format!("authority {}", config.join("ca.pem").display());
     report.expect("Requests", &authority, "failure", "no request can be made");
     // What has the form of a certificate, and is none.
@@ -468,7 +468,7 @@ fn doctor_checks_requests_and_shows_no_secret() {
         "Requests",
         "secret by-command",
         "warning",
-        "there is no program `prints-a-secret`",
+        "program `prints-a-secret` not found",
     );
 
     fs::copy(Authority::new().file(), config.join("ca.pem")).expect("it is copied");

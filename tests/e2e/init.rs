@@ -117,7 +117,7 @@ fn init_without_a_terminal_guesses_nothing() {
     for (folder, reason) in [
         ("/", "the whole machine"),
         ("none", "can't be used"),
-        ("notes.txt", "no folder"),
+        ("notes.txt", "isn't a folder"),
         ("/proc", "the system"),
     ] {
         let told = user.run(&["init", "--folder", folder]).ends(2).stderr;

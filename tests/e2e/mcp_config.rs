@@ -226,7 +226,7 @@ fn wrong_arguments_are_refused_before_a_client_uses_them() {
             "never the token",
         ),
         (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "runs already"),
-        (&["cursor", "--allow", "/data"], "behind `--`"),
+        (&["cursor", "--allow", "/data"], "follow `--`"),
         (&["cursor", "--", "--http", "8000"], "--http URL"),
         (&["cursor", "--", "--alow", "/data"], "--alow"),
         (&["windsurf", "--project"], "no file in a project"),

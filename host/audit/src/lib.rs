@@ -249,7 +249,7 @@ impl Audit {
             }
         }
         let message = format!("{what}, since it can't be recorded: {why}");
-        let suggestion = "A person has to mend that: `berth doctor` tells more. With `on_failure = \"continue\"` in [audit] of berth.toml, \
+        let suggestion = "`berth doctor` says how to fix it. With `on_failure = \"continue\"` in [audit] of berth.toml, \
             calls run without a record.";
         let failure = Failure::new(Category::PermanentFailure, message)
             .with_code("audit")

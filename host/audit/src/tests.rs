@@ -206,7 +206,7 @@ fn a_changed_record_is_named_and_no_other() {
     assert_eq!(changed(&hash), ["audit.jsonl:3: record 3 was changed"]);
     assert_eq!(
         changed(&|_| "{}\n".to_owned()),
-        ["audit.jsonl:3: this is no record", "audit.jsonl:4: missing before record 4: 3"]
+        ["audit.jsonl:3: this isn't a record", "audit.jsonl:4: missing before record 4: 3"]
     );
 }
 
@@ -224,12 +224,12 @@ fn a_record_that_is_gone_doubled_or_elsewhere_is_named() {
     };
     check(&[0, 1, 3, 4, 5], &[":3: missing before record 4: 3"]);
     check(&[0, 1, 4, 5], &[":3: missing before record 5: 3 to 4"]);
-    check(&[0, 1, 2, 2, 3, 4, 5], &[":4: record 3 stands in a wrong place; record 4 belongs here"]);
+    check(&[0, 1, 2, 2, 3, 4, 5], &[":4: record 3 is in the wrong place; record 4 belongs here"]);
     check(
         &[0, 1, 3, 2, 4, 5],
         &[
             ":3: missing before record 4: 3",
-            ":4: record 3 stands in a wrong place; record 5 belongs here",
+            ":4: record 3 is in the wrong place; record 5 belongs here",
         ],
     );
     check(&[0, 1, 2, 3, 4], &[": the end is cut off: the last record is 5, and there were 6"]);
@@ -341,7 +341,7 @@ fn a_line_that_was_put_in_is_neither_shown_nor_taken_for_a_part_of_a_record() {
         scene.append(1);
         let found = scene.verify();
         assert!(
-            found.problems.iter().any(|problem| problem.found.contains("this is no record")),
+            found.problems.iter().any(|problem| problem.found.contains("this isn't a record")),
             "{found:?}"
         );
         assert_eq!(

@@ -84,7 +84,7 @@ impl Trail {
         let Some(head) = opened.head else {
             return Err(failed(
                 files::HEAD,
-                "it is lost or damaged, so nobody knows where the log ends",
+                "it is missing or damaged, so the end of the log is unknown",
             ));
         };
         // The file may have its number by now, where the next one is begun with the next record.

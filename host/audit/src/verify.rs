@@ -211,12 +211,12 @@ impl Check {
                 && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
                 let found = format!(
-                    "the last {} bytes are a part of a record; the next one will say so",
+                    "the last {} bytes are part of a record; the next record will say so",
                     log.size - after
                 );
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             } else {
-                self.problem(&log.name, Some(first), "this is no record");
+                self.problem(&log.name, Some(first), "this isn't a record");
             }
         }
         if log.number.is_some() && !ended {
@@ -249,7 +249,7 @@ impl Check {
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             }
             (Some(Anomaly { first, .. }), _) => {
-                self.problem(&log.name, Some(first), "this is no record");
+                self.problem(&log.name, Some(first), "this isn't a record");
             }
             (None, Some((bytes, _))) => {
                 self.problem(
@@ -287,7 +287,7 @@ impl Check {
                 );
             }
         } else if seq <= self.last {
-            let what = if verified { "stands in a wrong place" } else { "was changed, or put in" };
+            let what = if verified { "is in the wrong place" } else { "was changed, or put in" };
             self.problem(
                 &log.name,
                 Some(line),
@@ -348,7 +348,7 @@ impl Check {
             None => self.problem(
                 files::HEAD,
                 None,
-                "it is lost or damaged: whether the last records are there can't be told",
+                "it is missing or damaged, so the last records can't be checked",
             ),
             Some(head) if head.link.seq > self.last => {
                 let found = format!(

@@ -281,8 +281,7 @@ fn located(
     cached: bool,
 ) -> Result<LocatedPath, SubjectError> {
     if path.len() > MAX_PATH {
-        let message =
-            format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
+        let message = format!("path is {} bytes; the limit is {MAX_PATH}", path.len());
         return Err(Failure::new(Category::InvalidParameters, message).into());
     }
     let policy = plugin.policy();

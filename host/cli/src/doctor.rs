@@ -59,7 +59,7 @@ fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
         };
         writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
         if let Some(fix) = fix {
-            writeln!(out, "           {:width$}  {FAINT}to mend it:{FAINT:#} {fix}", "")?;
+            writeln!(out, "           {:width$}  {FAINT}to fix it:{FAINT:#} {fix}", "")?;
         }
     }
     writeln!(out, "\n{}", summary(report))
@@ -101,11 +101,11 @@ mod tests {
 A
   ok       one     found
   warning  longer  found
-                   to mend it: mend
+                   to fix it: mend
 
 B
   failure  x       found
-                   to mend it: mend
+                   to fix it: mend
 
 1 ok, 1 warning, 1 failure. Berth does not work here as it should.
 ";

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let answers = match ask::at_the_terminal("nothing was written") {
         Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
         None if folders.is_empty() && write.is_none() && network.is_none() => {
-            let message = "nobody is there to answer; say it all: berth init --folder DIRECTORY --write yes|no --network yes|no";
+            let message = "there is no terminal to ask at; give all answers: berth init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
         }
         // As Enter would.
@@ -137,7 +137,7 @@ fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
         .canonicalize()
         .map_err(|error| format!("{} can't be used: {error}", path.display()))?;
     if !real.is_dir() {
-        return Err(format!("{} is no folder; name the one that it lies in", real.display()));
+        return Err(format!("{} isn't a folder; name the folder that contains it", real.display()));
     }
     if real.parent().is_none() {
         return Err("that is the whole machine, keys and passwords included; name the folders that tools have to use".to_owned());
@@ -290,7 +290,7 @@ mod tests {
             ("/usr/..", "the whole machine"),
             ("/proc/self", "the system itself"),
             ("none", "can't be used"),
-            ("file", "is no folder"),
+            ("file", "isn't a folder"),
             ("own/data", "Berth's own"),
             ("own/data/plugins", "Berth's own"),
             ("link", "Berth's own"),

@@ -44,6 +44,6 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), Error> {
 pub(crate) fn exists(path: &Path) -> Error {
     let shown = path.display();
     Error::Usage(format!(
-        "{shown} is there already and is not overwritten; `berth config show` tells what holds, and it can be edited by hand"
+        "{shown} already exists and is not overwritten; edit it, and see the result with `berth config show`"
     ))
 }

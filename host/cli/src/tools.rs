@@ -35,7 +35,7 @@ fn switched_off(loaded: &Loaded) -> String {
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
     match off.iter().find(|(_, enabled)| !enabled) {
         Some((key, _)) => format!("there is no tool: `{key} = false` ({})", loaded.place(key)),
-        None => "there is no tool that the rules don't refuse; `berth policy check TOOL` says which one does".to_owned(),
+        None => "the rules refuse every tool; `berth policy check TOOL` names the rule".to_owned(),
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     out.flush()?;
     if !arguments.yes {
         let Some(mut dialogue) = ask::at_the_terminal("it is not trusted") else {
-            return Err(Error::Unasked("nobody is there to say yes, so it is not trusted; look at it, then: berth trust --yes".to_owned()));
+            return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: berth trust --yes".to_owned()));
         };
         if !agrees(&mut dialogue)? {
             writeln!(out, "It is not trusted, and goes on to narrow only.")?;

@@ -5,7 +5,7 @@ use tree_sitter::Node;
 use super::word::{DISPUTED, expands};
 
 /// Why it is unclear where a document may be longer or shorter than it seems.
-const NO_END: &str = "a document in it has no end, or shells don't agree on it";
+const NO_END: &str = "it has a here-document without an end, or one that shells read differently";
 
 /// Holds a document against what a shell makes of it. The commands in backticks in it.
 ///
@@ -154,7 +154,7 @@ pub(super) fn in_backticks(
             '\\' => match letters.next()?.1 {
                 c @ ('$' | '`' | '\\') => script.push(c),
                 '"' if quoted => {
-                    why = Some("quotes stand in backticks in quotes in it");
+                    why = Some("it has quotes in backticks in quotes");
                     script.push('"');
                 }
                 // Any other backslash is the inner command's own.

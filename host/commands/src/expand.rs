@@ -36,7 +36,7 @@ const RESERVED: [&str; 18] = [
 const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
 
 /// Why it is unclear where an option isn't known.
-const WHICH: &str = "a program in it starts another one, and it can't be told which";
+const WHICH: &str = "a program in it starts another program, and it is unknown which";
 
 /// Why it is unclear where a text is evaluated that isn't known.
 const EVALUATED: &str = "it evaluates a text that is only known when it runs";
@@ -163,7 +163,7 @@ impl Reading {
     fn read(&mut self, text: &str, depth: usize) {
         // A shell leaves it out, and so joins what stands around it.
         if text.contains('\0') {
-            self.unclear("a zero byte stands in it");
+            self.unclear("it contains a zero byte");
         }
         let parsed = parse(text, &mut self.steps, &mut self.variables);
         self.substitutes |= parsed.substitutes;
@@ -235,7 +235,7 @@ impl Reading {
                 return self.unclear("a program's name in it is only known when it runs");
             }
             if RESERVED.contains(&program.raw.as_str()) {
-                self.unclear("a word of the shell's own stands in it where a program is expected");
+                self.unclear("it has a reserved word of the shell in place of a program");
             }
             let name = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
             let name = name.strip_suffix(".exe").unwrap_or(&name).to_owned();
@@ -564,7 +564,7 @@ impl Reading {
                 || text.starts_with("--command=")
                 || text.starts_with("--init-command")
             {
-                return self.unclear("it starts a shell with commands that can't be told");
+                return self.unclear("it starts a shell with unknown commands");
             }
             is_next |= short && text.contains('c') || text == "--command";
             if short && text.contains(['o', 'O']) || ["--rcfile", "--init-file"].contains(&text) {

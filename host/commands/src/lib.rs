@@ -126,7 +126,7 @@ impl CommandAnalysis {
             lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
         }
         if let Some(why) = self.unresolved {
-            lines.push(Explanation { class: None, text: format!("and what can't be told: {why}") });
+            lines.push(Explanation { class: None, text: format!("and something unknown: {why}") });
         }
         lines
     }

@@ -357,7 +357,7 @@ fn git(arguments: &[Word], starts: &mut Starts) {
             || key == "--config-env"
             || key == "--exec-path" && word.text.contains('=')
         {
-            starts.unclear = Some("it has `git` start something that can't be told");
+            starts.unclear = Some("it makes `git` start an unknown program");
         }
         if let Some((_, script)) = word.text.split_once("ext::") {
             starts.scripts.push(Word { text: script.to_owned(), ..word.clone() });

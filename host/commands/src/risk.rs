@@ -432,7 +432,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             Some("it deletes files")
         }
         "chmod" | "chown" | "chgrp" if has_option(arguments, &['R'], &["--recursive"]) => {
-            Some("it changes who may do what with all files in a folder")
+            Some("it changes permissions of all files in a folder")
         }
         "git" => git_destroys(arguments),
         "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => {

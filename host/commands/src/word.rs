@@ -54,8 +54,7 @@ pub(super) struct Reader<'t> {
 }
 
 /// Why it is unclear where shells, or a shell and the grammar, read it differently.
-pub(super) const DISPUTED: &str =
-    "a quote or bracket stands where shells don't agree on what it means";
+pub(super) const DISPUTED: &str = "it has a quote or bracket that shells read differently";
 
 /// The word that a node is, and what is strange about it.
 pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>) {
@@ -147,7 +146,7 @@ impl<'t> Reader<'t> {
                     self.word.text.push(c);
                 }
                 c if c.is_whitespace() || c == UNKNOWN => {
-                    self.strange("a letter stands in it that some take for a space");
+                    self.strange("it contains a character that some shells treat as a space");
                     self.word.text.push(c);
                 }
                 c => {
@@ -207,7 +206,9 @@ impl<'t> Reader<'t> {
                     self.strange(DISPUTED);
                     self.word.text.push(c);
                 }
-                UNKNOWN => self.strange("a letter stands in it that some take for a space"),
+                UNKNOWN => {
+                    self.strange("it contains a character that some shells treat as a space");
+                }
                 c => self.word.text.push(c),
             }
         }

@@ -60,10 +60,10 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let of_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
-        (0, _) => Err(problem(format!("{what} can be written by others, so it can't be believed"))),
-        (user, _) => {
-            Err(problem(format!("{what} belongs to user {user}, and only root's is believed")))
-        }
+        (0, _) => Err(problem(format!("{what} is writable by others, so it isn't trusted"))),
+        (user, _) => Err(problem(format!(
+            "{what} belongs to user {user}, and only a file of root is trusted"
+        ))),
     };
     let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
@@ -182,7 +182,7 @@ fn believed(status: &Metadata, path: &Path) -> Result<(), String> {
     }
     if status.mode() & 0o022 != 0 {
         return Err(format!(
-            "others may write to it, so it can't be believed; look at it, then: chmod go-w '{shown}'"
+            "it is writable by others, so it isn't trusted; check it, then run: chmod go-w '{shown}'"
         ));
     }
     Ok(())
@@ -206,9 +206,8 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
                 .span()
                 .filter(|_| index == 0 && error.message() == "duplicate key")
                 .and_then(|span| first_of(text, &span));
-            let first = first.map_or(String::new(), |first| {
-                format!("; it stands in line {} already", line(first))
-            });
+            let first = first
+                .map_or(String::new(), |first| format!("; it is already in line {}", line(first)));
             Problem::new(at(start), format!("is not TOML: {}{first}", error.message()))
         })
         .collect();

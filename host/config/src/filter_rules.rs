@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
         Err(error) => return Err(error.to_string()),
     };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is no regular file".to_owned());
+        return Err("it isn't a regular file".to_owned());
     }
     let mut text = String::new();
     file.take(MAX_FILE as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;

@@ -81,7 +81,7 @@ impl Folders {
                 .filter(|base| base.is_absolute())
                 .or_else(|| Some(home.as_ref()?.join(below_home)));
             base.map(|base| base.join("berth")).ok_or_else(|| {
-                HostError::Config(format!("there is no home directory, so no folder of Berth's own is known; set HOME or {own}"))
+                HostError::Config(format!("there is no home directory, so Berth's own folders are unknown; set HOME or {own}"))
             })
         };
         Ok(Self {

@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for Method {
         let method = String::deserialize(deserializer)?.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
             return Err(serde::de::Error::custom(
-                "a method is one such as \"GET\" or \"POST\", or one of WebDAV; CONNECT and TRACE are sent for nobody",
+                "a method is one such as \"GET\" or \"POST\", or one of WebDAV; CONNECT and TRACE are never sent",
             ));
         }
         Ok(Self(method))

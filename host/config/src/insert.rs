@@ -121,7 +121,7 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
     let (Some(folder), Some(name)) =
         (real.parent(), real.file_name().and_then(|name| name.to_str()))
     else {
-        return Err(cannot_write(&path, tool, pattern, "its path is no name of a file"));
+        return Err(cannot_write(&path, tool, pattern, "its path isn't a file name"));
     };
     PrivateFolder::make(folder)
         .and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode))
@@ -154,7 +154,7 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'s
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
         return Ok(None);
     }
-    let no_place = "its rules stand in a form that leaves no place for one more";
+    let no_place = "its rules have a form that leaves no place for another one";
     let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
     rules.insert(0, rule_value);
 

@@ -278,7 +278,7 @@ impl Loaded {
                 || !name.chars().all(allowed)
             {
                 let message = format!(
-                    "`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first",
+                    "`{}` isn't a valid plugin name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
                     neutral_line(name)
                 );
                 problems.push(Problem::new(source, message));

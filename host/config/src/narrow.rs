@@ -460,7 +460,7 @@ impl Step<'_> {
         if kept.is_empty() && self.whose == Whose::Organisation {
             let mine = current.first().map_or_else(String::new, |(_, source)| source.to_string());
             let message = format!(
-                "`{}` has no glob that stands in the list of {mine} too, so that nothing is left",
+                "`{}` has no glob that is also in the list of {mine}, so nothing would be left",
                 dotted(&self.leaf.path)
             );
             return Err(vec![Problem::new(self.leaf.source(), message)]);
@@ -527,7 +527,7 @@ impl Step<'_> {
         let problem = |granted: &Granted| {
             Problem::new(
                 granted.source.clone(),
-                format!("{granted} is no directory that is there; make it, or take it out"),
+                format!("{granted} isn't an existing directory; create it, or remove the entry"),
             )
         };
         let problems: Vec<Problem> = lost.map(problem).collect();

@@ -48,7 +48,7 @@ impl Loaded {
                 problem(
                     &key,
                     format!(
-                        "[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
+                        "[{table}.secrets] has an invalid name: names are 1 to {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
                     ),
                 );
                 continue;
@@ -79,7 +79,7 @@ impl Loaded {
                 && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
             {
                 let message = format!(
-                    "[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself"
+                    "[{key}] `env` takes the name of a variable, and this value looks like a secret itself"
                 );
                 problem(&format!("{key}.env"), message);
             }

@@ -19,6 +19,6 @@ pub struct Denial {
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is refused by {} ({}). {}", self.action, self.rule, self.place, self.remedy)
+        write!(f, "{} is refused: {} ({}). {}", self.action, self.rule, self.place, self.remedy)
     }
 }

@@ -58,7 +58,7 @@ impl ApprovalStep<'_> {
             return Ok(Approval { by, scope: Scope::Session });
         }
         let Some(approver) = approver else {
-            return Err(self.unasked("nobody can be asked here"));
+            return Err(self.unasked("there is no terminal to ask at"));
         };
         let _place = self.asking.places.take(&context.session).map_err(|why| self.unasked(&why))?;
         let question = self.question(fingerprint, seen).await;
@@ -278,9 +278,6 @@ impl ApprovalStep<'_> {
 
 /// What is remembered of approvals can't be read, so nobody has approved.
 fn unreadable(error: &HostError) -> Failure {
-    Failure::new(
-        Category::PermanentFailure,
-        format!("what was approved before can't be told: {error}"),
-    )
-    .with_code("host")
+    Failure::new(Category::PermanentFailure, format!("earlier approvals can't be read: {error}"))
+        .with_code("host")
 }

@@ -13,7 +13,7 @@ use berth_policy::{
 use crate::session::{Session, SessionState};
 
 /// What to do about a session that can't be read or kept.
-const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls are counted only where `max_tool_calls_per_session` or \
+const MEND: &str = "`berth doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
     `max_actions_per_hour` bounds them.";
 
 /// The bounds, and where they stand.

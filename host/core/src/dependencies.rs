@@ -12,7 +12,7 @@ use crate::governor::Rules;
 use crate::session::Session;
 
 /// What to do about a session that can't be read.
-const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";
+const MEND: &str = "`berth doctor` says how to fix it. Earlier calls count only if [tools.dependencies] is enabled.";
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]
@@ -61,8 +61,7 @@ pub(crate) fn check(
 
 /// What a call comes to whose dependency state is unreadable: it fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
-    let message =
-        format!("The call was not run, since what was called before can't be told: {error}");
+    let message = format!("The call was not run, since the earlier calls are unknown: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
 }
 
@@ -71,7 +70,7 @@ pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Dependencies,
-        rule: Cow::Borrowed("the rule that a tool waits where nobody knows what was called"),
+        rule: Cow::Borrowed("fails closed: dependency state is unreadable"),
         place: Cow::Borrowed("built in"),
         remedy: Cow::Owned(format!("{error}. {MEND}")),
     }
@@ -109,6 +108,6 @@ pub(crate) fn record_completion(
         return;
     }
     if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {
-        tracing::warn!("that `{tool}` came to an output is forgotten: {error}");
+        tracing::warn!("the success of `{tool}` can't be remembered: {error}");
     }
 }

@@ -106,7 +106,7 @@ impl Connector {
     ) -> Result<TcpStream, Error> {
         if proxy.uri().scheme_str() != Some("http") {
             return Err(Error::Setup(
-                "the proxy is none at `http://host:port`, which is the only kind that is spoken to"
+                "the proxy isn't of the form `http://host:port`, the only supported kind"
                     .to_owned(),
             ));
         }

@@ -53,7 +53,7 @@ pub enum Error {
     #[error("connecting took too long")]
     ConnectionTimeout,
     /// Another reason why there is no connection, or no longer one.
-    #[error("there is no connection: {0}")]
+    #[error("no connection: {0}")]
     Connection(String),
     /// The proxy doesn't let it through.
     #[error("the proxy doesn't let it through: {0}")]

@@ -60,7 +60,7 @@ pub(super) fn output(
     if status.success() {
         return Ok(output);
     }
-    Err(format!("failed ({status}); run it by hand to see why"))
+    Err(format!("failed ({status}); run it in a terminal to see why"))
 }
 
 /// A program and what it has started in its group, which do not outlive this.

@@ -169,7 +169,7 @@ fn unset(name: &str) -> String {
 
 fn missing(program: &str) -> String {
     format!(
-        "there is no program `{program}`; name one by its path, or one in the absolute folders of PATH"
+        "program `{program}` not found; give its path, or the name of a program in an absolute folder of PATH"
     )
 }
 
@@ -341,11 +341,8 @@ mod tests {
         refused(&shell("kill -9 $$"), "failed (signal: 9");
         refused(&shell("yes"), "more than 4096 bytes");
         refused(&shell("true"), "is empty");
-        refused(
-            &SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]),
-            "there is no program",
-        );
-        refused(&SecretSource::Command(vec!["/bin".to_owned()]), "there is no program");
+        refused(&SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]), "not found");
+        refused(&SecretSource::Command(vec!["/bin".to_owned()]), "not found");
         refused(&SecretSource::Command(Vec::new()), "no program");
         // No shell is in between.
         let literal = SecretSource::Command(["echo", "$HOME;x"].map(str::to_owned).to_vec());

@@ -257,7 +257,7 @@ impl Requests {
             return Err(refused(
                 &method,
                 &target,
-                "the rule that a request is no tunnel and no trace",
+                "CONNECT and TRACE are refused",
                 "No key changes that.",
             ));
         }

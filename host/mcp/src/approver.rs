@@ -253,7 +253,7 @@ impl ForCall {
                         let required = InputRequiredResult::new(Some(requests), Some(ticket));
                         *returned.required.lock().unwrap_or_else(PoisonError::into_inner) =
                             Some(required);
-                        Reply::Unasked("the client was told what to ask".to_owned())
+                        Reply::Unasked("the client was sent the question".to_owned())
                     }
                     Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
                 },
@@ -297,7 +297,7 @@ impl ForCall {
         match answer.map(|answer| answer.map(serde_json::from_value)) {
             Ok(Ok(Ok(result))) => self.said(&result),
             Ok(Ok(Err(error))) => Reply::Unasked(format!(
-                "the client's answer is none: {}",
+                "the client's answer is invalid: {}",
                 neutral_line(cut(&error.to_string(), 200))
             )),
             Ok(Err(_)) => Reply::Unasked("the task has ended".to_owned()),

@@ -26,7 +26,7 @@ const LIST: &str = "list_directory";
 /// The prompt as it is listed.
 pub(crate) fn listed() -> Prompt {
     let path = PromptArgument::new(PATH)
-        .with_description("A file or directory: what may be done with it is told as well")
+        .with_description("A file or directory, to also describe what is allowed there")
         .with_required(false);
     Prompt::new(
         TOOLS,

@@ -33,7 +33,7 @@ pub(crate) fn listed() -> Vec<Resource> {
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept")
         .with_title("An answer that was cut");
-    let told = "The id stands in the answer, where it says what is left out; offset and limit count characters";
+    let told = "The id is in the answer, in the notice about what is left out; offset and limit count characters";
     vec![kept.with_description(told).with_mime_type("text/plain")]
 }
 

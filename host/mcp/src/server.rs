@@ -412,9 +412,7 @@ impl ServerHandler for Server {
         let gone = BEFORE.contains(&method)
             && context.protocol_version().is_some_and(|version| !version.has_initialize());
         Err(match METHODS.contains(&method) && !gone {
-            true => {
-                ErrorData::invalid_params(format!("the parameters are none of `{method}`"), None)
-            }
+            true => ErrorData::invalid_params(format!("invalid parameters of `{method}`"), None),
             false => {
                 ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
             }

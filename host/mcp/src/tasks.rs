@@ -317,7 +317,7 @@ impl Tasks {
         task.ok_or_else(|| {
             let kept = KEPT.as_secs() / 60;
             ErrorData::invalid_params(
-                format!("there is no such task: what one came to is kept for {kept} minutes"),
+                format!("there is no such task: results are kept for {kept} minutes"),
                 None,
             )
         })

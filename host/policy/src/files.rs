@@ -539,7 +539,7 @@ mod tests {
         let denial = rules().explain(Refusal::DenyRead(0), Path::new("/work/.env"), Access::Read);
         assert_eq!(
             denial.to_string(),
-            "read /work/.env is refused by deny_read = \"**/.env\" ([tools.file]). To allow it, take \"**/.env\" out of `deny_read`."
+            "read /work/.env is refused: deny_read = \"**/.env\" ([tools.file]). To allow it, take \"**/.env\" out of `deny_read`."
         );
     }
 

@@ -44,7 +44,7 @@ impl Origin {
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         match &self.kind {
             OriginKind::Default(Some(place)) => {
-                format!("write in [{table}], which stands in {place} already:\n{line}")
+                format!("write in [{table}], which is already in {place}:\n{line}")
             }
             _ => format!("write in berth.toml:\n[{table}]\n{line}"),
         }
@@ -61,7 +61,7 @@ impl Origin {
                 "To change that, change it in that file, {path}, and then `berth trust` it again; nothing in your own configuration undoes it."
             )),
             OriginKind::Ceiling(path) => Some(format!(
-                "No key of yours changes that: whoever administers the ceiling {path} has to take it out there."
+                "Your configuration can't change this; ask whoever manages the ceiling {path}."
             )),
             OriginKind::Flag(text) => Some(format!("To change that, leave out `{text}`.")),
             OriginKind::Variable(name) => Some(format!("To change that, unset {name}.")),

@@ -227,12 +227,12 @@ impl Policy {
         };
         match (command.beside(only), command.unclear) {
             (Some(program), _) => deny(
-                format!("only_commands, which `{}` is none of", bounded(program)),
+                format!("only_commands, which doesn't have `{}`", bounded(program)),
                 format!("To allow it, add {} to `only_commands` of [tools.shell].", toml(program)),
             ),
             // Whether it starts only those can't be told.
             (None, Some(why)) => deny(
-                format!("only_commands, since it can't be told which programs it starts: {why}"),
+                format!("only_commands, since its programs are unknown: {why}"),
                 "To allow such commands, take `only_commands` out of [tools.shell].".to_owned(),
             ),
             (None, None) => None,
@@ -269,7 +269,7 @@ impl Policy {
                         format!("To take it from the list, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
                     }
                     OriginKind::Default(Some(ref place)) => {
-                        format!("To take it from the list, have {entry:?} stand in `allowed_commands` of [tools.shell], in {place}.")
+                        format!("To unblock it, put {entry:?} into `allowed_commands` in [tools.shell], in {place}.")
                     }
                     _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
                 }),

@@ -339,7 +339,7 @@ fn what_is_wrong_with_a_pattern_is_told_with_what_to_write() {
         ("a b.com", "' ' is in it"),
         ("a..com", "is empty"),
         ("a!.com", "'!' is in the name"),
-        ("*.0.0.1", "is no pattern"),
+        ("*.0.0.1", "isn't a valid host pattern"),
     ] {
         wrong(HostPattern::new(written), expected);
     }
@@ -415,7 +415,7 @@ fn a_private_host_is_opened_as_it_is_written_and_no_further() {
         ("[::ffff:169.254.169.254]:80", "nothing opens"),
         ("metadata.google.internal", "nothing opens"),
         ("localhost/x", "are written as"),
-        ("[::1", "is no pattern"),
+        ("[::1", "isn't a valid host pattern"),
         ("[::1]x", "after `]`"),
     ] {
         wrong(PrivateHosts::new(written), expected);

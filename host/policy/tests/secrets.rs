@@ -113,7 +113,7 @@ fn a_secret_is_for_hosts_of_one_owner() {
         ("*:443", "every host"),
         ("*.com", "at least two parts of a name"),
         ("*.com:443", "at least two parts of a name"),
-        ("com", "name its port too"),
+        ("com", "add its port"),
         ("*.*.com", "`*` has no place"),
         ("https://example.com", "no URL"),
         ("example.com:0", "ports are numbers"),

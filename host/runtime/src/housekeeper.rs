@@ -258,7 +258,7 @@ fn make(plugin: &Loaded, reactor: &Reactor) -> Result<WarmInstance, String> {
         Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
     };
     if store.data().files.looked() {
-        return Err("it looks at files while it is instantiated, and what it saw would be old by the time of the call".into());
+        return Err("it reads files while it is instantiated, which could be outdated at the time of the call".into());
     }
     if store.data().memory.used() > MEMORY {
         return Err(format!(

@@ -105,7 +105,7 @@ impl Manifest {
         if !well_formed {
             let shown = neutral_line(cut(name, 80));
             return Err(format!(
-                "its name `{shown}` is none: at most {MAX_NAME} of [a-z0-9-], a letter first"
+                "its name `{shown}` is invalid: 1 to {MAX_NAME} of [a-z0-9-], starting with a letter"
             ));
         }
         // For people and logs, so neutralised once and for all (invariant 6).

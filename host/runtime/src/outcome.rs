@@ -136,7 +136,7 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
             Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
                 failure.message = reason;
                 failure.code = Some("host".into());
-                failure.suggestion = Some("`berth doctor` tells what has to be mended.".to_owned());
+                failure.suggestion = Some("`berth doctor` says how to fix it.".to_owned());
             }
             _ => {}
         }

@@ -262,7 +262,7 @@ fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
         let closed = FileType::from_raw_mode(stat.st_mode).is_dir() || others & 0o044 != 0;
         let remedy = if closed { "go-rwx" } else { "go-w" };
         return Err(refused(format!(
-            "others may use it (mode {:o}); look at what is in it, then `chmod {remedy}` it",
+            "others may use it (mode {:o}); check its content, then `chmod {remedy}` it",
             stat.st_mode & 0o7777
         )));
     }

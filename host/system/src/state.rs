@@ -91,7 +91,7 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
                 true => Ok(digits.to_owned()),
                 false => Err(failed(io::Error::new(
                     ErrorKind::InvalidData,
-                    "it is no secret of Berth's; remove it to have another made",
+                    "it isn't a secret of Berth; remove it to create a new one",
                 ))),
             }
         }
@@ -129,7 +129,7 @@ where
     if after.len() as u64 > MAX_BYTES {
         return Err(failed(io::Error::new(
             ErrorKind::FileTooLarge,
-            "it is full: what is no longer needed has to go first",
+            "it is full; remove what is no longer needed",
         )));
     }
     if after != before {
@@ -149,7 +149,7 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
     let damaged = |why: String| {
         io::Error::new(
             ErrorKind::InvalidData,
-            format!("it is damaged ({why}); mend it, or remove it to begin anew"),
+            format!("it is damaged ({why}); fix it, or remove it to begin anew"),
         )
     };
     if text.len() as u64 > MAX_BYTES {

@@ -62,11 +62,8 @@ pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
                     ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::NotFound
                 ) =>
             {
-                Failure::permanent(
-                    "exists",
-                    format!("{} is in the way: it is not a directory", file.display()),
-                )
-                .with_suggestion("Choose another name, or move or delete what is in the way.")
+                Failure::permanent("exists", format!("{} isn't a directory", file.display()))
+                    .with_suggestion("Choose another name, or move or delete that file.")
             }
             _ => Failure::io(format!("making the directory {path}"), &error),
         }
@@ -104,10 +101,7 @@ mod tests {
                 testing::call::<CreateDirectory>(json!({ "path": dir.path().join(path) }))
                     .unwrap_err();
             assert_eq!(failure.code.as_deref(), Some("exists"), "{failure}");
-            let named = format!(
-                "{} is in the way: it is not a directory",
-                dir.path().join(blocker).display()
-            );
+            let named = format!("{} isn't a directory", dir.path().join(blocker).display());
             assert_eq!(failure.message, named);
         }
         assert_eq!(fs::read_to_string(file).unwrap(), "kept");

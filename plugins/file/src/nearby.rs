@@ -30,13 +30,13 @@ fn suggestion(path: &str) -> String {
     };
     let scope = Scope { root: parent.to_owned(), max_depth: Some(1), ..Scope::default() };
     let Ok(found) = search::find(&scope, MAX_ENTRIES) else {
-        return format!("Its directory {parent} isn't there either. Use find_path to find it.");
+        return format!("Its directory {parent} doesn't exist either. Use find_path to find it.");
     };
     let base = parent.trim_end_matches('/');
     let itself =
         |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
     if found.items.iter().any(|entry| entry.kind == Kind::Symlink && itself(&entry.path)) {
-        return "It is a symbolic link to something that isn't there.".to_owned();
+        return "It is a symbolic link to something that doesn't exist.".to_owned();
     }
     let names =
         found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
@@ -123,12 +123,12 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         assert_eq!(
             suggestion(path.to_str().unwrap()),
-            "It is a symbolic link to something that isn't there."
+            "It is a symbolic link to something that doesn't exist."
         );
     }
 
     #[test]
     fn a_missing_directory_is_said_to_be_missing() {
-        assert!(suggestion("/no/such/dir/file").contains("/no/such/dir isn't there either"));
+        assert!(suggestion("/no/such/dir/file").contains("/no/such/dir doesn't exist either"));
     }
 }

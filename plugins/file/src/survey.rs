@@ -48,7 +48,7 @@ impl Survey {
                 Ending::Deadline | Ending::Cancelled => {
                     return Err(Failure::new(
                         berth_sdk::Category::Timeout,
-                        format!("there was no time to look at all of {source}"),
+                        format!("there was not enough time to check all of {source}"),
                     ));
                 }
                 _ => {

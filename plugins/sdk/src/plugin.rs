@@ -255,7 +255,7 @@ impl ToolEntry {
                 .replace("~0", "~");
             if schema.get("properties").and_then(|properties| properties.get(&name)).is_none() {
                 let message = format!(
-                    "tool {}: the subject {:?} is none of its arguments",
+                    "tool {}: the subject {:?} isn't one of its arguments",
                     self.name, subject.pointer
                 );
                 return Err(Failure::permanent("subject", message));
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn a_subject_that_is_no_argument_is_a_fault() {
         let failure = ToolEntry::new::<Wrong>().checked_schema().unwrap_err();
-        assert_eq!(failure.message, "tool wrong: the subject \"/pth\" is none of its arguments");
+        assert_eq!(failure.message, "tool wrong: the subject \"/pth\" isn't one of its arguments");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
         };
         assert!(
             (1..=64).contains(&name.len()) && name.bytes().all(fits),
-            "{name:?} is no name of a filter"
+            "{name:?} isn't a valid filter name"
         );
         assert!(
             listing.filters[..index].iter().all(|other| other.name != filter.name),

@@ -20,11 +20,9 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             let code = finished.exit_code.unwrap_or(-1);
             let failure = Failure::permanent("exit-status", format!("Exit code: {code}"));
             let advice = match code {
-                126 => {
-                    "What it names is there and can't be executed: look at its mode and its first line."
-                }
+                126 => "The file exists and can't be executed: check its mode and its first line.",
                 127 if finished.output.stderr.windows(9).any(|said| said == b"not found") => {
-                    "A command was not found: look at its name, and whether it is installed."
+                    "A command was not found: check its name, and whether it is installed."
                 }
                 _ => "",
             };

@@ -143,7 +143,7 @@ fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
     Page {
         text: format!(
-            "A file of type {media_type}, {size}{name}. It is no text, and was not read.\n"
+            "A file of type {media_type}, {size}{name}. It isn't text, and was not read.\n"
         ),
         media_type: "text/plain",
         cut: false,
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(
             fetch(pdf, &json!({})).unwrap(),
             [
-                "A file of type application/pdf, 4 bytes, named \"a b.pdf\". It is no text, and was not read.\n"
+                "A file of type application/pdf, 4 bytes, named \"a b.pdf\". It isn't text, and was not read.\n"
             ]
         );
     }

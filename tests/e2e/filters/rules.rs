@@ -133,7 +133,7 @@ async fn unreadable_and_costly_rule_files_are_refused_quickly() {
     let made = std::process::Command::new("mkfifo").arg(&rules).status().expect("it is there");
     assert!(made.success());
     let problems = host(&path).await.filter_rules().expect("there are filters").problems;
-    assert!(problems.len() == 1 && problems[0].contains("no regular file"), "{problems:?}");
+    assert!(problems.len() == 1 && problems[0].contains("isn't a regular file"), "{problems:?}");
 
     fs::remove_file(&rules).expect("it was there");
     let heavy = |number: usize| {

@@ -404,7 +404,7 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
                 r#"command=["sh", "-c", "cat {root}/token {root}/token >&2; exit 3"]"#,
                 "failed",
             ),
-            ("absent", r#"command=["no-such-program"]"#, "no program"),
+            ("absent", r#"command=["no-such-program"]"#, "not found"),
         ];
         let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
         let opened = format!(

@@ -83,7 +83,7 @@ fn fetch_reads_each_content_type() {
             ("/json", r#"{"a": [1, 2]}"#),
             (
                 "/file.pdf",
-                "A file of type application/pdf, 17 bytes, named \"file.pdf\". It is no text, and was not read.\n",
+                "A file of type application/pdf, 17 bytes, named \"file.pdf\". It isn't text, and was not read.\n",
             ),
             ("/cyrillic", "# Мир\n\ntext\n"),
             ("/japanese", "# 日本\n\ntext\n"),

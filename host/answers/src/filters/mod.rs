@@ -253,7 +253,7 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
 
 /// What a model gets where a filter for security left nothing that is JSON of a structured answer.
 fn no_value() -> Failure {
-    let message = "the answer is withheld: what a filter for security left of its structured value is no JSON; what the tool did is done";
+    let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")
 }
 

@@ -126,7 +126,7 @@ pub(super) fn held(name: &str, info: &PluginInfo, approved: Option<&ApprovedPlug
         }
     };
     format!(
-        "{what}; look at it with `berth plugin inspect {name}`, then `berth plugin approve {name}`"
+        "{what}; inspect it with `berth plugin inspect {name}`, then `berth plugin approve {name}`"
     )
 }
 

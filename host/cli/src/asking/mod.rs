@@ -89,7 +89,7 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
         Ok(None) => {}
         Err(error) => {
             return Reply::Unasked(format!(
-                "what `berth approvals` was told can't be read: {error}"
+                "the answer of `berth approvals` can't be read: {error}"
             ));
         }
     }
@@ -97,7 +97,7 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
         return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
     }
     let Some(mut dialogue) = crate::ask::at_the_terminal("the call was not run") else {
-        return Reply::Unasked("nobody is at the terminal any more".to_owned());
+        return Reply::Unasked("the terminal is closed".to_owned());
     };
     match answered(&mut dialogue, question, "terminal") {
         Ok(reply) => {

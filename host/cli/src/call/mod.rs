@@ -160,7 +160,7 @@ fn attachment(path: &Path) -> Result<Content, Error> {
         .open(path)
         .map_err(|error| usage(error.to_string()))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(usage("is no regular file; write what it gives to one first".to_owned()));
+        return Err(usage("isn't a regular file; write its content to one first".to_owned()));
     }
     file.take(MAX_ATTACHMENT + 1)
         .read_to_end(&mut bytes)

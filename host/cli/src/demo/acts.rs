@@ -178,7 +178,7 @@ fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
 fn reason(failure: &Failure) -> String {
     if let Some(denial) = &failure.denial {
         return format!(
-            "{}: {} is refused by {}",
+            "{}: {} is refused: {}",
             failure.category.as_str(),
             denial.action,
             denial.rule

@@ -48,7 +48,7 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
         names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name))
     {
         return Err(Error::Usage(format!(
-            "there is no filter `{unknown}`; `berth filter list` shows which there are"
+            "there is no filter `{unknown}`; `berth filter list` shows them"
         )));
     }
     let mut counts = Counts::default();
@@ -139,7 +139,7 @@ async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), Strin
         return Err(format!("`{missing}` is missing of what comes out:\n{left}"));
     }
     match example.lacks.iter().find(|text| left.contains(text.as_str())) {
-        Some(there) => Err(format!("`{there}` stands in what comes out:\n{left}")),
+        Some(there) => Err(format!("`{there}` is in the result:\n{left}")),
         None => Ok(()),
     }
 }

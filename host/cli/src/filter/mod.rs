@@ -121,7 +121,7 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
         let asked = match (names.as_slice(), &subject) {
             ([], Some(subject)) => format!("no filter fits `{subject}`"),
             ([], None) => {
-                "what the command line runs last can't be told, so no filter fits".to_owned()
+                "the last program of the command line is unknown, so no filter fits".to_owned()
             }
             (names, _) => format!("{} leaves nothing out", names.join(", ")),
         };
@@ -151,7 +151,7 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
 
 fn unusable(host: &Host, name: &str, message: &str) -> Error {
     let is_known = host.filters().iter().any(|filter| filter.name == name);
-    let hint = if is_known { "" } else { "; `berth filter list` shows which there are" };
+    let hint = if is_known { "" } else { "; `berth filter list` shows them" };
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 

@@ -192,8 +192,7 @@ impl Client {
         let home = || {
             folder("HOME").ok_or_else(|| {
                 Error::Usage(
-                    "HOME names no folder, so nobody knows where the client has its file"
-                        .to_owned(),
+                    "HOME isn't set to a folder, so the client's file can't be found".to_owned(),
                 )
             })
         };

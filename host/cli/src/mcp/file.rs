@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
         Err(error) => return Err(failed()(error).into()),
     };
     if !file.metadata().map_err(failed())?.is_file() {
-        return Err(Error::Usage(format!("{shown} is no file, and is left as it is")));
+        return Err(Error::Usage(format!("{shown} isn't a file and is left as it is")));
     }
     let mut text = String::new();
     match file.take(LONGEST + 1).read_to_string(&mut text) {

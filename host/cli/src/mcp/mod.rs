@@ -82,7 +82,7 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
         let file = neutral(&file.display().to_string()).into_owned();
         writeln!(
             anstream::stderr(),
-            "{FAINT}It belongs into {file}; `--write` puts it there, and keeps what the file has.{FAINT:#}"
+            "{FAINT}Put it into {file}, or let `--write` do it, which keeps the rest of the file.{FAINT:#}"
         )?;
         return Ok(Exit::Success);
     }
@@ -96,7 +96,7 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
     }
     let shown = neutral(&file.display().to_string()).into_owned();
     match changed {
-        None => writeln!(anstream::stderr(), "{shown} says so already.")?,
+        None => writeln!(anstream::stderr(), "{shown} already has it.")?,
         Some(diff) => {
             write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
             writeln!(
@@ -149,7 +149,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
         || file.is_some()
     {
         return usage(
-            "what the server is to be started with stands behind `--`, as in `berth mcp config cursor -- --allow /home/u/project`",
+            "arguments of the server follow `--`, as in `berth mcp config cursor -- --allow /home/u/project`",
         );
     }
     if let Some(url) = &config.http {
@@ -221,7 +221,10 @@ fn program() -> Result<String, Error> {
     let path: PathBuf =
         std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
     path.into_os_string().into_string().map_err(|path| {
-        Error::Usage(format!("no client can be told of {}: it is not UTF-8", path.display()))
+        Error::Usage(format!(
+            "{} can't be written into a client's file: it isn't UTF-8",
+            path.display()
+        ))
     })
 }
 

@@ -45,7 +45,7 @@ pub(super) fn approve(
     let inspected = setting.inspected(read()?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
-            "the component has changed while it was looked at; try again".to_owned(),
+            "the component changed while it was checked; try again".to_owned(),
         ));
     }
     match setting.difference(&inspected)? {
@@ -93,7 +93,7 @@ pub(super) fn approve(
 
 fn asked(name: &str) -> Result<bool, Error> {
     let Some(mut dialogue) = ask::at_the_terminal("it is not approved") else {
-        let message = "nobody can be asked here: `--yes` approves what lies there, `--digest SHA256` only the component with that digest";
+        let message = "there is no terminal to ask at: `--yes` approves the component as it is now, `--digest SHA256` only the one with that digest";
         return Err(Error::Unasked(message.to_owned()));
     };
     dialogue.yes_or_no(&format!("Approve {name}?"), false)

@@ -94,12 +94,12 @@ fn text(found: &Check, decision: &Decision) -> String {
     let tool = neutral_line(found.tool.as_deref().unwrap_or_default());
     let mut text = match (decision.verdict, &found.approved_by) {
         (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would run.\n"),
-        (Verdict::Ask, None) => format!(
-            "{WARNING}ask{WARNING:#}: a person would have to agree to this call of `{tool}`.\n"
-        ),
+        (Verdict::Ask, None) => {
+            format!("{WARNING}ask{WARNING:#}: this call of `{tool}` would need approval.\n")
+        }
         (Verdict::Ask, Some(by)) => {
             format!(
-                "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, since somebody agreed to it for the session ({}).\n",
+                "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, since it was approved for the session ({}).\n",
                 neutral_line(by)
             )
         }

@@ -56,7 +56,7 @@ fn text(record: &Value, records: &[Value]) -> String {
     let mut text = format!("{when}: the call of `{tool}` was {style}{word}{style:#}");
     match field("gate") {
         Some(gate) => text += &format!(" at the gate `{gate}`.\n"),
-        None => text += ": it was wrong in itself, and came to no gate.\n",
+        None => text += ": it was invalid, so no gate decided on it.\n",
     }
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -73,17 +73,16 @@ fn text(record: &Value, records: &[Value]) -> String {
         (Some((answer, by)), _) => {
             line("a person", Some(format!("said {} ({})", neutral_line(answer), neutral_line(by))));
         }
-        (None, Some(by)) => line("a person", Some(format!("had agreed before ({by})"))),
+        (None, Some(by)) => line("a person", Some(format!("had approved it before ({by})"))),
         (None, None) => {}
     }
     line("arguments", Some(neutral_line(&record["arguments"].to_string())));
     match field("result").as_deref() {
         Some("success") => line("it came to", Some("an output".to_owned())),
         Some(_) => line("it came to", field("error").or_else(|| field("error_category"))),
-        None => line(
-            "it came to",
-            Some("nobody knows what: only that it was about to be made is recorded".to_owned()),
-        ),
+        None => {
+            line("it came to", Some("unknown: only the intent to make it is recorded".to_owned()));
+        }
     }
     let _ = writeln!(
         text,

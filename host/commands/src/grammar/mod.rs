@@ -19,7 +19,7 @@ pub(super) use nodes::is_harmless;
 use nodes::{KNOWN, is_calm, is_word};
 
 /// Why a text is unclear that the grammar can't read.
-const UNREADABLE: &str = "how a shell reads it can't be told";
+const UNREADABLE: &str = "it is unknown how a shell reads it";
 
 /// Why a text is unclear that takes too long.
 pub(super) const TOO_MUCH: &str = "it holds more than is looked into";
@@ -167,7 +167,7 @@ impl<'t> Walk<'t> {
             return true;
         }
         if !KNOWN.contains(&kind) {
-            self.unclear("a form stands in it that isn't known");
+            self.unclear("it contains unknown syntax");
         }
         self.gaps(node);
         if kind.ends_with("_redirect") && self.is_numbered(node) {
@@ -272,10 +272,10 @@ impl<'t> Walk<'t> {
             .trim_end_matches('\r')
             .contains(|c| !matches!(c, ' ' | '\t' | '\n'))
         {
-            return self.unclear("a letter stands in it that some take for a space");
+            return self.unclear("it contains a character that some shells treat as a space");
         }
         if gap.ends_with('\r') && between.is_some() {
-            return self.unclear("a carriage return stands in the middle of a line of it");
+            return self.unclear("it contains a carriage return within a line");
         }
         let Some((before, after)) = between else { return };
         if spaces.is_empty() && !gap.is_empty() {

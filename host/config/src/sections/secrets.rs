@@ -150,7 +150,7 @@ text!(
     /// What stands before a secret in a header.
     Prefix,
     |prefix| prefix.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !prefix.starts_with(' '),
-    "takes what stands before the secret, as in \"Bearer \": letters, digits and signs"
+    "takes the text before the secret, as in \"Bearer \": letters, digits and signs"
 );
 
 text!(

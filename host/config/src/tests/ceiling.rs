@@ -291,7 +291,7 @@ fn what_has_nothing_in_common_leaves_nothing() {
     let problems = scene
         .under("tools.file.allow_read = [\"*.rs\"]", "tools.file.allow_read = [\"src/**\"]", &[])
         .expect_err("no glob is left");
-    assert!(problems.to_string().contains("nothing is left"), "{problems}");
+    assert!(problems.to_string().contains("nothing would be left"), "{problems}");
 }
 
 #[test]
@@ -342,27 +342,28 @@ fn two_ceilings_bound_both() {
         }
         // Only what is root's is believed as the organisation's.
         Err(problems) => assert!(
-            !rustix::process::geteuid().is_root() && problems.to_string().contains("only root's"),
+            !rustix::process::geteuid().is_root()
+                && problems.to_string().contains("only a file of root"),
             "{problems}"
         ),
     }
 }
 
 #[test]
-fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
+fn untrusted_or_invalid_ceiling_ends_the_start() {
     let scene = Scene::new();
     scene.write("");
     let path = scene.ceiling("tools.call = 5");
     let of_organisation = |expected: &str| {
         let problems =
             load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() })
-                .expect_err("it is not believed");
+                .expect_err("it is not trusted");
         let problems = problems.to_string();
         assert!(problems.contains("ceiling.toml") && problems.contains(expected), "{problems}");
     };
     if rustix::process::geteuid().is_root() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("its mode is set");
-        of_organisation("can be written by others");
+        of_organisation("is writable by others");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode is set");
         let folder = path.parent().expect("a folder");
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("its mode is set");
@@ -370,7 +371,7 @@ fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("its mode is set");
         std::os::unix::fs::chown(&path, Some(65534), None).expect("its owner is set");
     }
-    of_organisation("only root's is believed");
+    of_organisation("only a file of root is trusted");
     fs::remove_file(&path).expect("it goes");
     std::os::unix::fs::symlink("nowhere.toml", &path).expect("a link is made");
     of_organisation("can't be opened");
@@ -387,7 +388,7 @@ fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
         ("[plugins.\"A B\"]\nlimits.handles = 16", "is no name for a plugin"),
         (
             "tools.file.allowed_paths = [\".\", { path = \"src/missing\", access = \"read\" }]",
-            "is no directory that is there",
+            "isn't an existing directory",
         ),
     ] {
         let problems = scene.under(text, "", &[]).expect_err("it is wrong").to_string();

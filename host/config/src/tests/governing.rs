@@ -250,7 +250,7 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     // Neither the table nor the list may be written once more.
     let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(
-        remedy.contains("have \"wget\" stand in `allowed_commands`")
+        remedy.contains("put \"wget\" into `allowed_commands`")
             && remedy.ends_with("berth.toml, line 2."),
         "{remedy}"
     );

@@ -218,8 +218,8 @@ fn values_that_would_protect_nothing_are_problems() {
         "plugin_folder.reload = \"always\"",
         "unknown variant `always`, expected `approve` or `trust`",
     );
-    problem("[plugins.X]\npath = \"a.wasm\"", "no name for a plugin");
-    problem("plugins.a__b.path = \"a.wasm\"", "no name for a plugin");
+    problem("[plugins.X]\npath = \"a.wasm\"", "isn't a valid plugin name");
+    problem("plugins.a__b.path = \"a.wasm\"", "isn't a valid plugin name");
     problem("plugins.x = \"a.wasm\"", "`plugins.x`: invalid type");
     problem("\u{1b}[31m = 1", "is not TOML");
 }

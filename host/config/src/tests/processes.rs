@@ -150,7 +150,10 @@ fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
         "[tools.shell]\nenv = [\"TOKEN=hunter2\"]",
         &["berth.toml:2: `tools.shell.env`: `TOKEN` isn't a name of a variable: `env` takes names"],
     );
-    scene.assert_refused("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A` isn't a name"]);
+    scene.assert_refused(
+        "[plugins.x]\nenv = [\"1A\"]",
+        &["berth.toml:2: `plugins.x.env`: `1A` isn't a name"],
+    );
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
         &["berth.toml:4: `tools.shell.presets`: there is no preset `carg`; the presets are: git"],

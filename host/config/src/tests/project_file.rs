@@ -15,9 +15,9 @@ fn a_mistake_in_it_is_a_mistake() {
         ("tools.call = 5\ntools.call = 6", 2, "duplicate key"),
         ("tools = 1", 1, "invalid type"),
         ("tools.file.deny_read = [\"!x\"]", 1, "a denial always wins"),
-        ("[plugins.\"e\\u001b[31mvil\"]", 1, "is no name for a plugin"),
-        ("tools.file.allowed_paths = [\n\"src/missing\"]", 2, "is no directory that is there"),
-        ("tools.file.allowed_paths = [\"berth.toml\"]", 1, "is no directory that is there"),
+        ("[plugins.\"e\\u001b[31mvil\"]", 1, "isn't a valid plugin name"),
+        ("tools.file.allowed_paths = [\n\"src/missing\"]", 2, "isn't an existing directory"),
+        ("tools.file.allowed_paths = [\"berth.toml\"]", 1, "isn't an existing directory"),
     ] {
         fs::write(scene.work.join("berth.toml"), text).expect("the file is written");
         let problems = scene.load_there(&[]).expect_err("it is wrong").to_string();

@@ -82,10 +82,7 @@ fn hosts_are_written_in_several_ways() {
         ("'example.com:0'", "ports are numbers from 1 to 65535"),
         ("'example.com:99999'", "ports are numbers from 1 to 65535"),
         ("{ host = 'example.com', method = ['GET'] }", "unknown field `method`"),
-        (
-            "{ host = 'example.com', methods = ['CONNECT'] }",
-            "CONNECT and TRACE are sent for nobody",
-        ),
+        ("{ host = 'example.com', methods = ['CONNECT'] }", "CONNECT and TRACE are never sent"),
         ("{ host = 'example.com', methods = ['GE T'] }", "a method is one such as"),
         ("{ host = 'example.com', methods = ['FOO'] }", "a method is one such as"),
         ("{ port = 1 }", "missing field `host`"),
@@ -256,7 +253,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     check("env = 'A'\nhosts = ['a.example']\nheader = 'X Y'", "takes the name of a header");
     check(
         "env = 'A'\nhosts = ['a.example']\nprefix = \"a\\r\\nX: \"",
-        "takes what stands before the secret",
+        "takes the text before the secret",
     );
     check("env = 'A'\nhosts = ['a.example']\nquery = 'a&b'", "takes the name of a parameter");
     check("env = 'A'\nhosts = ['a.example']\npaths = ['v1']", "takes the beginning of a path");
@@ -266,7 +263,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     );
     scene.assert_refused(
         "[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']",
-        &["has a name that is none"],
+        &["has an invalid name"],
     );
 }
 

@@ -133,7 +133,7 @@ fn no_match(old: &str, file: &str, before: &str) -> Failure {
     let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
     let failure = Failure::new(
         Category::PermanentFailure,
-        format!("{old} is not in {file}{why}; nobody was asked"),
+        format!("{old} is not in {file}{why}; no approval was asked for"),
     );
     failure
         .with_code("no-match")

@@ -144,7 +144,7 @@ impl Question {
             arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
         (shown > MAX_SHOWN).then(|| {
             format!(
-                "what it would do takes {} KiB to show, and nobody is asked about more than {}",
+                "the action takes {} KiB to show, and a prompt shows at most {}",
                 shown / 1024 + 1,
                 MAX_SHOWN / 1024
             )

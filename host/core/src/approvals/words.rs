@@ -299,7 +299,7 @@ mod tests {
             question.words(),
             "write needs approval (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
              │ low    cd x\n  │ medium git push --force (needs the network, it overwrites what others may have)\n  \
-             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and what can't be told: a program's name in it is only known when it runs\n  \
+             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and something unknown: a program's name in it is only known when it runs\n  \
              why: a rule, a place\n"
         );
     }

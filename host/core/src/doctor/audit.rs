@@ -27,7 +27,7 @@ fn log(folders: &Folders) -> Finding {
             return Finding::failure(
                 name,
                 error.to_string(),
-                "mend that, or move the folder elsewhere to begin a new log",
+                "fix that, or move the folder away to begin a new log",
             );
         }
     };
@@ -41,7 +41,7 @@ fn log(folders: &Folders) -> Finding {
     // What is wrong with it is among the problems.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
-        Err(error) => Finding::failure(name, error.to_string(), "look at the disk it lies on"),
+        Err(error) => Finding::failure(name, error.to_string(), "check its disk"),
         Ok(found) if found.holds() && head.is_none() => {
             Finding::ok(name, format!("{path}: nothing is recorded yet"))
         }

@@ -78,7 +78,7 @@ fn problem(problem: &config::Problem) -> Finding {
             path.display()
         ),
         Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
-        Source::Flag(flag) => format!("leave out {flag}, or mend it"),
+        Source::Flag(flag) => format!("remove {flag}, or fix it"),
         Source::Default => "see docs/configuration.md".to_owned(),
     };
     Finding::failure(problem.source.to_string(), &problem.message, fix)

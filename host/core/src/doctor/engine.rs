@@ -33,7 +33,7 @@ fn pool(examined: &EngineExamination) -> Finding {
                 .reserved
                 .map(|bytes| format!(", {} of address space reserved", size(bytes)))
                 .unwrap_or_default();
-            Finding::ok(name, format!("for {calls} calls at a time{reserved}"))
+            Finding::ok(name, format!("for {calls} concurrent calls{reserved}"))
         }
     }
 }

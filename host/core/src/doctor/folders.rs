@@ -83,7 +83,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
             format!("{shown}: not there, and {} takes nothing new", above.display()),
         ),
         Ok(Folder::Missing { above, .. }) => {
-            let found = format!("{shown} is not there, and can't be made in {}", above.display());
+            let found = format!("{shown} is missing, and can't be created in {}", above.display());
             Finding::warning(
                 name,
                 found,

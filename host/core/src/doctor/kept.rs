@@ -33,6 +33,6 @@ fn found(
         Ok((_, wrong)) => wrong,
         Err(error) => vec![error],
     };
-    let fix = "mend what is named, or remove it to begin anew: what it held is forgotten then";
+    let fix = "fix the named file, or remove it to begin anew: its content is lost then";
     wrong.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
 }

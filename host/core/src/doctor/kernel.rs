@@ -85,6 +85,6 @@ fn watching() -> Finding {
         Some(limits) => {
             Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches))
         }
-        None => Finding::ok(name, "works; its limits are not told"),
+        None => Finding::ok(name, "works; its limits are unknown"),
     }
 }

@@ -30,11 +30,9 @@ fn files(bound: Option<u64>) -> Finding {
         Some(few) if few < FEWEST_FILES => {
             Finding::failure(name, format!("{few}: so few that searches leave files out"), fix)
         }
-        Some(few) if few < FEW_FILES => Finding::warning(
-            name,
-            format!("{few}: few for calls that run at a time, or search"),
-            fix,
-        ),
+        Some(few) if few < FEW_FILES => {
+            Finding::warning(name, format!("{few}: few for concurrent calls and searches"), fix)
+        }
         bound => Finding::ok(name, describe(bound)),
     }
 }
@@ -44,11 +42,7 @@ fn processes(bound: Option<u64>) -> Finding {
     match bound {
         Some(few) if few < FEW_PROCESSES => {
             let fix = "ulimit -u 4096 (for a service: LimitNPROC=4096)";
-            Finding::warning(
-                name,
-                format!("{few}, threads counted: few for calls that run at a time"),
-                fix,
-            )
+            Finding::warning(name, format!("{few}, threads counted: few for concurrent calls"), fix)
         }
         bound => Finding::ok(name, describe(bound)),
     }
@@ -72,7 +66,7 @@ fn memory(loaded: &Loaded) -> Finding {
         (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);
     let most = calls.saturating_mul(each);
     let shown =
-        format!("{} ({says}); {calls} calls at a time may take {} each", size(there), size(each));
+        format!("{} ({says}); {calls} concurrent calls may take {} each", size(there), size(each));
     if most <= there {
         return Finding::ok(name, shown);
     }

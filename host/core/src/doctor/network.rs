@@ -17,7 +17,7 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         let called = format!("secret {name}");
         match examine(&loaded.source_of(&key, secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source is there"),
-            Ok(Some(exposed)) => Finding::warning(called, exposed, "let nobody else at it"),
+            Ok(Some(exposed)) => Finding::warning(called, exposed, "make it private"),
             Err(why) => Finding::warning(
                 called,
                 why,
@@ -44,7 +44,7 @@ fn proxy(loaded: &Loaded) -> Finding {
             let fix = "set `proxy` in [network] to an address that begins with http://, or to \"\" for none";
             Finding::warning(
                 "proxy",
-                format!("that of {from} is no HTTP proxy, so requests fail"),
+                format!("the value of {from} isn't an HTTP proxy, so requests fail"),
                 fix,
             )
         }
@@ -59,7 +59,7 @@ fn authority(path: &Path) -> Finding {
         Err(why) => Finding::failure(
             called,
             format!("{why}; no request can be made"),
-            "mend the file, or take it out of `authorities` in [network]",
+            "fix the file, or remove it from `authorities` in [network]",
         ),
     }
 }

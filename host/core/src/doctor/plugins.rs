@@ -16,7 +16,7 @@ pub(super) async fn findings(
         return vec![Finding::warning(
             "loading",
             "not tried with a configuration that is wrong",
-            "mend the configuration first",
+            "fix the configuration first",
         )];
     }
     let mut builder =

@@ -192,7 +192,7 @@ impl Tokens {
                 &format!("Bearer {at}, error=\"invalid_token\""),
             )
         };
-        let header = decode_header(token).map_err(|_| invalid("it is no JSON Web Token"))?;
+        let header = decode_header(token).map_err(|_| invalid("it isn't a JSON Web Token"))?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("it is signed in a way that is not taken"));
         }
@@ -225,7 +225,7 @@ impl Tokens {
             || claims.sub.len() > NAME
             || claims.sub.chars().any(char::is_control)
         {
-            return Err(invalid("its `sub` is no name"));
+            return Err(invalid("its `sub` isn't a name"));
         }
         Ok(json!([self.issuer, claims.sub]).to_string().into())
     }
@@ -286,7 +286,7 @@ fn reason(error: &ErrorKind) -> &'static str {
         ErrorKind::InvalidIssuer => "it is of another authorization server",
         ErrorKind::MissingRequiredClaim(_) => "it lacks `exp`, `iss`, `aud` or `sub`",
         ErrorKind::InvalidSignature => "its signature is wrong",
-        _ => "it is no token of the authorization server",
+        _ => "it isn't a token of the authorization server",
     }
 }
 

@@ -355,13 +355,12 @@ impl Answering {
             .and_then(|sealed| self.connections.opened(&caller.name, sealed))
             .map(str::to_owned);
         // Clients begin a new one at that.
-        let id = id.ok_or_else(|| {
-            refused(StatusCode::NOT_FOUND, "there is no such connection; begin a new one")
-        })?;
+        let id =
+            id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; begin a new one"))?;
         headers.insert(
             CONNECTION,
             HeaderValue::from_str(&id)
-                .map_err(|_| refused(StatusCode::NOT_FOUND, "there is no such connection"))?,
+                .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?,
         );
         Ok(Some(id))
     }
@@ -394,7 +393,7 @@ impl Answering {
             }
             let more = kib(bytes.len() + data.len()).saturating_sub(room);
             if !held.takes(&self.bodies, more) {
-                let why = "there is no room for the request's body while others are under way";
+                let why = "no room for the request's body while other requests are under way";
                 return Err(later(StatusCode::SERVICE_UNAVAILABLE, why, Duration::from_secs(1)));
             }
             room += more;

@@ -133,7 +133,7 @@ async fn remove_dead(path: &Path) -> io::Result<()> {
     if there.as_ref().is_ok_and(|found| !found.file_type().is_socket()) {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "what lies there is no socket: name another path, or remove it",
+            "the file there isn't a socket: name another path, or remove it",
         ));
     }
     if there.is_ok()

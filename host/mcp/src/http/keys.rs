@@ -152,7 +152,7 @@ pub(super) fn source(keys: &str) -> Result<Source, String> {
     if !keys.contains("://") {
         return match Path::new(keys).is_absolute() {
             true => Ok(Source::File(PathBuf::from(keys))),
-            false => Err("it is no absolute path".to_owned()),
+            false => Err("it isn't an absolute path".to_owned()),
         };
     }
     let url: reqwest::Url = keys.parse().map_err(|error| format!("{error}"))?;
@@ -215,8 +215,8 @@ impl Source {
 /// passed over.
 fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
     let set: Value =
-        serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
-    let listed = set["keys"].as_array().ok_or("it is no JSON Web Key Set: it has no `keys`")?;
+        serde_json::from_slice(bytes).map_err(|error| format!("it isn't valid JSON: {error}"))?;
+    let listed = set["keys"].as_array().ok_or("it isn't a JSON Web Key Set: it has no `keys`")?;
     let keys = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
     let keys = JwkSet { keys: keys.collect() }.keys.into_iter();
     let keys: Arc<[Jwk]> = keys

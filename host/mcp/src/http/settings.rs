@@ -12,7 +12,7 @@ pub fn problems(settings: &Serve) -> Vec<String> {
     let mut problems = Vec::new();
     if !url.is_empty() && authority(url).is_none() {
         problems.push(format!(
-            "`url = {url:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`"
+            "`url = {url:?}` in [serve] isn't a valid URL: use `https://HOST` or `https://HOST:PORT`"
         ));
     }
     for origin in allowed_origins.iter().filter(|origin| !is_origin(origin)) {

@@ -51,9 +51,9 @@ fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
     let path = Path::new(path);
     match path.is_absolute() {
         true => Ok(path),
-        false => {
-            Err(ServeError::Settings(format!("`{key} = {path:?}` in [serve] is no absolute path")))
-        }
+        false => Err(ServeError::Settings(format!(
+            "`{key} = {path:?}` in [serve] isn't an absolute path"
+        ))),
     }
 }
 

@@ -282,7 +282,7 @@ fn explained(written: &str, why: &str) -> String {
         || why.to_owned(),
         |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
     );
-    format!("`{}` is no pattern for hosts: {why}", neutral_line(cut(written, MAX_PATTERN)))
+    format!("`{}` isn't a valid host pattern: {why}", neutral_line(cut(written, MAX_PATTERN)))
 }
 
 /// Private hosts that are opened: a host or a pattern of names, an address, or a range in CIDR
@@ -418,8 +418,8 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
     let number =
         port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
     // Not shown: it may be what mustn't stand there.
-    let number = number
-        .ok_or("what stands behind the colon is no port: ports are numbers from 1 to 65535")?;
+    let number =
+        number.ok_or("the text after the colon isn't a port: ports are numbers from 1 to 65535")?;
     Ok((hosts, Some(number)))
 }
 

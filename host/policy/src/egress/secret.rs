@@ -50,7 +50,7 @@ impl SecretHost {
         }
         if alone && port.is_none() && !is_localhost(&hosts) {
             return Err(
-                "a name of one part is none of a public host: for one of your own network, name its port too, as in `HOST:443`".to_owned()
+                "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`".to_owned()
             );
         }
         Ok(Self { hosts, port })

@@ -87,7 +87,7 @@ impl TargetHost {
 fn name_of(name: &str) -> Result<String, String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
-        return Err(format!("a name of {} bytes is none; at most {MAX_NAME} are", name.len()));
+        return Err(format!("name is {} bytes; the limit is {MAX_NAME}", name.len()));
     }
     for label in name.split('.') {
         match label.len() {
@@ -190,7 +190,7 @@ impl Target {
         }
         if authority.contains('@') {
             return Err(
-                "a name or password stands before the host: leave it and the `@` out, and have a secret put in by the configuration"
+                "the URL has a user name or password: remove it with the `@`, and configure a secret instead"
                     .to_owned(),
             );
         }

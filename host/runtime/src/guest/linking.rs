@@ -89,7 +89,7 @@ pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) 
         let remedy = match manifest.asks_for(capability) {
             None => {
                 format!(
-                    "Its manifest doesn't ask for `{capability}`, so nothing can be granted: whoever made the plugin has to add that."
+                    "Its manifest doesn't ask for `{capability}`, so it can't be granted: the plugin's author has to add that."
                 )
             }
             Some(_) => {

@@ -145,7 +145,7 @@ impl CallState {
         };
         if Arc::strong_count(&processes.running) > MAX_CHILDREN {
             return Err(wit::ProcessError::Failed(format!(
-                "a call has at most {MAX_CHILDREN} processes at a time"
+                "a call has at most {MAX_CHILDREN} processes at the same time"
             )));
         }
         let running = Arc::clone(&processes.running);
@@ -415,7 +415,7 @@ impl Processes {
                 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 || name.len() + value.len() > MAX_VARIABLE
             {
-                return Err(Refused::invalid(format!("`{shown}` is no variable that can be set")));
+                return Err(Refused::invalid(format!("`{shown}` can't be set")));
             }
             if value.contains('\0') {
                 return Err(Refused::invalid(format!("the value of {shown} has a NUL")));

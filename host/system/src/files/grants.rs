@@ -58,7 +58,7 @@ pub enum GrantError {
     },
     /// Where things really lie can't be asked.
     #[error(
-        "directories can't be granted here: /proc is not mounted, so there is no way to tell where a file really lies. Mount it (`mount -t proc proc /proc`)"
+        "directories can't be granted here: /proc is not mounted, so the real path of a file is unknown. Mount it (`mount -t proc proc /proc`)"
     )]
     NoProc,
 }

@@ -90,7 +90,7 @@ pub struct RememberedPlaces {
 pub enum PlacesError {
     /// More than is looked at.
     #[error(
-        "more than {MAX_LOOKED_AT} entries lie in the granted directories, too many to be looked at for sockets and for what the globs deny"
+        "more than {MAX_LOOKED_AT} entries are in the granted directories, too many to check for sockets and denied files"
     )]
     TooMany,
     /// More than is covered.

@@ -61,11 +61,11 @@ pub fn read(text: &str) -> OperatorRules {
                 let DeValue::Array(rules) = value.into_inner() else { continue };
                 read_rules(text, rules.into_iter(), &mut read);
             }
-            ("rules", _) => read
-                .problems
-                .push(format!("line {line}: `rules` is no list: begin each rule with `[[rules]]`")),
+            ("rules", _) => read.problems.push(format!(
+                "line {line}: `rules` isn't a list: begin each rule with `[[rules]]`"
+            )),
             (other, _) => read.problems.push(format!(
-                "line {line}: there is no key `{other}`: a file of rules has `[[rules]]` only"
+                "line {line}: unknown key `{other}`: a rule file has only `[[rules]]`"
             )),
         }
     }
@@ -137,7 +137,8 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     if !rule.enabled && rule.matcher.is_none() && rule.strategy.is_none() {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
         let unknown = || {
-            "there is no built-in rule of that name to switch off: `berth filter list` shows which there are".to_owned()
+            "there is no built-in rule of that name to disable: `berth filter list` shows them"
+                .to_owned()
         };
         return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }

@@ -73,8 +73,8 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         &rule(&format!("{MATCH}{STRATEGY}")).replace("\"mine\"\nm", "\"No Name\"\nm"),
         "a name is 1 to 64",
     );
-    check_problem("rules = 3", "line 1: `rules` is no list");
-    check_problem("[[rule]]\nname = \"a\"", "there is no key `rule`");
+    check_problem("rules = 3", "line 1: `rules` isn't a list");
+    check_problem("[[rule]]\nname = \"a\"", "unknown key `rule`");
     check_problem("[[rules]\n", "none of the file's rules is in force");
     check_problem(&format!("#{}", "x".repeat(MAX_TEXT)), "1 MiB or more");
 }

@@ -79,7 +79,7 @@ impl From<HttpError> for Failure {
             HttpErrorKind::Tls => (
                 PermanentFailure,
                 "tls",
-                "Nothing can be believed that comes from there. Use another source.",
+                "Its identity can't be verified, so its content can't be trusted. Use another source.",
             ),
             HttpErrorKind::Timeout => (Timeout, "timed-out", ""),
             HttpErrorKind::TooLarge => (PermanentFailure, "too-large", "Ask for less of it."),
@@ -117,11 +117,9 @@ pub(super) fn from_status(response: &Response) -> Failure {
             "the server refuses it",
             "Use another source: asking again is refused again.",
         ),
-        404 | 410 => (
-            PermanentFailure,
-            "there is no such page",
-            "Look the address up instead of guessing it.",
-        ),
+        404 | 410 => {
+            (PermanentFailure, "page not found", "Look the address up instead of guessing it.")
+        }
         405 => (PermanentFailure, "not by this method", ""),
         408 => (Timeout, "the server gave up waiting", ""),
         429 => (RateLimited, "too many requests", "Ask less often."),

@@ -160,7 +160,7 @@ impl Request {
         if !is_token(&self.method) {
             return Err(HttpError::new(
                 HttpErrorKind::Invalid,
-                format!("{:?} is no method", self.method),
+                format!("{:?} isn't an HTTP method", self.method),
             ));
         }
         for (name, value) in &self.headers {
@@ -168,7 +168,7 @@ impl Request {
             {
                 return Err(HttpError::new(
                     HttpErrorKind::Invalid,
-                    format!("the header {name:?} is none that can be sent"),
+                    format!("the header {name:?} can't be sent"),
                 ));
             }
         }
@@ -204,8 +204,9 @@ impl Request {
                 && !matches!(hop.method.as_str(), "GET" | "HEAD")
                 && next.origin() != hop.url.origin()
             {
-                let message =
-                    format!("it leads to {next}, and what is sent was meant for nobody else");
+                let message = format!(
+                    "it redirects to {next}, and the request's body is only for the first origin"
+                );
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
             let from = std::mem::replace(&mut hop.url, next);
@@ -324,7 +325,7 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
 fn parse(text: &str) -> Result<Url, HttpError> {
     let invalid = |why: String| HttpError::new(HttpErrorKind::Invalid, why);
     let url = Url::parse(text)
-        .map_err(|error| invalid(format!("{text:?} is no absolute URL: {error}")))?;
+        .map_err(|error| invalid(format!("{text:?} isn't an absolute URL: {error}")))?;
     check(&url).map_err(invalid)?;
     Ok(url)
 }
@@ -352,14 +353,14 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
     };
     let mut to = match from.join(location) {
         Ok(to) => to,
-        Err(error) => return Some(Err(refused(format!("{location:?} is no URL: {error}")))),
+        Err(error) => return Some(Err(refused(format!("{location:?} isn't a URL: {error}")))),
     };
     if let Err(why) = check(&to) {
         return Some(Err(refused(why)));
     }
     if from.scheme() == "https" && to.scheme() == "http" {
         return Some(Err(refused(format!(
-            "it leads from https to {to}, which anybody on the way could read and change"
+            "it redirects from https to {to}, which others on the network could read and change"
         ))));
     }
     if to.fragment().is_none() {

@@ -153,12 +153,8 @@ fn error_of_code(code: ErrorCode) -> HttpError {
             (Tls, with("it ended the TLS handshake", message.alert_message))
         }
         ErrorCode::HttpRequestLengthRequired => (Invalid, "the request needs a length".to_owned()),
-        ErrorCode::HttpRequestMethodInvalid => {
-            (Invalid, "the method is none that can be sent".to_owned())
-        }
-        ErrorCode::HttpRequestUriInvalid => {
-            (Invalid, "the URL is none that can be asked".to_owned())
-        }
+        ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method can't be sent".to_owned()),
+        ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL can't be requested".to_owned()),
         ErrorCode::HttpRequestUriTooLong => (Invalid, "the URL is too long".to_owned()),
         ErrorCode::HttpRequestBodySize(most) => {
             (TooLarge, limit("what is sent is larger than it may be", most))
@@ -187,7 +183,7 @@ fn error_of_code(code: ErrorCode) -> HttpError {
             (TooLarge, limit("the answer is larger than it may be", most))
         }
         ErrorCode::HttpResponseTransferCoding(name) => {
-            (Malformed, with("the answer has a transfer coding that nobody knows", name))
+            (Malformed, with("the answer has an unknown transfer coding", name))
         }
         ErrorCode::HttpResponseContentCoding(name) => {
             (Malformed, with("the answer is packed in a way that can't be undone", name))

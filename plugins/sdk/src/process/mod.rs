@@ -86,7 +86,7 @@ impl Command {
         match &mut self.kind {
             CommandKind::Program(words) => words.push(argument.into()),
             CommandKind::Shell(_) => {
-                panic!("a command line for a shell takes no arguments beside it")
+                panic!("a shell command takes no separate arguments")
             }
         }
         self

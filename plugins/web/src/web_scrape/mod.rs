@@ -126,7 +126,7 @@ impl Tool for WebScrape {
                 .send()?,
         )?;
         if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
-            let message = format!("it is no page, but {}", answer.media_type());
+            let message = format!("it isn't a page, but {}", answer.media_type());
             return Err(Failure::permanent("no-page", message));
         }
         let text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
@@ -253,7 +253,7 @@ fn as_object(text: &str) -> Result<Option<Select>, Failure> {
     match serde_json::from_str(text) {
         Ok(fields) => Ok(Some(Select::Named(fields))),
         Err(error) => Err(Failure::invalid(format!(
-            "`select` begins like an object of named fields, and is none: {error}"
+            "`select` begins like an object of named fields, and isn't valid: {error}"
         ))
         .with_suggestion("Give a CSS selector, or an object: {\"name\": \"selector\"}.")),
     }
@@ -287,7 +287,7 @@ fn selector(source: &str) -> Result<Selector, Failure> {
         let advice = if source.starts_with('/') || source.contains("//") || source.contains('@') {
             "This is XPath. Give a CSS selector: `div.price`, `table tr > td:nth-child(2)`, `a[href]`."
         } else if source.contains(":contains") || source.contains(":has-text") || source.contains(":text") {
-            "CSS can't look for words. Select the elements, and look at their texts."
+            "CSS can't search for words. Select the elements, and read their texts."
         } else if [":eq(", ":first", ":last", ":gt(", ":lt("].iter().any(|part| source.contains(part)) {
             "Take `:nth-of-type(1)`, `:last-of-type`, or a `limit`."
         } else {

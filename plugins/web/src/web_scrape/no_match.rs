@@ -36,7 +36,7 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
     let selectors =
         sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
     let message = format!("nothing on the page matches {selectors}");
-    let advice = "Choose among the names that the page has, or read it with fetch first. What scripts make is not there.";
+    let advice = "Choose among the names that the page has, or read it with fetch first. Content made by scripts is missing.";
     let part = Content {
         media_type: Some("application/json".to_owned()),
         ..Content::text(names_on_page.to_string())

@@ -141,7 +141,7 @@ fn what_matches_nothing_says_what_the_page_has() {
 fn what_is_wrong_with_a_selector_is_told_with_its_place() {
     for (selector, place, advice) in [
         ("div[", "after `div`, at `[`", "CSS selector"),
-        ("p:contains('x')", "after `p`, at `:contains('x')`", "can't look for words"),
+        ("p:contains('x')", "after `p`, at `:contains('x')`", "can't search for words"),
         ("//div[@id]", "at its beginning", "XPath"),
         ("li:eq(0)", "after `li`, at `:eq(0)`", ":nth-of-type"),
         ("", "at its beginning", "CSS selector"),
