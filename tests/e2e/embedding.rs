@@ -71,7 +71,7 @@ fn the_tool_of_the_provider_example_is_checked_shaped_and_cancelled_like_any_oth
     for expected in [
         "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, read_overflow, remind\n",
         "… 1 of 4 quarters\n… 2 of 4 quarters\n… 3 of 4 quarters\n… 4 of 4 quarters\nTea!\n",
-        "invalid_parameters: the arguments do not fit `remind`: seconds: ",
+        "invalid_parameters: the arguments don't match the schema of `remind`: seconds: ",
         "\nred\n",
         "cancelled: ",
     ] {

@@ -224,8 +224,8 @@ fn a_component_is_held_until_it_is_approved() {
             Component { manifests: vec![manifest.to_vec()], ..version("word", "1.1.0", "wide") }
         };
         for (other, reason) in [
-            (changed.encode(), "still calls itself version 1.0.0"),
-            (wider.encode(), "version 1.1.0 was not approved, 1.0.0 was"),
+            (changed.encode(), "its version is still 1.0.0"),
+            (wider.encode(), "version 1.1.0 isn't approved; the approved version is 1.0.0"),
             (version("word", "0.9.0", "old").encode(), "a downgrade"),
         ] {
             living.put("word", &other);

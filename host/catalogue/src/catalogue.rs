@@ -1,4 +1,4 @@
-//! Which tools there are, and which one a name means.
+//! The tools that exist, and the tool that a name means.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -13,49 +13,50 @@ use crate::filter_chain::Chain;
 use crate::schema;
 use crate::tally::Tally;
 
-/// How alike two names have to be for one to be proposed for the other.
+/// How similar a name has to be to be suggested.
 const SIMILAR: f64 = 0.75;
 
 /// A tool that can be called.
 pub struct Tool {
-    /// What it says of itself.
+    /// The tool's own definition.
     pub definition: Arc<Definition>,
-    /// How it behaves, as far as that is believed. That it only reads is, since it is enforced;
-    /// what else relaxes something (that nothing is destroyed, say) only of tools that are part of
-    /// the program or were approved.
+    /// The annotations that the host trusts. It always trusts *read-only*, since it enforces that.
+    /// It trusts other relaxing claims (that nothing is destroyed, for example) only for tools that
+    /// are built in or approved.
     pub annotations: Annotations,
-    /// Whether it is believed in what it says of itself.
-    pub believed: bool,
-    /// What runs it.
+    /// Whether the host trusts the tool's claims about itself.
+    pub claims_trusted: bool,
+    /// The provider that runs it.
     pub provider: Arc<dyn Provider>,
-    /// The plugin behind the provider, where it is one.
+    /// The plugin behind the provider. `None` if the provider isn't a plugin.
     pub plugin: Option<Plugin>,
-    /// What is counted of the plugin's calls.
+    /// Counters of the plugin's calls.
     pub tally: Arc<Tally>,
-    /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is
-    /// refused, a built-in one at its first call, since a process that makes one call would wait
-    /// for all of them.
+    /// The compiled input schema. A third-party schema is compiled on loading, so that an invalid
+    /// one is refused. A built-in one is compiled at its first call: otherwise a process that makes
+    /// one call would wait for all schemas.
     validator: OnceLock<Validator>,
-    /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
+    /// The cost of checking one value of the arguments, see [`berth_runtime::schema_weight`].
     pub weight: usize,
 }
 
 impl Tool {
-    /// The tools of a plugin, ready to be called. `seen`: a person has approved what it says of
-    /// itself, or it is part of the program.
+    /// The tools of a plugin, ready to be called. `claims_trusted`: a person has approved the
+    /// plugin's claims, or the plugin is built in.
     ///
     /// # Errors
     ///
-    /// Where a schema is none.
+    /// A schema isn't valid.
     pub fn from_plugin(
         plugin: &Plugin,
         tally: &Arc<Tally>,
-        seen: bool,
+        claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, seen)
+        let provider = Arc::new(plugin.clone()) as Arc<dyn Provider>;
+        Self::all(&provider, Some(plugin), tally, claims_trusted)
     }
 
-    /// The tools of a provider that is no plugin.
+    /// The tools of a provider that isn't a plugin.
     ///
     /// # Errors
     ///
@@ -68,32 +69,32 @@ impl Tool {
         provider: &Arc<dyn Provider>,
         plugin: Option<&Plugin>,
         tally: &Arc<Tally>,
-        believed: bool,
+        claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        let known = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
+        let built_in = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) =
                 (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
-            let said = definition.annotations;
+            let claimed = definition.annotations;
             let annotations = Annotations {
-                read_only: said.read_only,
-                destructive: said.destructive || !believed,
-                idempotent: said.idempotent && believed,
-                open_world: said.open_world || !believed,
-                cacheable: said.cacheable && believed,
+                read_only: claimed.read_only,
+                destructive: claimed.destructive || !claims_trusted,
+                idempotent: claimed.idempotent && claims_trusted,
+                open_world: claimed.open_world || !claims_trusted,
+                cacheable: claimed.cacheable && claims_trusted,
             };
             let tool = Self {
                 definition,
                 annotations,
-                believed,
+                claims_trusted,
                 provider,
                 plugin,
                 tally,
                 validator: OnceLock::new(),
                 weight,
             };
-            if !known {
+            if !built_in {
                 tool.compiled().map_err(|reason| HostError::Load {
                     plugin: tool.provider.name().to_owned(),
                     reason,
@@ -104,20 +105,20 @@ impl Tool {
         provider.tools().into_iter().map(tool).collect()
     }
 
-    /// Whether it is part of the program, and no stranger's plugin.
+    /// Whether the tool is built in, and not from a third-party plugin.
     pub fn is_built_in(&self) -> bool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
     }
 
-    /// How a call with these arguments behaves. Only of a plugin it is believed that a call reads
-    /// where others act, since it is enforced there.
+    /// How a call with these arguments behaves. The claim that a call with certain arguments only
+    /// reads counts for plugins alone, since the host enforces it there.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
         let reads = self.annotations.read_only
             || self.plugin.is_some() && self.definition.reads_with(arguments);
         Annotations { read_only: reads, ..self.annotations }
     }
 
-    /// What checks the arguments of a call.
+    /// The validator for the arguments of a call.
     pub fn validator(&self) -> Result<&Validator, Failure> {
         self.compiled()
             .map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
@@ -136,26 +137,26 @@ impl Tool {
     }
 }
 
-/// The tools that there are at one moment. It never changes: when plugins do, another one takes its
-/// place, and a call that has begun goes on with the one that it began with.
+/// The tools of one moment. A catalogue never changes: when plugins change, a new one replaces it.
+/// A call uses the catalogue that it started with.
 #[derive(Default)]
 pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
     /// Names and aliases.
     names: HashMap<String, usize>,
-    /// Why plugins are not there that were expected, by name.
+    /// Names of expected plugins that aren't loaded, each with the reason.
     missing: Vec<(String, String)>,
-    /// What answers go through.
+    /// The filters for answers.
     pub filters: Chain,
 }
 
 impl Catalogue {
-    /// A catalogue of `tools` and `filters`. `missing` has the plugins that were expected, and why
-    /// they are not there.
+    /// A catalogue of `tools` and `filters`. `missing` names the expected plugins that aren't
+    /// loaded, each with the reason.
     ///
     /// # Errors
     ///
-    /// Where two tools have one name.
+    /// Two tools have the same name.
     pub fn new(
         tools: Vec<Arc<Tool>>,
         filters: Chain,
@@ -165,7 +166,8 @@ impl Catalogue {
         for (index, tool) in tools.iter().enumerate() {
             for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
                 if names.insert(name.clone(), index).is_some() {
-                    let reason = format!("it offers a tool `{name}`, and so does another provider");
+                    let reason =
+                        format!("it offers a tool `{name}`, but another provider has that name");
                     return Err(HostError::Load {
                         plugin: tool.provider.name().to_owned(),
                         reason,
@@ -190,7 +192,7 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`Category::ToolNotFound`], with the names that are like it.
+    /// [`Category::ToolNotFound`], with similar names.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         if let Some(index) = self.names.get(name) {
             return Ok(&self.tools[*index]);
@@ -212,7 +214,7 @@ impl Catalogue {
                 0 => "No tools are loaded.".to_owned(),
                 _ => {
                     format!(
-                        "There are: {}.",
+                        "Available tools: {}.",
                         self.tools
                             .iter()
                             .take(40)
@@ -225,7 +227,7 @@ impl Catalogue {
         })
     }
 
-    /// At most three names that are like this one, the most alike first.
+    /// At most three similar names, the most similar first.
     pub fn similar(&self, name: &str) -> Vec<String> {
         let name = cut(name, 128);
         let mut scored: Vec<(f64, &str)> = self

@@ -1,56 +1,58 @@
-//! Arguments that mean what the schema wants and are written in another form, as models and their
-//! providers do: `5.0` for a whole number, `"5"` for a number, `null` for what is left out. They
-//! are put in the schema's form before anything looks at them, so everything behind sees the same.
+//! Converts arguments into the form that the schema wants. Models and their providers often write
+//! another form: `5.0` for an integer, `"5"` for a number, `null` for a missing argument. The host
+//! converts them before any other step, so all steps see the same values.
 //!
-//! Where a schema takes more than one form, nothing is changed: what can be meant two ways is not
-//! ours to decide.
+//! If a schema allows more than one form, nothing is changed, since the meaning isn't clear.
 
 use serde_json::{Map, Number, Value};
 
-/// References and alternatives are followed this deep: schemas come from plugins.
+/// Most nested references and alternatives that are followed, since schemas come from plugins.
 const MAX_DEPTH: usize = 16;
 
-/// Bytes of a text that is taken for a number.
+/// Most bytes of a text that is converted to a number.
 const MAX_DIGITS: usize = 64;
 
-/// Beyond it, not every whole number is a floating-point one.
+/// Above this value, a floating-point number can't hold every integer.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Puts arguments in the form that their schema wants. What doesn't fit stays, for the check behind
-/// to refuse.
+/// Converts arguments into the form that their schema wants. Values that don't fit stay; validation
+/// refuses them later.
 pub(crate) fn coerce(schema: &Value, arguments: &mut Value) {
-    put(schema, schema, arguments);
+    coerce_value(schema, schema, arguments);
 }
 
-fn put(root: &Value, schema: &Value, value: &mut Value) {
-    let schema = followed(root, schema);
+fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
+    let schema = follow_references(root, schema);
     match value {
         Value::Object(fields) => {
             drop_nulls(root, schema, fields);
             for (name, value) in fields {
                 if let Some(property) = property(schema, name) {
-                    put(root, property, value);
+                    coerce_value(root, property, value);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(each) = schema.get("items") {
-                items.iter_mut().for_each(|item| put(root, each, item));
+                items.iter_mut().for_each(|item| coerce_value(root, each, item));
             }
         }
         Value::Number(number) => {
-            if let Some(whole) =
-                whole(number).filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER))
+            if let Some(integer) = to_integer(number)
+                .filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER))
             {
-                *number = whole;
+                *number = integer;
             }
         }
         Value::String(text) => {
-            let Some(number) = number(text) else { return };
+            let Some(number) = parse_number(text) else { return };
             let types = Types::from_schema(root, schema);
             if types.wants(INTEGER | NUMBER, STRING) {
-                let number =
-                    if types.wants(NUMBER, 0) { number } else { whole(&number).unwrap_or(number) };
+                let number = if types.wants(NUMBER, 0) {
+                    number
+                } else {
+                    to_integer(&number).unwrap_or(number)
+                };
                 *value = Value::Number(number);
             }
         }
@@ -58,8 +60,7 @@ fn put(root: &Value, schema: &Value, value: &mut Value) {
     }
 }
 
-/// An optional argument that is null is one that is left out, unless the schema has a meaning for
-/// null.
+/// Removes optional arguments that are null, unless the schema allows null.
 fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     if !fields.values().any(Value::is_null) {
         return;
@@ -81,8 +82,8 @@ fn property<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     own.or_else(|| schema.get("additionalProperties"))
 }
 
-/// What a reference leads to.
-fn followed<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
+/// The schema that a reference points to.
+fn follow_references<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     for _ in 0..MAX_DEPTH {
         let pointer = schema
             .get("$ref")
@@ -96,20 +97,21 @@ fn followed<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     schema
 }
 
-/// The same number as a whole one, where it is one and isn't written so.
-fn whole(number: &Number) -> Option<Number> {
+/// The integer that a floating-point number stands for. `None` if the number has a fraction, is too
+/// large, or is an integer already.
+fn to_integer(number: &Number) -> Option<Number> {
     let float = number
         .as_f64()
         .filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= MAX_WHOLE)?;
     Some(Number::from(float as i64))
 }
 
-/// The number that a text is, and nothing else.
-fn number(text: &str) -> Option<Number> {
-    let is_one = text.len() <= MAX_DIGITS
+/// The number in a text. `None` if the text isn't exactly one number.
+fn parse_number(text: &str) -> Option<Number> {
+    let is_number = text.len() <= MAX_DIGITS
         && text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
         && text.ends_with(|c: char| c.is_ascii_digit());
-    is_one.then(|| serde_json::from_str(text).ok()).flatten()
+    is_number.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 const STRING: u8 = 1;
@@ -119,7 +121,8 @@ const NULL: u8 = 8;
 const OTHER: u8 = 16;
 const ANY: u8 = 31;
 
-/// The types that a schema takes, as bits. Rather too many than too few: then nothing is changed.
+/// The types that a schema allows, as bits. When in doubt, there are more bits, and then nothing is
+/// changed.
 #[derive(Clone, Copy)]
 struct Types(u8);
 
@@ -128,13 +131,13 @@ impl Types {
         Self(bits(root, schema, 0))
     }
 
-    /// Whether one of `these` is taken, and none of `those`.
-    fn wants(self, these: u8, those: u8) -> bool {
-        self.0 & these != 0 && self.0 & those == 0
+    /// Whether at least one of `wanted` is allowed, and none of `excluded`.
+    fn wants(self, wanted: u8, excluded: u8) -> bool {
+        self.0 & wanted != 0 && self.0 & excluded == 0
     }
 
-    fn lacks(self, these: u8) -> bool {
-        self.0 & these == 0
+    fn lacks(self, types: u8) -> bool {
+        self.0 & types == 0
     }
 }
 
@@ -142,7 +145,7 @@ fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
     if depth > MAX_DEPTH {
         return ANY;
     }
-    let schema = followed(root, schema);
+    let schema = follow_references(root, schema);
     let Some(fields) = schema.as_object() else { return ANY };
     let mut types = match fields.get("type") {
         Some(Value::String(name)) => bit(name),
@@ -157,7 +160,7 @@ fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
         .map(Vec::as_slice)
         .or(fields.get("const").map(std::slice::from_ref));
     if let Some(values) = values {
-        types &= values.iter().fold(0, |types, value| types | bit_of(value));
+        types &= values.iter().fold(0, |types, value| types | bit_of_value(value));
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(forms)) = fields.get(key) {
@@ -180,7 +183,7 @@ fn bit(name: &str) -> u8 {
     }
 }
 
-fn bit_of(value: &Value) -> u8 {
+fn bit_of_value(value: &Value) -> u8 {
     match value {
         Value::String(_) => STRING,
         Value::Number(number) if number.is_f64() => NUMBER,
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_and_numbers_as_text_are_taken() {
+    fn integers_as_floats_and_numbers_as_text_are_converted() {
         for (property, given, expected) in [
             (json!({ "type": "integer" }), "5.0", "5"),
             (json!({ "type": "integer" }), "-3e2", "-300"),
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays() {
+    fn other_values_stay() {
         for (property, given) in [
             (json!({ "type": "integer" }), "5.5"),
             (json!({ "type": "integer" }), "1e300"),
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_leaves_an_optional_argument_out() {
+    fn null_removes_optional_argument() {
         let properties = json!({
             "path": { "type": "string" }, "limit": { "type": "integer" }, "any": {}, "maybe": { "type": ["string", "null"] },
         });
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_leads_back_to_itself_ends() {
+    fn circular_schema_terminates() {
         for schema in [
             json!({ "$ref": "#" }),
             json!({ "anyOf": [{ "$ref": "#" }] }),

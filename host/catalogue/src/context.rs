@@ -1,4 +1,4 @@
-//! What is known of a call: which tool, with what, for whom.
+//! The context of a call: its tool, its arguments and its caller.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -9,51 +9,50 @@ use serde_json::Value;
 
 use crate::Tool;
 
-/// A call. The first steps of the journey fill it in: the tool, then the arguments in the tool's
-/// form, then what they act on. From the gates on, nothing of it changes, and every step returns
-/// what it found out.
+/// A call. The first steps of the journey fill it in: the tool, then the converted arguments, then
+/// the subjects. After that, it doesn't change, and every step returns its own results.
 pub struct CallContext {
-    /// No other call has it.
+    /// The call's unique ID.
     pub id: CallId,
     /// The name that was called.
     pub requested_tool: String,
     /// The name of the session that the call belongs to.
     pub session: Arc<str>,
-    /// Who calls, where that is not the primary agent.
+    /// The caller. `None` for the primary agent.
     pub caller: Option<String>,
-    /// In which part of an agent's work the call is asked for.
+    /// The phase of the agent's work in which it makes the call.
     pub phase: Option<Phase>,
-    /// How far what asks for the call is trusted.
+    /// The trust in the caller.
     pub trust: Trust,
-    /// Whom the answer is for.
+    /// The reader of the answer.
     pub audience: Audience,
-    /// When it began, for the record.
+    /// The start time, for the audit.
     pub started_at: SystemTime,
-    /// When it began, to measure by.
+    /// The start time, for measuring durations.
     pub started: Instant,
-    /// None where no tool has that name.
+    /// The tool. `None` if no tool has the requested name.
     pub tool: Option<Arc<Tool>>,
-    /// As they were given until the subjects are resolved, with absolute paths from then on.
+    /// The arguments: as given until the subjects are resolved, with absolute paths after that.
     pub arguments: Arc<Value>,
-    /// Larger arguments, which the others name by their place here.
+    /// Larger arguments. The other arguments refer to them by index.
     pub attachments: Vec<Content>,
-    /// What it acts on.
+    /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
 }
 
-/// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.
+/// The reader of an answer, which decides how its text is shaped. Secrets are redacted for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// A model: untrusted text stands behind a fence, and of a long text the model gets the ends,
-    /// and the rest by `read_overflow`.
+    /// A model. It gets untrusted text inside a fence. Of a long text it gets the beginning and the
+    /// end, and reads the rest with `read_overflow`.
     #[default]
     Model,
-    /// A person or a program, who takes the text whole and as it is.
+    /// A person or a program. It gets the whole text unchanged.
     Person,
 }
 
 impl CallContext {
-    /// The call as the gates see it. None where no tool was found.
+    /// The call as the gates see it. `None` if no tool was found.
     pub fn action(&self) -> Option<Action<'_>> {
         let tool = self.tool.as_deref()?;
         Some(Action {
@@ -62,7 +61,7 @@ impl CallContext {
             provider: tool.provider.name(),
             built_in: tool.is_built_in(),
             annotations: tool.annotations_with(&self.arguments),
-            subjects_believed: tool.believed,
+            subjects_believed: tool.claims_trusted,
             subjects: &self.subjects,
             arguments: &self.arguments,
             trust: self.trust,
@@ -71,7 +70,7 @@ impl CallContext {
         })
     }
 
-    /// Whether the call can change something, or reach somebody.
+    /// Whether the call can change something or reach the outside, so isn't read-only.
     pub fn acts(&self) -> bool {
         self.tool.as_ref().is_some_and(|tool| !tool.annotations_with(&self.arguments).read_only)
     }

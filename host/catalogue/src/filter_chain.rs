@@ -1,5 +1,5 @@
-//! The filters of a host's plugins, in the order in which an answer goes through them, and which of
-//! them look at it.
+//! The filters of a host's plugins, in the order in which they get an answer, and the matchers that
+//! select them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,49 +8,50 @@ use berth_policy::{TextGlob, commands, last_command};
 use berth_runtime::{Origin, Plugin};
 use regex::{Regex, RegexBuilder};
 
-/// Bytes that one compiled pattern may take: of what is built in, and of a stranger's, of which
-/// there may be thousands.
+/// Most bytes of one compiled pattern of a built-in filter.
 const MAX_COMPILED: usize = 1 << 20;
-const MAX_STRANGE: usize = 32 << 10;
 
-/// The filters of one moment, as the catalogue is the tools of it.
+/// The same for third-party filters. There may be thousands of them.
+const MAX_COMPILED_UNTRUSTED: usize = 32 << 10;
+
+/// The filters of one moment.
 #[derive(Default)]
 pub struct Chain {
     links: Vec<Link>,
-    /// The plugin that should be among them and doesn't serve, and why.
+    /// A configured plugin that doesn't serve, and the reason.
     missing: Option<(String, String)>,
 }
 
-/// A filter in its place.
+/// A filter and its plugin.
 pub struct Link {
-    /// What it is called beside the filters of other plugins: built in, by its own name.
+    /// `PLUGIN/FILTER`. A built-in filter has its own name only.
     pub name: String,
-    /// The plugin that it belongs to.
+    /// The filter's plugin.
     pub plugin: Plugin,
-    /// What it says of itself.
+    /// The filter's own definition.
     pub definition: Arc<FilterDefinition>,
     matchers: Vec<(Tools, Subjects)>,
 }
 
 impl Chain {
-    /// The filters of `plugins`, one after the other. `missing`: one that doesn't serve, and why.
+    /// The filters of `plugins`, in their order. `missing`: a configured plugin that doesn't serve,
+    /// and the reason.
     pub fn new<'p>(
         plugins: impl IntoIterator<Item = &'p Plugin>,
         missing: Option<(String, String)>,
     ) -> Self {
-        let of = |plugin: &'p Plugin| {
+        let links_of = |plugin: &'p Plugin| {
             plugin.filters().iter().map(|definition| Link::new(plugin, definition))
         };
-        Self { links: plugins.into_iter().flat_map(of).collect(), missing }
+        Self { links: plugins.into_iter().flat_map(links_of).collect(), missing }
     }
 
-    /// The plugin that should filter and doesn't serve, and why. It may be one that keeps something
-    /// back.
+    /// A configured plugin that doesn't serve, and the reason. It may have security filters.
     pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
 
-    /// The filters, in the order in which they look at an answer.
+    /// The filters, in the order in which they get an answer.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
@@ -65,7 +66,7 @@ impl Link {
             format!("{}/{}", plugin.info().manifest.name, definition.name)
         };
         let security = definition.purpose == Purpose::Security;
-        let size = if built_in { MAX_COMPILED } else { MAX_STRANGE };
+        let size = if built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
         let matcher = |matcher: &berth_contract::Matcher| {
             (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
         };
@@ -73,26 +74,26 @@ impl Link {
         Self { name, plugin: plugin.clone(), definition: Arc::clone(definition), matchers }
     }
 
-    /// Whether it looks at the answer of a call of `tool` that acts on `subject`.
+    /// Whether the filter matches a call of `tool` that acts on `subject`.
     pub fn fits(&self, tool: &str, subject: Option<&str>) -> bool {
         self.matchers.iter().any(|(tools, subjects)| tools.fit(tool) && subjects.fit(subject))
     }
 
-    /// The same of a filter for security and a command line: whether it fits any command in it, or
-    /// may.
+    /// The same for a security filter and a command line: whether the filter matches any command of
+    /// the line. True as well if the commands of the line can't be resolved.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
-        let looked = commands::analyze(line);
-        let texts = || looked.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
+        let analysis = commands::analyze(line);
+        let texts = || analysis.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
         let last = last_command(line).map(|last| last.line);
         self.matchers.iter().any(|(tools, subjects)| {
             tools.fit(tool)
-                && (looked.unresolved.is_some()
+                && (analysis.unresolved.is_some()
                     || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
         })
     }
 }
 
-/// Names of tools.
+/// A matcher for names of tools.
 enum Tools {
     All,
     One(String),
@@ -120,21 +121,21 @@ impl Tools {
     }
 }
 
-/// What a call has to act on.
+/// A matcher for the subjects of calls.
 enum Subjects {
     Any,
     Exact(String),
     Prefix(String),
-    /// Compiled when it is needed: a process that makes one call would wait for all of them.
+    /// Compiled on first use: otherwise a process that makes one call would wait for all patterns.
     Regex {
         pattern: String,
-        /// What a text begins with that it can match.
-        begins: String,
+        /// The literal prefix of every text that can match.
+        literal_prefix: String,
         compiled: OnceLock<Option<Regex>>,
-        /// Whether it fits everything where it can't be compiled: what keeps something back fails
-        /// closed.
-        otherwise: bool,
-        /// Bytes that it may take.
+        /// Whether everything matches if the pattern can't be compiled. True for a security filter,
+        /// which fails closed.
+        fallback: bool,
+        /// Most bytes of the compiled pattern.
         size: usize,
     },
 }
@@ -147,9 +148,9 @@ impl Subjects {
             Pattern::Prefix(text) => Self::Prefix(text.clone()),
             Pattern::Regex(text) => Self::Regex {
                 pattern: text.clone(),
-                begins: beginning(text).to_owned(),
+                literal_prefix: literal_prefix(text).to_owned(),
                 compiled: OnceLock::new(),
-                otherwise: security,
+                fallback: security,
                 size,
             },
         }
@@ -163,8 +164,8 @@ impl Subjects {
             Self::Prefix(words) => subject
                 .strip_prefix(words.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
-            Self::Regex { pattern, begins, compiled, otherwise, size } => {
-                if !subject.starts_with(begins.as_str()) {
+            Self::Regex { pattern, literal_prefix, compiled, fallback, size } => {
+                if !subject.starts_with(literal_prefix.as_str()) {
                     return false;
                 }
                 let compile = || RegexBuilder::new(pattern).size_limit(*size).build();
@@ -175,30 +176,30 @@ impl Subjects {
                         })
                         .ok()
                 });
-                compiled.as_ref().map_or(*otherwise, |regex| regex.is_match(subject))
+                compiled.as_ref().map_or(*fallback, |regex| regex.is_match(subject))
             }
         }
     }
 }
 
-/// The letters with which everything begins that an expression matches, where it says so at its own
-/// beginning.
-fn beginning(pattern: &str) -> &str {
+/// The literal prefix of every text that a pattern matches. Empty unless the pattern starts with
+/// `^`.
+fn literal_prefix(pattern: &str) -> &str {
     let Some(rest) = pattern.strip_prefix('^') else { return "" };
     let letters = rest
         .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ' ' | '-' | '_'))
         .unwrap_or(rest.len());
-    // The last one may be there any number of times, and a `|` ends what the sign at the beginning
-    // is for.
-    let counted = rest[letters..].starts_with(['?', '*', '{', '+']);
-    let known = if counted { &rest[..letters.saturating_sub(1)] } else { &rest[..letters] };
-    if has_outer_choice(rest) { "" } else { known }
+    // A repeated last letter may be missing from the text. A `|` ends the scope of `^`.
+    let repeated = rest[letters..].starts_with(['?', '*', '{', '+']);
+    let prefix = if repeated { &rest[..letters.saturating_sub(1)] } else { &rest[..letters] };
+    if has_outer_choice(rest) { "" } else { prefix }
 }
 
-/// Whether a `|` stands outside of all brackets.
+/// Whether a `|` is outside all brackets.
 fn has_outer_choice(pattern: &str) -> bool {
     let (mut depth, mut escaped) = (0_usize, false);
-    // In a class, brackets are letters; how far one reaches is not told here.
+    // In a character class, brackets are literals. This function doesn't parse classes, so a
+    // pattern with a class and a `|` counts as a choice.
     pattern.contains('[') && pattern.contains('|')
         || pattern.bytes().any(|byte| {
             match byte {
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_compared_as_the_contract_says() {
+    fn subjects_match_as_contract_defines() {
         assert!(
             fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false, MAX_COMPILED).fit(None)
         );
@@ -240,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_compiled_fits_nothing_but_what_fails_closed() {
+    fn invalid_pattern_matches_for_security_filters_only() {
         assert!(!fits(Pattern::Regex("(".into()), "x"));
         assert!(Subjects::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).fit(Some("x")));
     }
 
     #[test]
-    fn a_beginning_is_only_what_must_stand_there() {
-        for (pattern, begins) in [
+    fn literal_prefix_holds_for_every_match() {
+        for (pattern, expected) in [
             ("^cargo( \\+\\S+)? test", "cargo"),
             ("^npm? x", "np"),
             ("^go|make", ""),
@@ -258,12 +259,12 @@ mod tests {
             ("^safe[(]|other", ""),
             ("^a{2}", ""),
         ] {
-            assert_eq!(beginning(pattern), begins, "{pattern}");
+            assert_eq!(literal_prefix(pattern), expected, "{pattern}");
         }
     }
 
     #[test]
-    fn names_of_tools_are_globs() {
+    fn tool_names_match_as_globs() {
         for (glob, name, fit) in [
             ("*", "x", true),
             ("bash", "bash", true),

@@ -1,6 +1,6 @@
-//! Which tools there are: the plugins by name and version, how one version takes the place of
-//! another while calls run, and whether a call of a tool is valid: its name, its arguments, and the
-//! paths that it acts on.
+//! The tools of a host: the plugins by name and version, and how one version replaces another
+//! while calls run. It also checks calls: the tool's name, the arguments, and the paths that the
+//! call acts on.
 
 mod catalogue;
 mod coerce;

@@ -1,14 +1,14 @@
-//! Schemas of arguments, compiled.
+//! Compiles the schemas of arguments.
 
 use berth_contract::text::{cut, neutral_line};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-/// Bytes of a compiled pattern of a schema.
+/// Most bytes of one compiled pattern of a schema.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since
-/// schemas come from strangers.
+/// Compiles a schema. References can't leave the document, and patterns run in linear time, since
+/// schemas are untrusted.
 pub fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options()

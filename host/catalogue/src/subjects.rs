@@ -1,7 +1,7 @@
-//! What a call acts on, decided before it runs.
+//! Resolves the subjects of a call before it runs.
 //!
-//! A path subject goes through the path layer, so that a refusal names its rule and the tool gets
-//! the path in the one form that it can use: absolute, below its grant.
+//! A path subject goes through the path layer. So a refusal names its rule, and the tool gets the
+//! path in the form that it can use: absolute, below its grant.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tokio::sync::Semaphore;
 
 use crate::catalogue::Tool;
 
-/// Bytes of a path: the kernel's bound. Deciding on a longer one would take long before it fails.
+/// Bytes of a path: the kernel's limit. Resolving a longer path would take long before it fails.
 const MAX_PATH: usize = 4096;
 
-/// Subjects in one argument.
+/// Most subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
-/// Look-ups that wait for a file system at a time: each takes a thread until it answers, also when
-/// nobody waits for that any more.
+/// Most look-ups that wait for a file system at a time. Each takes a thread until the file system
+/// answers, even if the call has ended.
 const MAX_WAITING: usize = 64;
 
 /// The commands that a call would run.
@@ -37,28 +37,28 @@ pub fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item 
         .filter_map(Value::as_str)
 }
 
-/// Looks up what calls act on.
+/// Resolves the subjects of calls.
 #[derive(Debug)]
 pub struct Lookups {
-    /// What `~` stands for.
+    /// The directory for `~`.
     home: Option<PathBuf>,
-    /// Those that wait for a file system.
+    /// Limits the look-ups that wait for a file system.
     places: Arc<Semaphore>,
 }
 
 impl Lookups {
-    /// `home`: what `~` stands for.
+    /// `home`: the directory for `~`.
     pub fn new(home: Option<PathBuf>) -> Self {
         Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
-    /// Decides on the paths among the subjects of a call, and makes them absolute in the arguments;
-    /// URLs come into one form. Adds everything that the call acts on to `acted_on`: paths as they
-    /// really are. A file system that takes its time or doesn't answer keeps no other call waiting.
+    /// Checks the paths among the subjects of a call, and makes them absolute in the arguments.
+    /// Normalises URLs. Adds all subjects of the call to `acted_on`, paths as their real paths. A
+    /// slow file system doesn't block other calls.
     ///
     /// # Errors
     ///
-    /// The first refusal. What was refused is then the last of `acted_on`, as it was named.
+    /// The first refusal. The last of `acted_on` is then the refused subject, as the call named it.
     /// `timeout` after the time of a call, `cancelled`.
     pub async fn decide(
         &self,
@@ -102,9 +102,9 @@ impl Lookups {
                 acted_on.extend(found);
                 decided
             }
-            Ok(Some(Err(broke_down))) => Err(Failure::new(
+            Ok(Some(Err(error))) => Err(Failure::new(
                 Category::PermanentFailure,
-                format!("looking at its path broke down: {broke_down}"),
+                format!("resolving its path failed: {error}"),
             )),
             Ok(None) => {
                 Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran"))
@@ -113,7 +113,7 @@ impl Lookups {
         }
     }
 
-    /// As [`decide`](Self::decide), on this thread, which may wait for a file system.
+    /// Like [`decide`](Self::decide), but on this thread, which may wait for a file system.
     ///
     /// # Errors
     ///
@@ -129,9 +129,10 @@ impl Lookups {
     }
 }
 
-/// Why it is not decided what a call acts on.
+/// Why the subjects of a call aren't resolved.
 enum SubjectError {
-    /// A file system has to be asked where this path leads. A call of the tool has so much time.
+    /// The kernel doesn't have this path in its cache, so a file system has to be asked. `time` is
+    /// the time limit of a call.
     Uncached { path: PathBuf, time: Duration },
     /// The call can't run.
     Failed(Box<Failure>),
@@ -169,14 +170,14 @@ fn values(argument: &Value) -> &[Value] {
     }
 }
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments;
-/// URLs come into one form. Adds everything that the call acts on to `acted_on`: paths as they
-/// really are. A path that is left out is the working directory.
+/// Checks the paths among the subjects of a call, and makes them absolute in the arguments.
+/// Normalises URLs. Adds all subjects of the call to `acted_on`, paths as their real paths. A
+/// missing path means the working directory.
 ///
 /// # Errors
 ///
-/// The first refusal. What was refused is then the last of `acted_on`, as it was named. With
-/// `cached`, also what the kernel doesn't have in its cache.
+/// The first refusal. The last of `acted_on` is then the refused subject, as the call named it.
+/// With `cached`, also a path that isn't in the kernel's cache.
 fn resolve_subjects(
     tool: &Tool,
     home: Option<&Path>,
@@ -186,7 +187,7 @@ fn resolve_subjects(
 ) -> Result<(), SubjectError> {
     let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
-        // Only plugins have directories; other providers' paths are on their own side.
+        // Only plugins have granted directories. The paths of other providers are their own.
         let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
         let mut add = |text: String| {
             acted_on.push(ResolvedSubject { kind: subject.kind, access: subject.access, text });
@@ -215,14 +216,11 @@ fn resolve_subjects(
             Some(Value::String(text)) => take(text)?,
             Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
                 let message = format!(
-                    "{} of them at once are too many; at most {MAX_SUBJECTS} are taken",
+                    "{}: the list has {} items; the limit is {MAX_SUBJECTS}",
+                    subject.pointer,
                     items.len()
                 );
-                return Err(Failure::new(
-                    Category::InvalidParameters,
-                    format!("{}: {message}", subject.pointer),
-                )
-                .into());
+                return Err(Failure::new(Category::InvalidParameters, message).into());
             }
             Some(Value::Array(items)) => {
                 for item in items {
@@ -244,12 +242,12 @@ fn resolve_subjects(
     Ok(())
 }
 
-/// A URL in the form that rules look at. Berth's own tools get it in that form, so that what is
-/// decided on is what is asked for.
+/// A URL in the normalised form that rules match. Built-in tools get the same form, so that they
+/// request exactly the URL that was checked.
 ///
 /// # Errors
 ///
-/// Where one of Berth's own tools can't request it.
+/// A built-in tool can't request the URL.
 fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
     let ours = tool.plugin.is_some() && tool.is_built_in();
     match Target::with_url(text) {
@@ -264,11 +262,11 @@ fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
     }
 }
 
-/// A path that a tool may have.
+/// A path that a tool may use.
 struct LocatedPath {
-    /// As the tool gets it.
+    /// The path that the tool gets.
     given: String,
-    /// Where it really leads.
+    /// The real path.
     real: String,
 }
 
@@ -294,14 +292,13 @@ fn located(
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
-        // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so
-        // is what was joined to it.
+        // Both parts are UTF-8: loading refuses granted directories with other names.
         Ok(located) => Ok(LocatedPath { given: text(&located.given), real: text(&located.real) }),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
         Err(_) if cached => {
             Err(SubjectError::Uncached { path: absolute, time: policy.limits.call })
         }
-        // Too long for the kernel, once it was made absolute.
+        // The absolute path is too long for the kernel.
         Err(FileError::Errno(_)) => {
             Ok(LocatedPath { given: text(&absolute), real: text(&real_or_given(&absolute)) })
         }
@@ -326,7 +323,7 @@ fn no_directory(plugin: &Plugin, path: &str) -> Failure {
             "use {}",
             berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))
         ),
-        rule: "the rule that a plugin has no directory without a grant".into(),
+        rule: "directories need a grant".into(),
         place: "built in".into(),
         remedy: format!(
             "To allow it, set `allowed_paths` in [plugins.{name}] of berth.toml; the plugin's manifest has to ask for `files`."
@@ -339,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_start_where_a_person_expects() {
+    fn relative_paths_start_at_working_directory_and_tilde_at_home() {
         let absolute = |path| absolute(path, Path::new("/work"), Some(Path::new("/home/u")));
         for (path, expected) in [
             ("a/b", "/work/a/b"),

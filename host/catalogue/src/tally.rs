@@ -1,20 +1,20 @@
-//! What is counted of a plugin's calls: how many, how many failed, and how long they took.
+//! Counters of a plugin's calls: how many, how many failed, and how long they took.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Parts that each doubling of the time is divided into: a percentile is right within an eighth.
+/// Parts of each doubling of the time. With eight parts, a percentile is exact to an eighth.
 const PARTS: usize = 8;
 
-/// Doublings that are told apart, from a microsecond to over an hour.
+/// Doublings that are counted separately, from a microsecond to over an hour.
 const DOUBLINGS: usize = 32;
 
-/// Counts the calls of one plugin, from whatever threads run them. It goes on through reloads.
+/// Counts the calls of one plugin, from any thread. The counts survive reloads.
 #[derive(Debug)]
 pub struct Tally {
     calls: AtomicU64,
     failures: AtomicU64,
-    /// Calls by how long they took.
+    /// Calls by duration.
     times: [AtomicU32; PARTS * DOUBLINGS],
 }
 
@@ -33,7 +33,7 @@ impl Tally {
     pub fn count(&self, succeeded: bool, time: Duration) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.failures.fetch_add(u64::from(!succeeded), Ordering::Relaxed);
-        self.times[place(time)].fetch_add(1, Ordering::Relaxed);
+        self.times[bucket(time)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Calls so far.
@@ -46,7 +46,8 @@ impl Tally {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The time that so many hundredths of the calls took at most. `None` where there was no call.
+    /// The duration that `hundredths` percent of the calls don't exceed. `None` if there was no
+    /// call.
     pub fn percentile(&self, hundredths: u64) -> Option<Duration> {
         let times: Vec<u64> =
             self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
@@ -57,23 +58,23 @@ impl Tally {
             seen += count;
             seen >= wanted
         });
-        reached.map(longest)
+        reached.map(upper_bound)
     }
 }
 
-/// The place of a time: its doubling, and the eighth of it.
-fn place(time: Duration) -> usize {
+/// The bucket of a duration: its doubling, and the eighth of that doubling.
+fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = micros.ilog2() as usize;
-    // The bits behind the first say how far into the doubling it is.
+    // The bits after the first one give the position inside the doubling.
     let part =
         usize::try_from((u128::from(micros) * PARTS as u128) >> doubling).unwrap_or(0) - PARTS;
     (doubling * PARTS + part).min(PARTS * DOUBLINGS - 1)
 }
 
-/// The longest time that counts at a place.
-fn longest(place: usize) -> Duration {
-    let (doubling, part) = (place / PARTS, place % PARTS);
+/// The longest duration in a bucket.
+fn upper_bound(bucket: usize) -> Duration {
+    let (doubling, part) = (bucket / PARTS, bucket % PARTS);
     let micros = ((PARTS + part + 1) as u64).saturating_mul(1 << doubling) / PARTS as u64;
     Duration::from_micros(micros)
 }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_within_an_eighth() {
+    fn percentiles_are_exact_to_an_eighth() {
         let tally = Tally::default();
         assert_eq!(tally.percentile(50), None);
         for micros in 1..=1000 {
@@ -91,19 +92,20 @@ mod tests {
         }
         assert_eq!((tally.calls(), tally.failures()), (1000, 100));
         for (hundredths, exact) in [(50, 500.0), (99, 990.0), (1, 10.0)] {
-            let told = tally.percentile(hundredths).expect("there were calls").as_secs_f64() * 1e6;
-            assert!((exact..=exact * 1.125 + 1.0).contains(&told), "{hundredths}: {told}");
+            let micros = tally.percentile(hundredths).expect("calls were counted");
+            let micros = micros.as_secs_f64() * 1e6;
+            assert!((exact..=exact * 1.125 + 1.0).contains(&micros), "{hundredths}: {micros}");
         }
     }
 
     #[test]
-    fn every_time_has_a_place() {
+    fn every_duration_has_a_bucket() {
         for time in
             [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(86_400), Duration::MAX]
         {
-            assert!(place(time) < PARTS * DOUBLINGS, "{time:?}");
+            assert!(bucket(time) < PARTS * DOUBLINGS, "{time:?}");
         }
-        let times = (0..40).map(|power| place(Duration::from_micros(1 << power)));
+        let times = (0..40).map(|power| bucket(Duration::from_micros(1 << power)));
         assert!(times.is_sorted());
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments against a tool's schema, before any guest code runs.
+//! Checks arguments against a tool's schema, before any guest code runs.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use serde_json::{Map, Value};
 use crate::catalogue::Tool;
 use crate::coerce::coerce;
 
-/// Problems that one failure names.
+/// Most problems that one failure names.
 const MAX_PROBLEMS: usize = 5;
 
-/// Bytes of one problem.
+/// Most bytes of one problem.
 const MAX_PROBLEM: usize = 300;
 
-/// Values of the arguments times values of the schema: a second or so.
+/// Limit for the values of the arguments times the values of the schema: about a second of work.
 const MAX_WORK: usize = 20_000_000;
 
-/// Puts each argument that came under another name of it under its own, before anything looks at
-/// the arguments: what a rule would not find under the name that it knows is not to reach the tool.
+/// Renames aliases of arguments to the arguments' own names. This comes before any other step:
+/// rules know the own names only, and an argument that they don't find must not reach the tool.
 ///
 /// # Errors
 ///
-/// Where an argument is given under two names, of which only one could be looked at.
+/// An argument is given under two names. Rules could check only one of them.
 pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
     if let (Value::String(_), Some(bare)) = (&**arguments, definition.bare_argument()) {
         let text = Arc::make_mut(arguments).take();
@@ -54,8 +54,8 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
     Ok(())
 }
 
-/// Parts an absolute glob before its first wildcard, where the call names no folder: what it acts
-/// on is the folder that is looked through.
+/// Splits an absolute glob before its first wildcard if the call names no folder. The first part
+/// becomes the folder argument, since the folder is what the call acts on.
 fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     let Some(glob) =
         arguments.get(pattern).and_then(Value::as_str).filter(|glob| glob.starts_with('/'))
@@ -74,16 +74,16 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     }
 }
 
-/// Puts the arguments of a call in the form that the tool's schema wants, and checks them.
+/// Converts the arguments of a call into the form that the tool's schema wants, and validates them.
 ///
 /// # Errors
 ///
-/// They are too large, or don't fit.
+/// The arguments are too large, or don't match the schema.
 pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
         let instead = if tool.definition.takes_attachments() {
-            "; larger content travels as an attachment"
+            "; send larger content as an attachment"
         } else {
             ""
         };
@@ -93,18 +93,18 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     if !arguments.is_object() {
         return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
     }
-    // The validator can't be interrupted, so what it may take is bounded before it starts.
+    // The validator can't be interrupted, so its work is limited before it starts.
     let work = values(arguments).saturating_mul(tool.weight);
     if work > MAX_WORK {
         let message = format!(
-            "the arguments hold too many values to check against the schema of `{}`",
+            "the arguments have too many values to check against the schema of `{}`",
             tool.definition.name
         );
         return Err(Failure::new(Category::InvalidParameters, message)
             .with_suggestion("Ask for less at once."));
     }
     let validator = tool.validator()?;
-    // Nobody else has them yet, so they are not copied.
+    // Nothing else holds the arguments yet, so `make_mut` doesn't copy them.
     coerce(&tool.definition.input_schema, Arc::make_mut(arguments));
     if validator.is_valid(arguments) {
         return Ok(());
@@ -115,20 +115,23 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
         .is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
     let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
     let problems: Vec<String> =
-        problems.map(|problem| in_words(&problem, &tool.definition.input_schema)).collect();
-    let message =
-        format!("the arguments do not fit `{}`: {}", tool.definition.name, problems.join("; "));
+        problems.map(|problem| describe(&problem, &tool.definition.input_schema)).collect();
+    let message = format!(
+        "the arguments don't match the schema of `{}`: {}",
+        tool.definition.name,
+        problems.join("; ")
+    );
     Err(Failure::new(category, message)
-        .with_suggestion(arguments_in_words(&tool.definition.input_schema)))
+        .with_suggestion(describe_arguments(&tool.definition.input_schema)))
 }
 
-/// A problem with where it is, without repeating a large value.
-fn in_words(problem: &ValidationError<'_>, schema: &Value) -> String {
+/// Describes a problem and its place, without repeating a large value.
+fn describe(problem: &ValidationError<'_>, schema: &Value) -> String {
     let place = problem.instance_path().to_string();
     let text = match problem.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let names: Vec<String> =
-                unexpected.iter().take(MAX_PROBLEMS).map(|name| unknown(name, schema)).collect();
+                unexpected.iter().take(MAX_PROBLEMS).map(|name| suggest(name, schema)).collect();
             format!("there is no argument {}", names.join(", "))
         }
         ValidationErrorKind::Required { property } => format!("{property} is missing"),
@@ -143,7 +146,8 @@ fn in_words(problem: &ValidationError<'_>, schema: &Value) -> String {
     neutral_line(cut(&text, MAX_PROBLEM))
 }
 
-fn unknown(name: &str, schema: &Value) -> String {
+/// An unknown name, with the most similar argument if there is one.
+fn suggest(name: &str, schema: &Value) -> String {
     let known = schema
         .get("properties")
         .and_then(Value::as_object)
@@ -158,8 +162,8 @@ fn unknown(name: &str, schema: &Value) -> String {
     }
 }
 
-/// What a tool takes, in one line.
-fn arguments_in_words(schema: &Value) -> String {
+/// The arguments of a tool, in one line.
+fn describe_arguments(schema: &Value) -> String {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
@@ -189,7 +193,7 @@ fn arguments_in_words(schema: &Value) -> String {
     }
 }
 
-/// The size of a value as JSON text, roughly, and no further than a bit beyond `limit`.
+/// The approximate size of a value as JSON text. Stops counting soon after `limit`.
 fn json_size(value: &Value, limit: usize) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
@@ -205,7 +209,7 @@ fn json_size(value: &Value, limit: usize) -> usize {
     }
 }
 
-/// How many values a value holds, itself among them.
+/// How many values a value holds, including itself.
 fn values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
@@ -231,7 +235,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_counted_as_the_bound_counts_them() {
+    fn values_and_sizes_are_counted() {
         assert_eq!(values(&json!({ "a": [1, 2, { "b": "x" }], "c": null })), 7);
         assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
     }
@@ -250,7 +254,7 @@ mod tests {
         match expected {
             Some(expected) => assert_eq!((renamed, &*arguments), (Ok(()), &expected), "{given}"),
             None => assert_eq!(
-                renamed.expect_err("it is given twice").category,
+                renamed.expect_err("the argument is given twice").category,
                 Category::InvalidParameters,
                 "{given}"
             ),
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_come_under_their_own_names() {
+    fn argument_aliases_are_renamed() {
         let command = json!({ "command": "ls" });
         for given in [command.clone(), json!({ "cmd": "ls" }), json!({ "sh": "ls" }), json!("ls")] {
             check_rename(given, Some(command.clone()));
@@ -267,7 +271,7 @@ mod tests {
             json!({ "timeout": 5, "cmd": "ls" }),
             Some(json!({ "timeout": 5, "command": "ls" })),
         );
-        // Not a name of it: the schema has the say.
+        // These aren't aliases. The schema decides on them.
         for other in [
             json!({ "CMD": "ls" }),
             json!({ "a": { "cmd": "ls" } }),
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_an_absolute_glob_is_an_argument() {
+    fn folder_of_absolute_glob_becomes_an_argument() {
         let properties = json!({ "pattern": { "type": "string" }, "path": { "type": "string" } });
         let mut definition = Definition::new(
             "find_path",
@@ -305,13 +309,13 @@ mod tests {
             (json!([]), json!([])),
         ] {
             let mut arguments = Arc::new(given.clone());
-            rename(&definition, &mut arguments).expect("nothing is given twice");
+            rename(&definition, &mut arguments).expect("no argument is given twice");
             assert_eq!(*arguments, expected, "{given}");
         }
     }
 
     #[test]
-    fn an_argument_under_two_names_is_refused() {
+    fn argument_under_two_names_is_refused() {
         check_rename(json!({ "command": "ls", "cmd": "rm x" }), None);
         check_rename(json!({ "cmd": "ls", "sh": "rm x" }), None);
         check_rename(json!({ "command": null, "cmd": "rm x" }), None);

@@ -221,12 +221,12 @@ impl HostBuilder {
         }
         // Watched before they are looked at, so that no change is missed between the two.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
-        plugins.look(false).await;
+        plugins.reload(false).await;
         for path in &self.plugin_files {
             plugins.add_given(path).await?;
         }
         plugins.check_patterns()?;
-        plugins.tell_of_unknown_names();
+        plugins.warn_about_unknown_names();
         let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,

@@ -200,7 +200,7 @@ impl Host {
     /// which. A host that was built to [`watch`](crate::HostBuilder::watch) does so by itself when
     /// something changes there.
     pub async fn reload_plugins(&self) {
-        self.plugins.look(true).await;
+        self.plugins.reload(true).await;
     }
 
     /// Exchanges the rules that calls are decided by for those of a configuration that was loaded

@@ -1,4 +1,4 @@
-//! What the configuration says of single commands that plugins start.
+//! Applies the configuration to single commands that plugins start.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use berth_runtime::FailedCommand;
 
 use super::advice::SandboxAdvisor;
 
-/// Knows which commands may not run, whatever is granted.
+/// Checks commands against the rules about commands, which apply besides the grants.
 pub trait CommandGate: Send + Sync {
-    /// What the rules have against a command line that a plugin starts, sure or not.
+    /// The decision against a command line that a plugin starts. `None` if no rule is against it.
     fn check_command(&self, line: &str) -> Option<Decision>;
 }
 
-/// Asks whoever decides on calls, and whoever knows what the sandbox holds.
+/// Combines the gate for commands and the advisor that knows the sandbox.
 pub(super) struct PluginAdvisor {
     pub(super) gate: Arc<dyn CommandGate>,
     pub(super) sandbox: SandboxAdvisor,
@@ -22,8 +22,7 @@ pub(super) struct PluginAdvisor {
 
 impl berth_runtime::CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
-        // What asks where a person could be asked is refused here: nobody is, in the middle of a
-        // call.
+        // A decision to ask is a refusal here, since there is no approval in the middle of a call.
         let decision = self.gate.check_command(line)?;
         Some(decision.denial(format!(
             "run {}",

@@ -1,4 +1,4 @@
-//! Which versions of plugins were approved: a grant belongs to a name and a digest.
+//! The approved versions of plugins. An approval belongs to a name and a digest.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use berth_system::state;
 /// The file in the data folder.
 const FILE: &str = "plugins.json";
 
-/// The version of a plugin that was approved last.
+/// The last approved version of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovedPlugin {
     /// SHA-256 of the component.
     pub digest: String,
-    /// The version that its manifest told.
+    /// The version in its manifest.
     pub version: String,
 }
 
-/// The approvals of a user. Each component that was approved is kept as well, so that it can go on
-/// serving when another one takes its file's place. Its functions block.
+/// The approvals of a user. A copy of each approved component is kept, so that it can continue to
+/// serve when its file is replaced. The functions block.
 #[derive(Clone, Debug)]
 pub struct Approvals {
     data: PathBuf,
@@ -42,40 +42,40 @@ impl Approvals {
     ///
     /// # Errors
     ///
-    /// [`HostError`] where the file can't be read, or its folder is not the user's alone.
+    /// [`HostError`] if the file can't be read, or if others can use its folder.
     pub fn all(&self) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
         state::read(&self.data, FILE)
     }
 
-    /// Approves this very component for its name, in place of the one that was approved before.
+    /// Approves exactly this component for its name. This replaces the previous approval.
     ///
     /// # Errors
     ///
-    /// [`HostError`] where it can't be kept.
+    /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
         let approved = ApprovedPlugin { digest: digest.clone(), version: manifest.version.clone() };
         state::update(&self.data, FILE, |all: &mut All| {
-            // First the component, so that an approval never stands for one that is not there.
-            let failed = HostError::io(format!("keeping {}", self.path().display()));
+            // The component comes first, so that each approval has its component.
+            let failed = HostError::io(format!("storing {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
-            let kept = folder
+            let folder = folder
                 .and_then(|folder| {
                     folder.put(&file_name(digest), candidate.bytes()).map(|()| folder)
                 })
                 .map_err(failed)?;
             all.insert(manifest.name.clone(), approved);
-            forget_others(&kept, all);
+            remove_unapproved(&folder, all);
             Ok(())
         })
     }
 
-    /// The component that was approved, from where it is kept. `None` where it is not what was
-    /// approved any more.
+    /// The stored copy of the approved component. `None` if the copy isn't the approved component
+    /// any more.
     ///
     /// # Errors
     ///
-    /// [`HostError`] where it can't be read.
+    /// [`HostError`] if it can't be read.
     pub fn component(
         &self,
         name: &str,
@@ -95,11 +95,11 @@ impl Approvals {
     }
 }
 
-/// Removes components that no approval stands for. What can't be removed only takes room.
-fn forget_others(kept: &PrivateFolder, all: &All) {
-    for name in kept.names(usize::MAX).unwrap_or_default() {
+/// Removes components without an approval. Errors are ignored, since such a file only uses space.
+fn remove_unapproved(folder: &PrivateFolder, all: &All) {
+    for name in folder.names(usize::MAX).unwrap_or_default() {
         if !all.values().any(|approved| file_name(&approved.digest) == name) {
-            let _ = kept.remove(&name);
+            let _ = folder.remove(&name);
         }
     }
 }
@@ -108,29 +108,34 @@ fn file_name(digest: &str) -> String {
     format!("{digest}.wasm")
 }
 
-/// Why a component is held back that was not approved.
-pub(super) fn held(name: &str, info: &PluginInfo, approved: Option<&ApprovedPlugin>) -> String {
+/// Why a component without an approval is held back, and what to do.
+pub(super) fn hold_reason(
+    name: &str,
+    info: &PluginInfo,
+    approved: Option<&ApprovedPlugin>,
+) -> String {
     let version = &info.manifest.version;
     let what = match approved {
         None => format!("version {version} was never approved"),
         Some(ApprovedPlugin { version: old, .. }) if old == version => {
-            format!("it changed, and still calls itself version {version}")
+            format!("it changed, but its version is still {version}")
         }
         Some(ApprovedPlugin { version: old, .. }) if is_older(version, old) => {
             format!(
-                "version {version} was not approved and is older than {old}, which was: a downgrade"
+                "version {version} isn't approved and is a downgrade from the approved version {old}"
             )
         }
         Some(ApprovedPlugin { version: old, .. }) => {
-            format!("version {version} was not approved, {old} was")
+            format!("version {version} isn't approved; the approved version is {old}")
         }
     };
     format!(
-        "{what}; inspect it with `berth plugin inspect {name}`, then `berth plugin approve {name}`"
+        "{what}; inspect it with `berth plugin inspect {name}`, then run `berth plugin approve {name}`"
     )
 }
 
-/// Whether one version comes before another, number by number. What are no numbers makes no order.
+/// Whether one version is older than another, compared number by number. False if one of them isn't
+/// made of numbers.
 fn is_older(version: &str, than: &str) -> bool {
     let numbers = |version: &str| -> Option<Vec<u64>> {
         let plain = version.split(['-', '+']).next().unwrap_or_default();
@@ -144,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn older_versions_are_told_by_their_numbers() {
+    fn versions_are_compared_by_numbers() {
         for (version, than, older) in [
             ("1.9.0", "1.10.0", true),
             ("1.10.0", "1.9.0", false),

@@ -1,8 +1,8 @@
-//! How one process asks a host in another about its plugins: over a socket in the data folder,
-//! which only its user can enter.
+//! Lets one process ask a host in another process about its plugins, over a socket in the data
+//! folder. Only the folder's user can open it.
 //!
-//! A question is one word, the answer one JSON array. A host answers while it lives; nobody has to
-//! keep files up to date for it.
+//! A question is one word, the answer one JSON array. A host answers as long as it runs, so there
+//! are no state files that could be out of date.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,24 +18,24 @@ use serde::Serialize;
 
 use super::PluginState;
 
-/// How long the other side may take to read or write what it has ready.
+/// Time limit for one read or write of the other process.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long loading what is new may take: a component that has to be compiled takes a while.
+/// Time limit for loading changed plugins. Compiling a component takes a while.
 const LOADING: Duration = Duration::from_secs(150);
 
-/// Hosts that are asked; more than run at a time.
+/// Most hosts that are asked.
 const MAX_HOSTS: usize = 256;
 
-/// Bytes of an answer.
+/// Most bytes of an answer.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// What a host can be asked.
+/// A question to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// How its plugins fare.
+    /// Asks for the states of its plugins.
     Plugins,
-    /// The same, after it has looked at its plugins' files again, also at those that failed before.
+    /// The same, after the host has read its plugins' files again, including those that failed.
     Reload,
 }
 
@@ -50,21 +50,21 @@ impl Ask {
     }
 }
 
-/// What a host that runs answered.
+/// The answer of a running host.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostPlugins {
-    /// Its process.
+    /// The host's process ID.
     pub pid: u32,
-    /// Its plugins.
+    /// The states of its plugins.
     pub plugins: Vec<PluginState>,
 }
 
-/// Asks every host of this user that runs and watches its plugins. Blocks.
+/// Asks every running host of this user that watches its plugins. Hosts that don't answer are left
+/// out. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError`] where the folder of the sockets is not the user's alone. A host that doesn't
-/// answer is left out.
+/// [`HostError`] if others can use the folder of the sockets.
 pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
     let path = folder(folders);
     let names =
@@ -81,7 +81,7 @@ pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostEr
 fn ask_one(folder: &PrivateFolder, name: &str, ask: Ask) -> Option<HostPlugins> {
     let pid = name.split_once('-')?.0.parse().ok()?;
     let Ok(mut stream) = UnixStream::connect(below(folder, name)) else {
-        // Its host has ended without a word.
+        // The host ended without removing its socket.
         let _ = folder.remove(name);
         return None;
     };
@@ -93,7 +93,7 @@ fn ask_one(folder: &PrivateFolder, name: &str, ask: Ask) -> Option<HostPlugins> 
     Some(HostPlugins { pid, plugins: serde_json::from_slice(&answer).ok()? })
 }
 
-/// Where a host is asked.
+/// The socket on which a host is asked.
 pub(super) struct Listener {
     socket: UnixListener,
     folder: PrivateFolder,
@@ -101,12 +101,12 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen. Questions wait until they are taken.
+    /// Starts to listen. Questions wait until [`serve`](Self::serve) takes them.
     pub(super) fn open(folders: &Folders) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let folder = PrivateFolder::make(&folder(folders)).map_err(|error| error.to_string())?;
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        // Left by a process that had the same number.
+        // An ended process with the same ID may have left it.
         let _ = folder.remove(&name);
         let socket =
             UnixListener::bind(below(&folder, &name)).map_err(|error| error.to_string())?;
@@ -114,10 +114,10 @@ impl Listener {
         Ok(Self { socket, folder, name })
     }
 
-    /// Answers everyone who waits. `answer` is called for each.
+    /// Answers all waiting questions. Calls `answer` for each.
     pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> Vec<PluginState>) {
         while let Ok((stream, _)) = self.socket.accept() {
-            // Who does not keep to the rules gets no answer.
+            // A process that breaks the protocol gets no answer.
             let _ = serve_one(stream, &mut answer);
         }
     }
@@ -158,7 +158,8 @@ fn folder(folders: &Folders) -> PathBuf {
     folders.data.join("hosts")
 }
 
-/// A name in an open folder, short enough for a socket's address wherever the folder lies.
+/// The path of a name in an open folder. It is short enough for a socket's address, even if the
+/// folder's own path is long.
 fn below(folder: &PrivateFolder, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name)
 }

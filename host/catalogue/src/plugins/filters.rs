@@ -1,4 +1,5 @@
-//! The filters that are built in: loaded with the operator's rules, and again when those change.
+//! The built-in filters. They are loaded with the operator's rules, and loaded again when the rules
+//! change.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -12,60 +13,59 @@ use super::slot::Slot;
 use super::{Plugins, blocking};
 use crate::filter_chain::Chain;
 
-/// The built-in filters, and the operator's rules as they were when they were looked at last.
+/// The built-in filters, and the operator's rules as they were last read.
 #[derive(Clone)]
 pub(super) struct BuiltInFilters {
     builtin: Builtin,
-    seen: FilterRules,
+    rules: FilterRules,
 }
 
 /// The operator's own rules for filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilterRulesState {
-    /// The file in which they stand. There need be none.
+    /// The file with the rules. It may not exist.
     pub path: PathBuf,
-    /// What is wrong with them: with the whole file, which then changes nothing, or with single
-    /// rules, which are left out.
+    /// Problems with the rules. A problem with the whole file disables all rules, a problem with a
+    /// rule disables that one.
     pub problems: Vec<String>,
 }
 
 impl Plugins {
     /// The built-in filters with the operator's rules.
     pub(super) async fn load_filters(&self, builtin: &Builtin) -> Result<Plugin, HostError> {
-        let seen = self.rules().await?;
-        let text = match &seen.text {
+        let mut rules = self.read_rules().await?;
+        let text = match &rules.text {
             Ok(text) => text.clone(),
             Err(reason) => {
-                tracing::warn!("the rules for filters don't count: {reason}");
+                tracing::warn!("the rules for filters are ignored: {reason}");
                 None
             }
         };
-        let mut seen = seen;
         let plugin = match (self.filters_with(builtin, text.clone()).await, text) {
             (Err(error), Some(_)) => {
                 let reason =
-                    format!("{}: the rules can't be used together: {error}", seen.path.display());
-                tracing::warn!("the rules for filters don't count: {reason}");
-                seen.text = Err(reason);
+                    format!("{}: the rules can't be used together: {error}", rules.path.display());
+                tracing::warn!("the rules for filters are ignored: {reason}");
+                rules.text = Err(reason);
                 self.filters_with(builtin, None).await?
             }
             (loaded, _) => loaded?,
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(BuiltInFilters { builtin: *builtin, seen });
+            Some(BuiltInFilters { builtin: *builtin, rules });
         Ok(plugin)
     }
 
-    /// Looks whether the operator's rules have changed, and has answers filtered by the new ones.
-    /// Rules that can't be read change nothing.
-    pub(super) async fn look_at_rules(&self) {
-        let Some(BuiltInFilters { builtin, seen }) =
+    /// Loads the operator's rules again if they have changed. Rules that can't be read change
+    /// nothing.
+    pub(super) async fn reload_rules(&self) {
+        let Some(BuiltInFilters { builtin, rules }) =
             self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()
         else {
             return;
         };
-        let Ok(now) = self.rules().await else { return };
-        if now == seen {
+        let Ok(now) = self.read_rules().await else { return };
+        if now == rules {
             return;
         }
         let changed = match now.text.clone() {
@@ -73,23 +73,23 @@ impl Plugins {
             Err(reason) => Err(reason),
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(BuiltInFilters { builtin, seen: now });
+            Some(BuiltInFilters { builtin, rules: now });
         let served = changed.and_then(|plugin| {
             let mut slots = self.slots();
             let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
             slot.map_or(Ok(()), |slot| slot.serve(&plugin, true))
-                .and_then(|()| self.publish_of(&slots))
+                .and_then(|()| self.publish_slots(&slots))
                 .map_err(|error| error.to_string())
         });
         match served {
             Ok(()) => tracing::info!("the rules for filters have changed"),
-            Err(reason) => tracing::warn!("the rules for filters stay as they were: {reason}"),
+            Err(reason) => tracing::warn!("the rules for filters are unchanged: {reason}"),
         }
     }
 
-    /// Where the operator's rules for filters stand, and what is wrong with them.
+    /// The file of the operator's rules for filters, and their problems.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
-        let BuiltInFilters { seen, .. } =
+        let BuiltInFilters { rules, .. } =
             self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let slots = self.slots();
         let running = slots
@@ -99,12 +99,12 @@ impl Plugins {
         let problems =
             running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
         Some(FilterRulesState {
-            path: seen.path,
-            problems: seen.text.err().into_iter().chain(problems).collect(),
+            path: rules.path,
+            problems: rules.text.err().into_iter().chain(problems).collect(),
         })
     }
 
-    /// The filters of what serves, in the order that the configuration says.
+    /// The filters of the running plugins, in the configured order.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
         let config = &self.policies.config.config;
         let replaces = |slot: &Slot, name: &str| {
@@ -114,15 +114,16 @@ impl Plugins {
             |name: &String| slots.iter().find(|slot| slot.name == *name || replaces(slot, name));
         let plugin = |name: &String| Some(&slot(name)?.running.as_ref()?.plugin);
         let chain = &config.tools.filters.chain;
-        // What is built in keeps nothing back, and a program that embeds the host may do without.
+        // The built-in filters may be missing: they withhold nothing, and an embedding program may
+        // leave them out.
         let missing = chain.iter().find(|name| {
             plugin(name).is_none() && (*name != BUILT_IN_FILTERS || slot(name).is_some())
         });
-        let why = |name: &String| {
+        let reason = |name: &String| {
             slot(name).and_then(|slot| slot.waiting.as_ref()).map(|waiting| waiting.reason.clone())
         };
         let missing = missing.map(|name| {
-            (name.clone(), why(name).unwrap_or_else(|| "no plugin has that name".to_owned()))
+            (name.clone(), reason(name).unwrap_or_else(|| "no plugin has that name".to_owned()))
         });
         Chain::new(chain.iter().filter_map(plugin), missing)
     }
@@ -137,12 +138,12 @@ impl Plugins {
         policy.filter_rules = rules.map(Into::into);
         let plugin = self.runtime.load(Candidate::built_in(builtin)?, policy).await?;
         for problem in plugin.filter_problems() {
-            tracing::warn!("a rule for filters does not count: {problem}");
+            tracing::warn!("a rule for filters is ignored: {problem}");
         }
         Ok(plugin)
     }
 
-    async fn rules(&self) -> Result<FilterRules, HostError> {
+    async fn read_rules(&self) -> Result<FilterRules, HostError> {
         let (config, folders, directory) = (
             self.policies.config.clone(),
             self.policies.folders.clone(),

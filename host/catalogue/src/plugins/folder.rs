@@ -1,4 +1,5 @@
-//! The plugin folder and the files in it, looked at by handle: what was checked is what is read.
+//! The plugin folder and its files. They are opened once, and the open file is checked and read, so
+//! that it can't be replaced in between.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -10,17 +11,17 @@ use berth_contract::text::{cut, neutral_line};
 use berth_system::private::PrivateFolder;
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// Files of the folder that are looked at; a folder with more is somebody's mistake.
+/// Most files in the folder. A folder with more is probably a mistake.
 const MAX_FILES: usize = 1024;
 
-/// A folder whose components are loaded: its user's alone.
+/// A folder whose components are loaded. Only its user can write to it.
 pub(super) struct PluginFolder {
     folder: PrivateFolder,
     path: PathBuf,
 }
 
 impl PluginFolder {
-    /// Opens the folder. `None` where there is none; `Err` says why it is not believed.
+    /// Opens the folder. `None` if there is no folder, `Err` with the reason if it isn't safe.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, String> {
         match PrivateFolder::open(path) {
             Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
@@ -29,12 +30,11 @@ impl PluginFolder {
         }
     }
 
-    /// The names of the plugins in it: of every `NAME.wasm`, in order.
+    /// The names of the plugins in the folder: each `NAME.wasm`, in order.
     pub(super) fn names(&self) -> Result<Vec<String>, String> {
         let names =
             self.folder.names(MAX_FILES).map_err(|error| format!("it can't be read: {error}"))?;
-        // What is hidden is not meant to be seen: the file of an editor or a copying program that
-        // is not finished.
+        // Hidden files are unfinished files of editors and copying programs.
         let plugins = names
             .iter()
             .filter_map(|name| name.strip_suffix(".wasm"))
@@ -42,12 +42,12 @@ impl PluginFolder {
         Ok(plugins.map(str::to_owned).collect())
     }
 
-    /// Where the file of a plugin lies.
+    /// The path of a plugin's file.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.wasm"))
     }
 
-    /// Opens the file of a plugin, which has to be a file, no link, and its user's alone to write.
+    /// Opens the file of a plugin. It has to be a regular file that only its user can write.
     pub(super) fn open_plugin(&self, name: &str) -> Result<(File, Stamp), String> {
         let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| {
             match error.raw_os_error() {
@@ -57,41 +57,42 @@ impl PluginFolder {
                 _ => error.to_string(),
             }
         })?;
-        let stamp = Stamp::read(&file).ok_or("it is not a file")?;
+        let stamp = Stamp::read(&file).ok_or("it isn't a file")?;
         Ok((file, stamp))
     }
 }
 
-/// Opens a component that the configuration names. Its folder is the operator's business; links are
-/// followed, since the operator wrote the path. `trusted`: whatever is there will be loaded, so
-/// nobody else may be able to write it.
+/// Opens a component that the configuration names. Its folder isn't checked and links are followed,
+/// since the operator wrote the path. `trusted`: the component is loaded without an approval, so
+/// other users must not be able to write to it.
 pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, Stamp), String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| format!("it can't be read: {errno}"))?;
-    let stamp = Stamp::read(&file).ok_or("it is not a file")?;
+    let stamp = Stamp::read(&file).ok_or("it isn't a file")?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
     let others = stat.st_mode & 0o022 != 0
         || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
     if trusted && others {
-        return Err("others may write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
+        return Err("other users can write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
     }
     Ok((file.into(), stamp))
 }
 
-/// Tells one state of a file from another without reading it.
+/// The state of a file. Two states differ if the file changed, so it needn't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: i64,
-    /// Seconds and nanoseconds; the change time counts too, since anybody can set the other.
+    /// Seconds and nanoseconds. The change time counts too, since programs can set the modification
+    /// time.
     modified: (i64, u64),
     changed: (i64, u64),
 }
 
 impl Stamp {
-    /// `None` for what is no regular file.
+    /// `None` if it isn't a regular file.
     fn read(file: &impl AsFd) -> Option<Self> {
         let stat = rustix::fs::fstat(file).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(Self {
@@ -103,7 +104,7 @@ impl Stamp {
         })
     }
 
-    /// Whether it was written a moment ago, so that somebody may still be writing.
+    /// Whether the last change is at most `moment` ago, so that a program may still be writing.
     pub(super) fn is_fresh(&self, moment: Duration) -> bool {
         let changed = SystemTime::UNIX_EPOCH
             + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
@@ -111,7 +112,7 @@ impl Stamp {
     }
 }
 
-/// A file's name as it is shown.
+/// A file's name in the form for display.
 pub(super) fn shown(name: &str) -> String {
     neutral_line(cut(name, 64))
 }

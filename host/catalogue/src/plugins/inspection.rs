@@ -1,4 +1,4 @@
-//! What a component offers, asked with nothing granted, and how one version differs from another.
+//! Inspects a component without granting it anything, and compares two versions.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use berth_config::Folders;
 
-/// A component and what it says that it offers.
+/// A component and the tools that it offers.
 #[derive(Clone, Debug)]
 pub struct PluginInspection {
-    /// What is known without running it.
+    /// Facts that are read without running the component.
     pub info: Arc<PluginInfo>,
     /// Its tools.
     pub tools: Vec<Arc<Definition>>,
@@ -40,59 +40,60 @@ impl PluginInspection {
     }
 }
 
-/// How a version of a plugin differs from the one before. Where it is empty, only the code does.
+/// The differences between a plugin's version and the previous one. If all fields are empty, only
+/// the code differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The versions, where they are two.
+    /// The versions, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<Change>,
-    /// The description, where it changed.
+    /// The descriptions, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Change>,
-    /// What it asks for and did not before.
+    /// Capabilities that only the new version asks for.
     pub capabilities_added: Vec<String>,
-    /// What it does not ask for any more.
+    /// Capabilities that only the old version asks for.
     pub capabilities_removed: Vec<String>,
-    /// Interfaces that it imports and did not before.
+    /// Interfaces that only the new version imports.
     pub imports_added: Vec<String>,
-    /// Interfaces that it does not import any more.
+    /// Interfaces that only the old version imports.
     pub imports_removed: Vec<String>,
-    /// Tools that it did not have before.
+    /// Tools that only the new version has.
     pub tools_added: Vec<String>,
-    /// Tools that it does not have any more.
+    /// Tools that only the old version has.
     pub tools_removed: Vec<String>,
-    /// Tools that say something else of themselves.
+    /// Tools whose definitions differ.
     pub tools_changed: Vec<ToolChange>,
 }
 
-/// Something that was one way and is another.
+/// An old value and a new one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// How it was.
+    /// The old value.
     pub old: String,
-    /// How it is.
+    /// The new value.
     pub new: String,
 }
 
-/// What a tool says of itself that it did not before.
+/// A change in the definition of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToolChange {
-    /// Its name.
+    /// The tool's name.
     pub tool: String,
-    /// What changed: `description`, `input schema`, `annotations`, …
+    /// The part that changed: `description`, `input schema`, `annotations`, …
     pub what: &'static str,
-    /// From what to what.
+    /// The old and the new value.
     #[serde(flatten)]
     pub change: Change,
 }
 
 impl Difference {
-    /// What `new` has that `old` has not, and the other way round.
+    /// The differences between `old` and `new`.
     pub fn between(old: &PluginInspection, new: &PluginInspection) -> Self {
         let (before, after) = (&old.info.manifest, &new.info.manifest);
         let capabilities =
             |requests: &[Request]| requests.iter().map(capability).collect::<Vec<_>>();
-        let (before_asked, after_asked) =
+        let (old_capabilities, new_capabilities) =
             (capabilities(&before.capabilities), capabilities(&after.capabilities));
         let names = |tools: &[Arc<Definition>]| {
             tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
@@ -101,8 +102,8 @@ impl Difference {
         Self {
             version: change(&before.version, &after.version),
             description: change(&before.description, &after.description),
-            capabilities_added: without(&after_asked, &before_asked),
-            capabilities_removed: without(&before_asked, &after_asked),
+            capabilities_added: without(&new_capabilities, &old_capabilities),
+            capabilities_removed: without(&old_capabilities, &new_capabilities),
             imports_added: without(&new.info.imports, &old.info.imports),
             imports_removed: without(&old.info.imports, &new.info.imports),
             tools_added: without(&after_tools, &before_tools),
@@ -127,7 +128,7 @@ fn change(old: &str, new: &str) -> Option<Change> {
 
 fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = before.iter().find(|old| old.name == tool.name) else { return Vec::new() };
-    let text = |of: &dyn Fn(&Definition) -> String| change(&of(old), &of(tool));
+    let text = |part: &dyn Fn(&Definition) -> String| change(&part(old), &part(tool));
     let parts: [(&str, Option<Change>); 7] = [
         ("title", text(&|tool| tool.title.clone().unwrap_or_default())),
         ("description", text(&|tool| tool.description.clone())),

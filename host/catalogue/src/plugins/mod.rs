@@ -1,9 +1,9 @@
-//! The plugins of a host: which versions serve, which are held back, and how one takes the place of
-//! another while calls run.
+//! The plugins of a host: the versions that serve, the versions that are held back, and how one
+//! version replaces another while calls run.
 //!
-//! A version is loaded aside, whole; then a new catalogue takes the place of the old one. A call
-//! takes the catalogue once and goes on with what it found there, so it runs on the version that it
-//! was checked against. A version that fails leaves everything as it was.
+//! A new version is loaded completely before a new catalogue replaces the old one. A call takes the
+//! catalogue once, so it runs on the version that it was checked against. A version that fails to
+//! load changes nothing.
 
 mod advice;
 mod advisor;
@@ -41,29 +41,29 @@ use crate::filter_chain::Chain;
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 
-/// How long after its last change a file that does not load may still be half written.
+/// Time after a file's last change in which it may still be half written if it doesn't load.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
-/// The plugins of a host, and the catalogue of what they offer.
+/// The plugins of a host, and the catalogue of their tools.
 pub struct Plugins {
     runtime: Arc<Runtime>,
     policies: Policies,
     approvals: Approvals,
-    /// The tools of providers that are no plugins.
+    /// The tools of providers that aren't plugins.
     others: Vec<Arc<Tool>>,
     slots: Mutex<Vec<Slot>>,
     catalogue: RwLock<Arc<Catalogue>>,
-    /// Held while versions are changed: one after the other.
+    /// Locked during a reload, so that there is one reload at a time.
     changing: tokio::sync::Mutex<()>,
-    /// How many catalogues there were.
+    /// The number of published catalogues.
     changes: watch::Sender<u64>,
-    /// Whether somebody looks again when files change.
+    /// Whether plugins are reloaded when their files change.
     watched: bool,
     /// The built-in filters and the operator's rules that they were loaded with.
     filters: Mutex<Option<filters::BuiltInFilters>>,
 }
 
-/// What there is to load for a name.
+/// The component that was found for a name.
 struct FoundComponent {
     name: String,
     place: Place,
@@ -71,12 +71,12 @@ struct FoundComponent {
 }
 
 impl Plugins {
-    /// No plugin yet. `watched`: somebody will look again when files change, so one that may be
-    /// half written is nothing to tell of yet.
+    /// Starts without plugins. `watched`: a watch reloads plugins when their files change, so a
+    /// file that may be half written isn't reported yet.
     ///
     /// # Errors
     ///
-    /// Where the schema of another provider's tool is none.
+    /// The schema of another provider's tool isn't valid.
     pub fn new(
         runtime: Arc<Runtime>,
         policies: Policies,
@@ -105,23 +105,22 @@ impl Plugins {
         })
     }
 
-    /// The tools as they are now.
+    /// The current catalogue.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells of every change of the plugins.
+    /// A receiver that is notified of every change of the plugins.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Every plugin, in the order of its tools.
+    /// The states of all plugins, in the order of their tools.
     pub fn states(&self) -> Vec<PluginState> {
         self.slots().iter().map(Slot::state).collect()
     }
 
-    /// Loads a plugin that is part of the program, unless the operator has another one in its
-    /// place.
+    /// Loads a built-in plugin, unless the operator replaced it.
     ///
     /// # Errors
     ///
@@ -143,49 +142,47 @@ impl Plugins {
         self.publish()
     }
 
-    /// Loads a component that was named for this run: that is the approval of what it is now.
+    /// Loads a component that was named for this run. Naming it approves its current content.
     ///
     /// # Errors
     ///
     /// [`HostError`]: why it does not load.
     pub async fn add_given(&self, path: &Path) -> Result<(), HostError> {
-        let of_thread = path.to_owned();
-        let candidate = blocking(move || Candidate::file(&of_thread)).await??;
+        let file = path.to_owned();
+        let candidate = blocking(move || Candidate::file(&file)).await??;
         let name = candidate.info().manifest.name.clone();
         if let Some(other) = self.slots().iter().find(|slot| slot.name == name) {
             let reason = match &other.place {
-                Place::BuiltIn => {
-                    "a built-in plugin has that name; give this one another".to_owned()
-                }
-                Place::Given(file) => format!("{} has that name already", file.display()),
+                Place::BuiltIn => "a built-in plugin has that name; rename this one".to_owned(),
+                Place::Given(file) => format!("{} already has that name", file.display()),
                 Place::Named(file) | Place::Folder(file) => {
                     format!(
-                        "{} has that name already; leave out `--plugin`, or take the other away",
+                        "{} already has that name; leave out `--plugin`, or remove the other one",
                         file.display()
                     )
                 }
             };
             return Err(HostError::Load { plugin: name, reason });
         }
-        let plugin = self.runtime.load(candidate, self.policies.of_plugin(&name)?).await?;
+        let plugin = self.runtime.load(candidate, self.policies.third_party(&name)?).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
         slot.serve(&plugin, true)?;
         self.slots().push(slot);
         self.publish()
     }
 
-    /// Brings what serves in line with what lies in the plugin folder and at the named paths.
-    /// `again`: looks also at files that have not changed since they failed. Says whether a file
-    /// may still be half written, so that another look is due soon.
-    pub async fn look(self: &Arc<Self>, again: bool) -> bool {
+    /// Loads new and changed plugins from the plugin folder and the named paths, and removes those
+    /// without a file. `again`: retries unchanged files that failed before. Returns whether a file
+    /// may still be half written, so that another reload is due soon.
+    pub async fn reload(self: &Arc<Self>, again: bool) -> bool {
         let _changing = self.changing.lock().await;
-        self.look_at_rules().await;
+        self.reload_rules().await;
         let this = Arc::clone(self);
-        let looked = blocking(move || (this.found(), this.approvals.all())).await;
-        let (found, approved) = match looked {
+        let read = blocking(move || (this.find_components(), this.approvals.all())).await;
+        let (found, approved) = match read {
             Ok((found, Ok(approved))) => (found, approved),
             Ok((found, Err(error))) => {
-                tracing::warn!("no plugin counts as approved: {error}");
+                tracing::warn!("can't read the approvals, so no plugin is approved: {error}");
                 (found, BTreeMap::new())
             }
             Err(_) => return false,
@@ -193,13 +190,13 @@ impl Plugins {
         self.drop_missing(&found);
         let mut half_written = false;
         for found in found {
-            half_written |= self.bring_in(found, &approved, again).await;
+            half_written |= self.update_slot(found, &approved, again).await;
         }
         half_written
     }
 
-    /// Every plugin that the configuration or the folder has a file for.
-    fn found(&self) -> Vec<FoundComponent> {
+    /// Finds every plugin with a file in the configuration or in the folder.
+    fn find_components(&self) -> Vec<FoundComponent> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
             let file =
                 folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
@@ -217,7 +214,7 @@ impl Plugins {
                 for name in names {
                     if all.iter().any(|found| found.name == name) {
                         tracing::warn!(
-                            "{} is passed over: [plugins.{name}] names another file",
+                            "{} is ignored: [plugins.{name}] names another file",
                             folder.path_of(&name).display()
                         );
                         continue;
@@ -226,12 +223,14 @@ impl Plugins {
                     all.push(FoundComponent { name, place: Place::Folder(path), file });
                 }
             }
-            Err(reason) => tracing::warn!("no plugin is loaded from {}: {reason}", path.display()),
+            Err(reason) => {
+                tracing::warn!("no plugins are loaded from {}: {reason}", path.display())
+            }
         }
         all
     }
 
-    /// Takes plugins out whose files are gone.
+    /// Removes plugins whose files are gone.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let before = slots.len();
@@ -249,9 +248,9 @@ impl Plugins {
         }
     }
 
-    /// Looks at one file and makes of it what it should be. Says whether it may still be half
-    /// written.
-    async fn bring_in(
+    /// Reads one file and updates the slot of its plugin. Returns whether the file may still be
+    /// half written.
+    async fn update_slot(
         self: &Arc<Self>,
         found: FoundComponent,
         approved: &BTreeMap<String, ApprovedPlugin>,
@@ -263,7 +262,7 @@ impl Plugins {
         if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
             if matches!(slot.place, Place::BuiltIn | Place::Given(_)) {
                 tracing::warn!(
-                    "the plugin `{}` is passed over: another one has its name",
+                    "the plugin `{}` is ignored: another plugin has its name",
                     folder::shown(&name)
                 );
                 return false;
@@ -298,7 +297,7 @@ impl Plugins {
         half_written
     }
 
-    /// What is to become of a version that lies there.
+    /// Decides what happens to the version in a file.
     async fn consider(
         &self,
         name: &str,
@@ -310,27 +309,27 @@ impl Plugins {
         let failed = |reason: String| Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         if info.manifest.name != name {
             let real = &info.manifest.name;
-            let mend = match place {
+            let fix = match place {
                 Place::Folder(_) => format!("name the file `{real}.wasm`"),
                 _ => format!("the table has to be [plugins.{real}]"),
             };
-            return failed(format!("its manifest names it `{real}`; {mend}"));
+            return failed(format!("its manifest names it `{real}`; {fix}"));
         }
         if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest))
         {
-            return Verdict::None;
+            return Verdict::Unchanged;
         }
         let trusted = self.policies.config.reload(name) == Reload::Trust;
-        let seen = approved.is_some_and(|approved| approved.digest == info.digest);
-        if !trusted && !seen {
-            let reason = approvals::held(name, &info, approved);
+        let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
+        if !trusted && !is_approved {
+            let reason = approvals::hold_reason(name, &info, approved);
             return Verdict::Wait(HeldVersion {
                 held: true,
                 ..HeldVersion::failed(Some(&info), reason)
             });
         }
         match self.load(name, candidate).await {
-            Ok(plugin) => Verdict::Serve(plugin, seen),
+            Ok(plugin) => Verdict::Serve(plugin, is_approved),
             Err(error) => failed(reason_of(error)),
         }
     }
@@ -340,10 +339,10 @@ impl Plugins {
         name: &str,
         candidate: Candidate,
     ) -> Result<berth_runtime::Plugin, HostError> {
-        self.runtime.load(candidate, self.policies.of_plugin(name)?).await
+        self.runtime.load(candidate, self.policies.third_party(name)?).await
     }
 
-    /// Puts a change into effect: the new version serves from here on, or the old one goes on.
+    /// Applies a change: the new version starts to serve, or the old one continues.
     fn apply(
         &self,
         name: &str,
@@ -360,11 +359,12 @@ impl Plugins {
         let slot = &mut slots[index];
         (slot.place, slot.stamp) = (place, stamp);
         let waiting = match change {
-            Verdict::None => None,
+            Verdict::Unchanged => None,
             Verdict::Wait(waiting) => Some(waiting),
-            Verdict::Serve(plugin, seen) => {
+            Verdict::Serve(plugin, is_approved) => {
                 let before = (slot.running.clone(), slot.generation);
-                let published = slot.serve(&plugin, seen).and_then(|()| self.publish_of(&slots));
+                let published =
+                    slot.serve(&plugin, is_approved).and_then(|()| self.publish_slots(&slots));
                 let slot = &mut slots[index];
                 match published {
                     Ok(()) => {
@@ -390,7 +390,7 @@ impl Plugins {
         {
             let (what, serves) =
                 (if waiting.held { "held back" } else { "not loaded" }, slot.running.is_some());
-            let old = if serves { "; the version before it goes on serving" } else { "" };
+            let old = if serves { "; the previous version continues to serve" } else { "" };
             tracing::warn!(
                 "the plugin `{}` is {what}: {}{old}",
                 folder::shown(name),
@@ -398,14 +398,14 @@ impl Plugins {
             );
         }
         slot.waiting = waiting;
-        // The reasons of what is missing have changed, even where no tool has.
-        if let Err(error) = self.publish_of(&slots) {
+        // The reasons for missing plugins may have changed, even if no tool has.
+        if let Err(error) = self.publish_slots(&slots) {
             tracing::error!("{error}");
         }
     }
 
-    /// Where nothing serves, because what lies there is held back or fails, the version that was
-    /// approved before does.
+    /// Serves the previously approved version if no version runs, since the one in the file is held
+    /// back or fails.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: Option<&ApprovedPlugin>) {
         let needed = self
             .slots()
@@ -417,40 +417,40 @@ impl Plugins {
                 .as_ref()
                 .is_some_and(|waiting| waiting.digest.as_ref() == Some(&approved.digest))
         }) {
-            // It is that very version that fails.
+            // The approved version itself fails.
             return;
         }
-        let (approvals, of_thread) = (self.approvals.clone(), name.to_owned());
-        let kept = blocking(move || approvals.component(&of_thread, &approved)).await;
-        let Ok(Ok(Some(candidate))) = kept else { return };
+        let (approvals, plugin) = (self.approvals.clone(), name.to_owned());
+        let component = blocking(move || approvals.component(&plugin, &approved)).await;
+        let Ok(Ok(Some(candidate))) = component else { return };
         let loaded = match self.load(name, candidate).await {
             Ok(plugin) => plugin,
             Err(error) => {
                 tracing::warn!(
-                    "the version of `{name}` that was approved before does not load either: {error}"
+                    "the previously approved version of `{name}` doesn't load either: {error}"
                 );
                 return;
             }
         };
         let mut slots = self.slots();
         let Some(slot) = slots.iter_mut().find(|slot| slot.name == name) else { return };
-        if slot.serve(&loaded, true).is_err() || self.publish_of(&slots).is_err() {
+        if slot.serve(&loaded, true).is_err() || self.publish_slots(&slots).is_err() {
             let slot = slots.iter_mut().find(|slot| slot.name == name);
             slot.into_iter().for_each(|slot| slot.running = None);
         }
     }
 
     fn publish(&self) -> Result<(), HostError> {
-        self.publish_of(&self.slots())
+        self.publish_slots(&self.slots())
     }
 
-    /// Makes the catalogue of what serves now the one that calls begin with.
-    fn publish_of(&self, slots: &[Slot]) -> Result<(), HostError> {
-        let of_plugins = slots
+    /// Makes a catalogue of the running versions, for new calls.
+    fn publish_slots(&self, slots: &[Slot]) -> Result<(), HostError> {
+        let plugin_tools = slots
             .iter()
             .filter_map(|slot| slot.running.as_ref())
             .flat_map(|running| &running.tools);
-        let tools = of_plugins.chain(&self.others).map(Arc::clone).collect();
+        let tools = plugin_tools.chain(&self.others).map(Arc::clone).collect();
         let missing = slots.iter().filter(|slot| slot.running.is_none());
         let waiting = missing
             .filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
@@ -476,33 +476,37 @@ impl Plugins {
     }
 }
 
-/// What becomes of a version that lies there.
+/// What happens to the version in a file.
 enum Verdict {
-    /// It serves already.
-    None,
-    /// It does not serve.
+    /// It already serves.
+    Unchanged,
+    /// It doesn't serve.
     Wait(HeldVersion),
-    /// It takes over. Whether a person has seen and approved what it says of itself.
+    /// It starts to serve. The flag: whether a person has approved it.
     Serve(berth_runtime::Plugin, bool),
 }
 
 impl Slot {
-    /// Takes a version as the one that serves. `seen`: a person has approved what it says of
-    /// itself.
-    fn serve(&mut self, plugin: &berth_runtime::Plugin, seen: bool) -> Result<(), HostError> {
-        let tools = Tool::from_plugin(plugin, &self.tally, seen)?;
+    /// Makes a version the one that serves. `is_approved`: a person has approved it, so its claims
+    /// are trusted.
+    fn serve(
+        &mut self,
+        plugin: &berth_runtime::Plugin,
+        is_approved: bool,
+    ) -> Result<(), HostError> {
+        let tools = Tool::from_plugin(plugin, &self.tally, is_approved)?;
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())
     }
 }
 
-/// The component that lies there for a name, in the plugin folder or where the configuration says,
-/// whether or not it would be loaded. Blocks.
+/// The component for a name, from the plugin folder or the configured path, even if it would not be
+/// loaded. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Load`] where there is none, or it can't be read.
+/// [`HostError::Load`] if it is missing or can't be read.
 pub fn candidate(
     config: &berth_config::Loaded,
     folders: &berth_config::Folders,
@@ -516,7 +520,7 @@ pub fn candidate(
     let path = config.plugin_folder(folders, directory);
     let absent = || {
         fail(format!(
-            "there is no {name}.wasm in {}, and no table of the configuration names a file for it",
+            "there is no {name}.wasm in {}, and the configuration doesn't set `path` in [plugins.{name}]",
             path.display()
         ))
     };
@@ -530,7 +534,7 @@ pub fn candidate(
     Candidate::opened(file, &folder.path_of(name))
 }
 
-/// The reason alone: whoever shows it knows the plugin.
+/// The reason alone, without the plugin's name.
 fn reason_of(error: HostError) -> String {
     match error {
         HostError::Load { reason, .. } => reason,
@@ -538,7 +542,7 @@ fn reason_of(error: HostError) -> String {
     }
 }
 
-/// Runs what reads files on a thread that may.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {

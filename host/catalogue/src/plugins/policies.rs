@@ -1,4 +1,4 @@
-//! What each plugin is allowed: from the configuration to what the runtime takes.
+//! The grants and limits of each plugin: from the configuration to the runtime's policy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,27 +24,27 @@ const SHELL: &str = "shell";
 /// The built-in plugin that makes requests.
 const WEB: &str = "web";
 
-/// Decides what a plugin is granted, whenever one is loaded.
+/// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
     /// The configuration.
     pub config: Loaded,
     /// Berth's own folders.
     pub folders: Folders,
-    /// The working directory, by its real path.
+    /// The real path of the working directory.
     pub directory: PathBuf,
-    /// What no grant reaches.
+    /// Berth's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
-    /// Who decides on the commands of processes.
+    /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
-    /// The program that confines itself for processes.
+    /// The program of the confining helper process.
     helper: Option<PathBuf>,
-    /// What the requests of all plugins share beside the configuration.
+    /// Network parts that all plugins share and that aren't in the configuration.
     network: Network,
 }
 
 impl Policies {
-    /// `files`: components that were named beside the configuration; no tool may write them either,
-    /// since they are code that runs next time.
+    /// `files`: components that aren't named in the configuration. Tools may not write to them,
+    /// since they are code that the host loads the next time.
     pub fn new(
         config: Loaded,
         folders: Folders,
@@ -61,16 +61,16 @@ impl Policies {
         Self { config, folders, directory, own, gate, helper, network }
     }
 
-    /// What the built-in plugin of a name is granted.
+    /// The policy of a built-in plugin.
     pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
         if name == SHELL {
-            // Loaded in any case: where it is switched off, or may start nothing, its calls say so.
+            // It is always loaded. If it is disabled or may start nothing, its calls say so.
             let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
             let policy = self.policy(grants.files.clone(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { process: Some(self.processes(grants)?), ..policy });
         }
         if name == WEB {
-            // Loaded in any case, as the shell.
+            // It is always loaded, like the shell.
             let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
             let policy = self.policy(FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
@@ -79,13 +79,13 @@ impl Policies {
         self.policy(files, self.config.config.tools.limits)
     }
 
-    /// Where the operator's rules for filters stand.
+    /// The file of the operator's rules for filters.
     pub fn filter_rules_path(&self) -> PathBuf {
         self.config.filter_rules_path(&self.folders, &self.directory)
     }
 
-    /// What the plugin of a name is granted: a grant belongs to a name.
-    pub fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
+    /// The policy of a third-party plugin. A grant belongs to a name.
+    pub fn third_party(&self, name: &str) -> Result<PluginPolicy, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
         let policy = self.policy(files, self.config.plugin_limits(name))?;
         let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
@@ -98,8 +98,7 @@ impl Policies {
 
     fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
         let within = files.grants.iter().any(|grant| self.directory.starts_with(&grant.path));
-        let grants =
-            if files.grants.is_empty() { None } else { Some(Arc::new(self.opened(files)?)) };
+        let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
         let working_directory = within.then(|| self.directory.clone());
         Ok(PluginPolicy {
             files: grants,
@@ -109,14 +108,14 @@ impl Policies {
         })
     }
 
-    /// The way out for a plugin's requests.
+    /// The egress of a plugin's requests.
     fn egress(&self, mut settings: Settings) -> Arc<Egress> {
         let Network { resolver, listening, trust, .. } = self.network.clone();
         settings.network = Network { resolver, listening, trust, ..settings.network };
         Arc::new(Egress::new(settings))
     }
 
-    fn opened(&self, files: FilePolicy) -> Result<Grants, HostError> {
+    fn open(&self, files: FilePolicy) -> Result<Grants, HostError> {
         let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
         let globs = |rules: berth_policy::files::FileRules| {
             rules.with_globs(deny_read, allow_read, deny_write)
@@ -125,7 +124,7 @@ impl Policies {
             .map_err(|error| HostError::Config(error.to_string()))
     }
 
-    /// What a plugin may start.
+    /// The policy for the processes of a plugin.
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants {
             files,
@@ -144,7 +143,7 @@ impl Policies {
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
         let places = Places {
-            grants: Arc::new(self.opened(files)?),
+            grants: Arc::new(self.open(files)?),
             also,
             also_hidden,
             sockets,
@@ -164,7 +163,7 @@ impl Policies {
         }))
     }
 
-    /// The bounds of calls, as the runtime wants them.
+    /// The limits of calls, in the runtime's form.
     pub fn limits(&self, limits: config::Limits) -> Limits {
         let tools = &self.config.config.tools;
         let defaults = Limits::default();
@@ -174,8 +173,7 @@ impl Policies {
             cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
             memory: mebibytes(limits.memory_mib.get()),
             result: mebibytes(limits.result_mib.get()),
-            // What an answer may hold, the host has to be able to copy, with room for what is
-            // around it.
+            // The host has to be able to copy a whole answer and the data around it.
             host_allocation: defaults
                 .host_allocation
                 .max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
@@ -185,7 +183,7 @@ impl Policies {
         }
     }
 
-    /// The file of a plugin that the configuration names, beside its name.
+    /// The plugins with a file in the configuration: names and files.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
         let names = self.config.config.plugins.keys();
         names
@@ -195,23 +193,23 @@ impl Policies {
             .collect()
     }
 
-    /// The built-in plugin that a plugin takes the place of.
+    /// The built-in plugin that a plugin replaces.
     fn replaced_by(&self, name: &str) -> Option<&str> {
         Some(self.config.config.plugins.get(name)?.replaces.as_str())
             .filter(|replaced| !replaced.is_empty())
     }
 
-    /// Whether another plugin takes the place of a built-in one. It does so whether or not it
-    /// loads: what the operator put aside doesn't come back by an accident.
+    /// Whether another plugin replaces a built-in one. That plugin need not load: a built-in plugin
+    /// that the operator replaced must not come back by accident.
     pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.config.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
 
-    /// Whether every `replaces` names a built-in plugin, and no two the same.
+    /// Checks that each `replaces` names a built-in plugin, and each a different one.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of the one that does not.
+    /// [`HostError::Config`] with the place of the wrong one.
     pub fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for name in self.config.config.plugins.keys() {
@@ -221,15 +219,15 @@ impl Policies {
                 |message: String| Err(HostError::Config(Problem::new(source, message).to_string()));
             if !builtins.iter().any(|builtin| builtin.name == replaced) {
                 let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
-                let there = if names.is_empty() {
-                    "none is built in".to_owned()
+                let available = if names.is_empty() {
+                    "this program has no built-in plugins".to_owned()
                 } else {
-                    format!("there are: {}", names.join(", "))
+                    format!("use one of: {}", names.join(", "))
                 };
-                return fail(format!("`replaces` names no built-in plugin: {there}"));
+                return fail(format!("`replaces` doesn't name a built-in plugin; {available}"));
             }
             if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
-                return fail(format!("[plugins.{other}] replaces `{replaced}` already"));
+                return fail(format!("[plugins.{other}] already replaces `{replaced}`"));
             }
             seen.push((replaced, name));
         }
@@ -242,7 +240,7 @@ impl Policies {
     }
 }
 
-/// What the runtime needs to know.
+/// The configuration of the runtime.
 pub fn runtime_config(
     config: &Loaded,
     folders: Option<&Folders>,
@@ -257,12 +255,12 @@ pub fn runtime_config(
     }
 }
 
-/// Where compiled code is kept.
+/// The folder for compiled code.
 pub fn compiled_folder(folders: &Folders) -> PathBuf {
     folders.cache.join("compiled")
 }
 
-/// The most memory that any plugin may have, in bytes: what the pool's slots have to hold.
+/// The largest memory limit of all plugins, in bytes: the size of the pool's slots.
 pub fn most_memory(config: &Loaded) -> usize {
     let named = config.config.plugins.keys().map(|name| config.plugin_limits(name));
     let all = std::iter::once(config.config.tools.limits).chain(named);

@@ -1,4 +1,5 @@
-//! A plugin by its name: the version that runs, and what became of the version that lies there.
+//! The state of one plugin name: the version that runs, and the version in its file if that one
+//! doesn't serve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::folder::{Stamp, shown};
 use crate::catalogue::Tool;
 use crate::tally::Tally;
 
-/// Where the component of a plugin comes from.
+/// The source of a plugin's component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The program.
@@ -25,7 +26,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The component's file, where it comes from one.
+    /// The component's file. `None` if it is built in.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
@@ -41,23 +42,23 @@ pub(super) struct Running {
     pub(super) tools: Vec<Arc<Tool>>,
 }
 
-/// A version that does not serve, and why.
+/// A version that doesn't serve, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldVersion {
-    /// Whether it needs to be approved, rather than to be mended.
+    /// Whether it needs an approval. False if it needs a fix.
     pub held: bool,
-    /// SHA-256 of the component, where it could be read.
+    /// SHA-256 of the component, if it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The version that its manifest tells.
+    /// The version in its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Why it does not serve, and what to do.
+    /// Why it doesn't serve, and what to do.
     pub reason: String,
 }
 
 impl HeldVersion {
-    /// A version that does not load.
+    /// A version that doesn't load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
         let (digest, version) =
             (info.map(|info| info.digest.clone()), info.map(|info| info.manifest.version.clone()));
@@ -65,15 +66,15 @@ impl HeldVersion {
     }
 }
 
-/// A plugin by its name. It stays when its versions change.
+/// One plugin name. It stays when its versions change.
 pub(super) struct Slot {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) running: Option<Running>,
     pub(super) waiting: Option<HeldVersion>,
-    /// The state in which the file was looked at last.
+    /// The state of the file when it was last read.
     pub(super) stamp: Option<Stamp>,
-    /// Versions that have served, the running one included.
+    /// How many versions have served, including the running one.
     pub(super) generation: u64,
     pub(super) tally: Arc<Tally>,
 }
@@ -131,50 +132,50 @@ impl Slot {
     }
 }
 
-/// What a host has of a plugin, and how it fares.
+/// The state of a plugin in a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginState {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
-    /// Where it comes from.
+    /// The source of its component.
     pub place: PluginPlace,
     /// Its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// How many versions have served since the host started, the running one included; 0 where none
-    /// has.
+    /// How many versions have served since the host started, including the running one. 0 if no
+    /// version has.
     pub generation: u64,
-    /// The running version, as its manifest tells it. `None` where none runs.
+    /// The running version, from its manifest. `None` if no version runs.
     pub version: Option<String>,
     /// SHA-256 of the running component.
     pub digest: Option<String>,
-    /// The version that lies there and does not serve.
+    /// The version in the plugin's file, if that one doesn't serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<HeldVersion>,
-    /// The hosts that its requests reach, as they are granted.
+    /// The hosts that its requests may reach, as they are granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The names of the secrets that are put into its requests.
+    /// The names of the secrets that the host puts into its requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// Fresh instances that wait for the next calls.
+    /// The number of warm instances.
     #[serde(default)]
     pub ready: usize,
-    /// Calls since the host started, of all versions.
+    /// Calls of all versions since the host started.
     pub calls: u64,
-    /// Those that ended in a failure.
+    /// Calls that failed.
     pub failures: u64,
-    /// What half of the calls took at most, within an eighth, in microseconds when serialised.
-    /// `None` without a call.
+    /// The longest duration of the fastest half of the calls, exact to an eighth. Serialised in
+    /// microseconds. `None` without a call.
     #[serde(rename = "p50_micros", with = "micros")]
     pub p50: Option<Duration>,
-    /// What 99 of 100 calls took at most.
+    /// The longest duration of the fastest 99 percent.
     #[serde(rename = "p99_micros", with = "micros")]
     pub p99: Option<Duration>,
 }
 
 impl PluginState {
-    /// `running`, `held` or `failed`: of what serves, else of what lies there.
+    /// `running`, `held` or `failed`. If no version runs, the word is about the one in the file.
     pub fn word(&self) -> &'static str {
         match (&self.digest, &self.waiting) {
             (Some(_), _) => "running",
@@ -184,17 +185,17 @@ impl PluginState {
     }
 }
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginPlace {
-    /// It is part of the program.
+    /// The program itself.
     BuiltIn,
-    /// A flag or the embedding program named its file.
+    /// A file that a flag or the embedding program named.
     Given,
-    /// `[plugins.NAME]` names its file.
+    /// A file that `[plugins.NAME]` names.
     Named,
-    /// It lies in the plugin folder.
+    /// The plugin folder.
     Folder,
 }
 

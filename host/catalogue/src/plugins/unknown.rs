@@ -1,5 +1,5 @@
-//! Names in the configuration that nothing has: a misspelt one protects nothing, but a plugin may
-//! come later.
+//! Finds names in the configuration that no tool or plugin has. A rule with a misspelt name protects
+//! nothing. It is only a warning, since a plugin with that name may come later.
 
 use berth_config::{
     Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,
@@ -10,35 +10,36 @@ use berth_policy::TextGlob;
 use super::{Plugins, folder};
 use crate::catalogue::{Catalogue, Tool};
 
-/// A name that nothing has.
+/// A name that no tool or plugin has.
 pub struct UnknownName {
-    /// What is said of it: the name, its place, and the nearest name that there is.
+    /// The warning: the name, its place, and the most similar existing name.
     pub message: String,
-    /// Whether the user can change it: not where a ceiling says it, for many machines.
-    of_ceiling: bool,
+    /// Whether the name is in a ceiling, which the user can't change.
+    in_ceiling: bool,
 }
 
 impl Plugins {
-    /// Tells of names that nothing has, where the user wrote them.
-    pub fn tell_of_unknown_names(&self) {
-        for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.of_ceiling) {
+    /// Warns about unknown names in the user's own files. A ceiling is for many machines, so its
+    /// unknown names aren't reported.
+    pub fn warn_about_unknown_names(&self) {
+        for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.in_ceiling) {
             tracing::warn!("{}", unknown.message);
         }
     }
 
-    /// Whether the permissions of tools that act on paths have patterns that can match a path: one
-    /// that never does denies nothing.
+    /// Checks that the patterns in permissions of path tools can match a path. A pattern that never
+    /// matches denies nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with every one that can't.
+    /// [`HostError::Config`] with every pattern that can't match.
     pub fn check_patterns(&self) -> Result<(), HostError> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
         let mut problems = Vec::new();
         for (name, rules) in &config.config.tools.permissions {
             let acts_on_paths = |tool: &Tool| {
                 let subjects = &tool.definition.subjects;
-                tool.believed
+                tool.claims_trusted
                     && !subjects.is_empty()
                     && subjects.iter().all(|subject| subject.kind.is_path())
             };
@@ -53,13 +54,13 @@ impl Plugins {
                 ));
             };
             for (index, rule) in rules.iter().enumerate() {
-                // Any other text is a glob, and compiling one takes a while.
+                // Other patterns are always valid, and compiling them takes a while.
                 let pattern = rule.pattern.as_str();
                 if rule.exact {
                     if !pattern.starts_with('/') {
                         wrong(
                             index,
-                            "with `exact = true`, it is a whole path, which begins with `/`",
+                            "with `exact = true`, the pattern has to be a whole path that begins with `/`",
                         );
                     }
                 } else if (pattern.contains(['[', '{', '\\'])
@@ -74,10 +75,10 @@ impl Plugins {
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 
-    /// The names of tools and plugins that rules are about, and that nothing has now.
+    /// The names of tools and plugins that rules use and that don't exist now.
     pub fn unknown_names(&self) -> Vec<UnknownName> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
-        let mut found = Found { catalogue: &catalogue, unknown: Vec::new() };
+        let mut found = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.config.tools;
         for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
             found.add(
@@ -107,7 +108,7 @@ impl Plugins {
             slots.iter().any(|slot| slot.name == name)
                 || catalogue.tools().iter().any(|t| t.provider.name() == name)
         };
-        // One with a path that can't be read is told of where it is loaded.
+        // A table with a path is left out: loading reports a file that can't be read.
         for (name, _) in config
             .config
             .plugins
@@ -126,13 +127,13 @@ impl Plugins {
     }
 }
 
-/// What was found so far.
-struct Found<'c> {
+/// The unknown names found so far.
+struct UnknownNames<'c> {
     catalogue: &'c Catalogue,
     unknown: Vec<UnknownName>,
 }
 
-impl Found<'_> {
+impl UnknownNames<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
         let similar = self.catalogue.similar(name);
         let near =
@@ -146,14 +147,14 @@ impl Found<'_> {
     }
 
     fn push(&mut self, config: &Loaded, source: &Source, message: String) {
-        // What a ceiling says itself has no ceilings above it.
-        let of = |path| {
+        // A file that is neither the user's nor the project's is a ceiling.
+        let is_ceiling = |path| {
             config.file.as_deref() != Some(path)
                 && config.project.as_ref().is_none_or(|project| project.path != path)
         };
-        let of_ceiling = matches!(source, Source::File { path, .. } if of(path.as_path()));
+        let in_ceiling = matches!(source, Source::File { path, .. } if is_ceiling(path.as_path()));
         if !self.unknown.iter().any(|unknown| unknown.message == message) {
-            self.unknown.push(UnknownName { message, of_ceiling });
+            self.unknown.push(UnknownName { message, in_ceiling });
         }
     }
 
@@ -174,7 +175,7 @@ impl Found<'_> {
                 for glob in unmatched {
                     let wild = glob.as_str().contains(['[', '{']);
                     let why = if wild {
-                        "which a rule names: wildcards there are `*` and `?` alone"
+                        "which a rule names; the wildcards in it are `*` and `?` only"
                     } else {
                         "which a rule names"
                     };
@@ -184,7 +185,7 @@ impl Found<'_> {
         }
     }
 
-    /// Whether a rule's glob is about any tool. What denies is so by a tool's aliases too.
+    /// Whether a rule's glob matches any tool. Rules that deny match aliases too.
     fn matches(&self, effect: PolicyEffect, glob: &str) -> bool {
         let Ok(glob) = TextGlob::new(glob) else { return false };
         self.catalogue.tools().iter().any(|tool| {
@@ -195,17 +196,18 @@ impl Found<'_> {
     }
 
     fn add_dependencies(&mut self, config: &Loaded) {
-        let said = &config.config.tools.dependencies;
-        let is_full =
+        let dependencies = &config.config.tools.dependencies;
+        let is_tool_name =
             |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
         let mut named: Vec<(String, &String)> = Vec::new();
         named.extend(
-            said.always_on
+            dependencies
+                .always_on
                 .iter()
                 .enumerate()
                 .map(|(index, name)| (format!("tools.dependencies.always_on.{index}"), name)),
         );
-        for (tool, rule) in &said.rules {
+        for (tool, rule) in &dependencies.rules {
             let requires = format!("tools.dependencies.rules.{}.requires", dotted_name(tool));
             let prefers = format!("tools.dependencies.rules.{}.prefers", dotted_name(tool));
             named.push((
@@ -215,7 +217,7 @@ impl Found<'_> {
             named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
             named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
         }
-        named.retain(|(_, name)| !is_full(name));
+        named.retain(|(_, name)| !is_tool_name(name));
         for (key, name) in named {
             self.add(config, &key, name, "which [tools.dependencies] names");
         }

@@ -1,5 +1,5 @@
-//! Keeps a host's plugins up with their files, on a thread that sleeps until something changes or
-//! somebody asks.
+//! Reloads a host's plugins when their files change. A thread sleeps until a file changes or
+//! another process asks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -13,28 +13,27 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use super::control::{Ask, Listener};
 use super::{PluginState, Plugins};
 
-/// How long nothing has to change before a change counts as complete: whoever copies a file changes
-/// it many times.
+/// Time without changes before a change counts as complete. Copying a file changes it many times.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// How long changes may go on before they are looked at nevertheless.
-const RESTLESS: Duration = Duration::from_secs(1);
+/// Longest delay of a reload while changes go on.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// When a file that may be half written is looked at again.
+/// Delay before a file that may be half written is read again.
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// Reads of the kernel's queue before the thread looks whether there is something else to do.
+/// Reads of the kernel's queue before the thread checks for other work.
 const READS: usize = 16;
 
-/// The thread that watches. It ends with this value.
+/// The watching thread. It ends when this value is dropped.
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Starts watching. To be called inside a tokio runtime, on which what is new is loaded.
+    /// Starts watching. Call it inside a tokio runtime, which then loads changed plugins.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where the kernel has no watch to give.
+    /// [`HostError::Io`] if the kernel gives no watch.
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let failed = |errno: rustix::io::Errno| HostError::io("watching the plugins")(errno.into());
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
@@ -47,15 +46,15 @@ impl Watch {
             })
             .ok();
         let reactor = tokio::runtime::Handle::current();
-        let of_thread = end.try_clone().map_err(HostError::io("watching the plugins"))?;
+        let thread_end = end.try_clone().map_err(HostError::io("watching the plugins"))?;
         let watcher = Watcher {
             plugins: Arc::downgrade(plugins),
-            end: of_thread,
+            end: thread_end,
             changes,
             listener,
             reactor,
         };
-        // Before the thread runs, so that nothing is missed that changes from here on.
+        // The watches exist before the thread runs, so that it misses no later change.
         watcher.renew(plugins);
         std::thread::Builder::new()
             .name("berth-watch".into())
@@ -79,28 +78,28 @@ struct Watcher {
     reactor: tokio::runtime::Handle,
 }
 
-/// What the thread woke up for.
+/// Why the thread woke up.
 enum Wake {
-    /// The host is gone.
+    /// The host ended.
     End,
     Changes,
     Question,
-    /// The time is over.
-    Nothing,
+    /// The waiting time is over.
+    Timeout,
 }
 
 impl Watcher {
     fn run(self) {
         let mut due: Option<Instant> = None;
-        // When the changes began that are not looked at yet.
-        let mut restless: Option<Instant> = None;
+        // The time of the first change since the last reload.
+        let mut first_change: Option<Instant> = None;
         loop {
             match self.wait(due) {
                 Wake::End => return,
                 Wake::Changes => {
                     self.take_changes();
-                    let since = *restless.get_or_insert_with(Instant::now);
-                    due = Some((Instant::now() + QUIET).min(since + RESTLESS));
+                    let since = *first_change.get_or_insert_with(Instant::now);
+                    due = Some((Instant::now() + QUIET).min(since + MAX_DELAY));
                 }
                 Wake::Question => {
                     let Some(plugins) = self.plugins.upgrade() else { return };
@@ -108,13 +107,13 @@ impl Watcher {
                         listener.serve(|ask| self.answer(&plugins, ask));
                     }
                 }
-                Wake::Nothing => {
+                Wake::Timeout => {
                     let Some(plugins) = self.plugins.upgrade() else { return };
-                    restless = None;
-                    // First the watches, so that what appears while it is looked at is seen as a
-                    // change.
+                    first_change = None;
+                    // The watches come first, so that a file that appears during the reload is seen
+                    // as a change.
                     self.renew(&plugins);
-                    let half_written = self.reactor.block_on(plugins.look(false));
+                    let half_written = self.reactor.block_on(plugins.reload(false));
                     due = half_written.then(|| Instant::now() + AGAIN);
                 }
             }
@@ -124,7 +123,7 @@ impl Watcher {
     fn answer(&self, plugins: &Arc<Plugins>, ask: Ask) -> Vec<PluginState> {
         if ask == Ask::Reload {
             self.renew(plugins);
-            self.reactor.block_on(plugins.look(true));
+            self.reactor.block_on(plugins.reload(true));
         }
         plugins.states()
     }
@@ -146,19 +145,20 @@ impl Watcher {
         let ready = |index: usize| {
             descriptors.get(index).is_some_and(|descriptor| !descriptor.revents().is_empty())
         };
-        // Changes come last: who writes without a pause, into a folder that a tool may write to as
-        // well, must not keep the rest waiting.
+        // Changes come last. A tool may write to a watched folder without a pause, and must not
+        // block the other work.
         match (ready(0), is_due, ready(2), ready(1)) {
             (true, ..) => Wake::End,
-            (_, true, ..) => Wake::Nothing,
+            (_, true, ..) => Wake::Timeout,
             (_, _, true, _) => Wake::Question,
             (.., true) => Wake::Changes,
-            _ => Wake::Nothing,
+            _ => Wake::Timeout,
         }
     }
 
-    /// What exactly has changed does not matter: everything is looked at, by handle. What is left
-    /// after so many reads wakes the thread up again, and what it has to do otherwise comes first.
+    /// Takes changes from the kernel's queue. Their content doesn't matter, since a reload reads all
+    /// files. If the queue isn't empty after [`READS`] reads, the thread wakes up again, after other
+    /// work.
     fn take_changes(&self) {
         let mut buffer = [0; 4096];
         for _ in 0..READS {
@@ -168,7 +168,7 @@ impl Watcher {
         }
     }
 
-    /// Watches the folders in which something may change. One that is watched already stays so.
+    /// Watches the folders of plugins and rules. Already watched folders stay watched.
     fn renew(&self, plugins: &Plugins) {
         let named = plugins.policies.named();
         let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
@@ -182,7 +182,7 @@ impl Watcher {
         }
     }
 
-    /// Watches a folder, or what there is of the way to it.
+    /// Watches a folder. If it doesn't exist, watches the nearest parent that does.
     fn watch(&self, folder: &Path) {
         let what = WatchFlags::CLOSE_WRITE
             | WatchFlags::MODIFY
@@ -200,7 +200,7 @@ impl Watcher {
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => {}
                 Err(errno) => {
                     tracing::warn!(
-                        "changes in {} are not seen: {errno}; `berth plugin reload` looks again",
+                        "can't watch {} for changes: {errno}; after a change, run `berth plugin reload`",
                         folder.display()
                     );
                     return;
