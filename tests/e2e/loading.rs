@@ -131,7 +131,7 @@ fn special_missing_and_large_files_do_not_load() {
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO is made");
         for path in [&fifo, folder.path(), Path::new("/dev/zero")] {
             let message = load_file(path).await.err().expect("it is no file");
-            assert!(message.contains("not a file"), "{message}");
+            assert!(message.contains("isn't a file"), "{message}");
         }
         let message =
             load_file(&folder.path().join("missing.wasm")).await.err().expect("it is not there");
@@ -158,10 +158,13 @@ fn a_manifest_is_one_small_object() {
         refused(&with(&[b"{"]), "manifest").await;
         refused(&with(&[b"\xff\xfe\x00"]), "manifest").await;
         refused(&with(&[b"[]"]), "manifest").await;
-        refused(&with(&[&vec![b' '; 65 * 1024]]), "at most 65536").await;
+        refused(&with(&[&vec![b' '; 65 * 1024]]), "the limit is 65536").await;
         refused(&with(&["[".repeat(30_000).as_bytes()]), "manifest").await;
-        refused(&with(&[br#"{"manifest":2,"name":"x","version":"1","description":""}"#]), "form 2")
-            .await;
+        refused(
+            &with(&[br#"{"manifest":2,"name":"x","version":"1","description":""}"#]),
+            "format 2",
+        )
+        .await;
         for name in [
             "",
             "Upper",
@@ -232,7 +235,7 @@ fn definitions_of_a_plugin_are_bounded() {
     run(async {
         let many: Vec<Offer> =
             (0..10_000).map(|number| Offer::named(&format!("tool{number}"))).collect();
-        refused(&Component::offering(many).encode(), "at most 128").await;
+        refused(&Component::offering(many).encode(), "the limit is 128").await;
         refused(
             &Component::offering(vec![Offer::named("one"), Offer::named("one")]).encode(),
             "twice",
@@ -242,7 +245,7 @@ fn definitions_of_a_plugin_are_bounded() {
         for name in
             ["", "Read", "a b", "../x", "a\u{1b}[2J", "ünï", "a\u{202e}b", "x\ny", long.as_str()]
         {
-            refused_offer(|offer| offer.name = name.into(), "a name has").await;
+            refused_offer(|offer| offer.name = name.into(), "its name has").await;
         }
         refused_offer(|offer| offer.description = "d".repeat(5000), "description").await;
         refused_offer(|offer| offer.subject_pointer = Some("path".into()), "pointer").await;
@@ -264,8 +267,8 @@ fn schemas_stay_small_and_in_their_document() {
         for (schema, reason) in [
             ("", "not JSON"),
             ("{", "not JSON"),
-            ("true", "not that of an object"),
-            (r#"{"type":"string"}"#, "not that of an object"),
+            ("true", "isn't the schema of an object"),
+            (r#"{"type":"string"}"#, "isn't the schema of an object"),
             (nested.as_str(), "nested"),
             (deep.as_str(), "bytes"),
             (r#"{"type":"object","$ref":"https://example.com/schema"}"#, "another document"),

@@ -129,7 +129,7 @@ attacks! {
     async fn lie_about_starting() {
         let scene = scene(&[]).await;
         let answer = attack(&scene, "lie_about_starting", json!({ "words": ["touch", "made"] })).await;
-        refused(&answer, "only reads");
+        refused(&answer, "read-only tools");
         nothing_was_made(&scene, &answer);
     }
 

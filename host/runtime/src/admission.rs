@@ -1,10 +1,9 @@
-//! Places for calls: who runs, who waits, and who is next.
+//! Places for calls: which calls run, which wait, and which is next.
 //!
-//! A plugin's calls run in the order in which they came. Of several plugins with waiting calls, the
-//! one with the fewest running calls is next. A plugin's share bounds it only while calls of
-//! another plugin wait, or where it would take the places that are held back for the others: a
-//! running call isn't interrupted, so a plugin alone could otherwise keep the next one waiting for
-//! minutes.
+//! A plugin's calls run in the order in which they came. If calls of several plugins wait, the
+//! plugin with the fewest running calls is next. A plugin may run more calls than its share unless
+//! calls of another plugin wait. It may not take the reserved places, though: a running call isn't
+//! interrupted, so otherwise the next plugin could wait for minutes.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -20,14 +19,14 @@ use tokio::time::sleep_until;
 use crate::stop::{self, Stop};
 use crate::watch::Watch;
 
-/// Calls that wait at a time. One more is refused at once.
+/// Most calls that wait at a time. One more is refused at once.
 const WAITING: usize = 1024;
 
 /// The places of a host.
 pub(crate) struct Admission {
-    /// The calls that one plugin may run while those of another wait.
+    /// Most calls that one plugin may run while calls of another plugin wait.
     share: usize,
-    /// The places that a plugin beyond its share leaves free.
+    /// Places that a plugin beyond its share leaves free.
     reserve: usize,
     state: Mutex<State>,
 }
@@ -36,7 +35,7 @@ struct State {
     free: usize,
     waiting: usize,
     next_ticket: u64,
-    /// The plugins, by name, that have calls here.
+    /// The plugins with calls, by name.
     plugins: HashMap<Arc<str>, Load>,
 }
 
@@ -47,7 +46,7 @@ struct Load {
     queue: VecDeque<(u64, oneshot::Sender<()>)>,
 }
 
-/// A call's place, in the queue or among those that run. It is given up when this value is dropped.
+/// A call's place: in the queue or among the running calls. Dropping it releases the place.
 pub(crate) struct Place {
     admission: Arc<Admission>,
     plugin: Arc<str>,
@@ -68,13 +67,13 @@ impl Admission {
         watch: &Watch,
     ) -> Result<Place, Failure> {
         if watch.cancel.is_cancelled() {
-            return Err(watch.stopped(Stop::Cancelled));
+            return Err(watch.stop_failure(Stop::Cancelled));
         }
         let since = Instant::now();
         let (place, turn) = self.enter(plugin)?;
         if let Some(turn) = turn {
             wait(turn, &watch.cancel, watch.deadline).await.map_err(|stop| match stop {
-                Stop::Cancelled => watch.stopped(stop),
+                Stop::Cancelled => watch.stop_failure(stop),
                 _ => stop::busy(since.elapsed()),
             })?;
             watch.set_waited(since.elapsed());
@@ -82,7 +81,7 @@ impl Admission {
         Ok(place)
     }
 
-    /// A place, with what tells its turn where it is one in the queue.
+    /// A place. If it is in the queue, the receiver is notified when its turn comes.
     fn enter(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -105,9 +104,9 @@ impl Admission {
         if state.waiting >= WAITING {
             return Err(stop::busy(Duration::ZERO));
         }
-        let (tells, turn) = oneshot::channel();
+        let (sender, turn) = oneshot::channel();
         state.waiting += 1;
-        state.load(plugin).queue.push_back((ticket, tells));
+        state.load(plugin).queue.push_back((ticket, sender));
         Ok((place(plugin), Some(turn)))
     }
 
@@ -119,8 +118,8 @@ impl Admission {
         state.free > 0 && (running < self.share || state.free > self.reserve && !others_wait())
     }
 
-    /// Gives free places to those who wait.
-    fn give_out(&self, state: &mut State) {
+    /// Gives free places to waiting calls.
+    fn assign_places(&self, state: &mut State) {
         while state.waiting > 0 && state.free > 0 {
             let next = state
                 .plugins
@@ -136,7 +135,7 @@ impl Admission {
                 load.running += 1;
                 state.free -= 1;
                 state.waiting -= 1;
-                // Who doesn't hear it any more gives the place up at once, see `Place`.
+                // A call that no longer listens has dropped or soon drops its `Place`.
                 let _ = turn.send(());
             }
         }
@@ -169,12 +168,12 @@ impl Drop for Place {
             Some(_) => state.waiting -= 1,
             None => state.free += 1,
         }
-        // One that waited and went may have been what bounded another plugin to its share.
-        self.admission.give_out(&mut state);
+        // A waiting call that ends may have limited another plugin to its share.
+        self.admission.assign_places(&mut state);
     }
 }
 
-/// Waits for a turn. `Err`: it didn't come.
+/// Waits for a turn. `Err` if the turn didn't come.
 async fn wait(
     turn: oneshot::Receiver<()>,
     cancel: &CancellationToken,
@@ -209,67 +208,66 @@ mod tests {
             Self { admission: Admission::new(places), held: Vec::new() }
         }
 
-        /// Whether the call begins at once.
+        /// Whether the call starts at once.
         fn enter(&mut self, plugin: &str) -> bool {
-            let (place, turn) =
-                self.admission.enter(&plugin.into()).expect("there is room to wait");
-            let begins = turn.is_none();
+            let (place, turn) = self.admission.enter(&plugin.into()).expect("the queue has room");
+            let starts = turn.is_none();
             self.held.push((place, turn));
-            begins
+            starts
         }
 
-        /// Ends a call that runs.
+        /// Ends a running call.
         fn end(&mut self, plugin: &str) {
             let runs = |(place, turn): &(Place, Option<oneshot::Receiver<()>>)| {
                 &*place.plugin == plugin && turn.is_none()
             };
-            let at = self.held.iter().position(runs).expect("one runs");
+            let at = self.held.iter().position(runs).expect("a call runs");
             drop(self.held.remove(at));
         }
 
-        /// The plugins whose calls have got a place since the last look.
-        fn begun(&mut self) -> Vec<String> {
-            let mut begun = Vec::new();
+        /// The plugins of the calls that have started since the last check.
+        fn started(&mut self) -> Vec<String> {
+            let mut started = Vec::new();
             for (place, turn) in &mut self.held {
                 if turn.as_mut().is_some_and(|turn| turn.try_recv().is_ok()) {
                     *turn = None;
-                    begun.push(place.plugin.to_string());
+                    started.push(place.plugin.to_string());
                 }
             }
-            begun
+            started
         }
     }
 
     #[test]
     fn plugin_alone_runs_beyond_its_share_and_leaves_a_place() {
         let mut calls = Calls::with_places(8);
-        let begun = (0..20).filter(|_| calls.enter("a")).count();
-        assert_eq!(begun, 7);
-        assert!(calls.enter("b"), "a place was left");
+        let started = (0..20).filter(|_| calls.enter("a")).count();
+        assert_eq!(started, 7);
+        assert!(calls.enter("b"), "a place is free");
         assert!(!calls.enter("b"));
         calls.end("a");
-        assert_eq!(calls.begun(), ["b"], "the one with fewer running calls is next");
+        assert_eq!(calls.started(), ["b"], "the plugin with fewer running calls is next");
         for _ in 0..3 {
             assert!(!calls.enter("b"));
         }
-        // Both wait: `a` is beyond its share of four, `b` is not.
+        // Calls of both plugins wait. `a` is beyond its share of four, `b` isn't.
         for _ in 0..2 {
             calls.end("a");
-            assert_eq!(calls.begun(), ["b"]);
+            assert_eq!(calls.started(), ["b"]);
         }
         calls.end("b");
-        assert_eq!(calls.begun(), ["b"]);
+        assert_eq!(calls.started(), ["b"]);
         calls.end("b");
         assert!(
-            calls.begun().is_empty(),
-            "the last place is kept free for those within their share"
+            calls.started().is_empty(),
+            "the last place is reserved for plugins within their share"
         );
         calls.end("b");
-        assert_eq!(calls.begun(), ["a"]);
+        assert_eq!(calls.started(), ["a"]);
     }
 
     #[test]
-    fn calls_of_a_plugin_begin_in_their_order_and_those_that_went_are_passed_over() {
+    fn calls_of_one_plugin_start_in_order_without_dropped_ones() {
         let mut calls = Calls::with_places(1);
         assert!(calls.enter("a"));
         for _ in 0..3 {
@@ -280,8 +278,8 @@ mod tests {
         let tickets: Vec<u64> = calls.held.iter().map(|(place, _)| place.ticket).collect();
         assert_eq!(tickets, [0, 1, 3]);
         calls.end("a");
-        assert_eq!(calls.begun(), ["a"]);
-        assert!(calls.held[0].1.is_none(), "the first of them");
+        assert_eq!(calls.started(), ["a"]);
+        assert!(calls.held[0].1.is_none(), "the first call starts");
         calls.held.clear();
         let state = calls.admission.state();
         assert_eq!((state.free, state.waiting, state.plugins.len()), (1, 0, 0));
@@ -293,21 +291,21 @@ mod tests {
         for _ in 0..=WAITING {
             calls.enter("a");
         }
-        let refused = calls.admission.enter(&"b".into()).err().expect("there is no room");
+        let refused = calls.admission.enter(&"b".into()).err().expect("the queue is full");
         assert_eq!(refused.code.as_deref(), Some("busy"));
         drop(calls.held.pop());
         assert!(!calls.enter("b"));
     }
 
     #[test]
-    fn place_whose_waiter_went_without_hearing_its_turn_comes_back() {
+    fn place_of_call_dropped_at_its_turn_is_released() {
         let mut calls = Calls::with_places(1);
         calls.enter("a");
         calls.enter("b");
         calls.enter("c");
         calls.end("a");
-        // `b` has got its turn, and goes before it looks.
+        // `b` has got its turn, and is dropped before it reads the notification.
         drop(calls.held.remove(0));
-        assert_eq!(calls.begun(), ["c"]);
+        assert_eq!(calls.started(), ["c"]);
     }
 }

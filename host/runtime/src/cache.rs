@@ -1,4 +1,4 @@
-//! Compiled code kept from one run to the next.
+//! The cache of compiled code.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use wasmtime::component::Component;
 
 use crate::compiled;
 
-/// Components whose code is kept, and the bytes of it all: what was not used for longest goes
+/// Most files in the cache, and most bytes of all files. The least recently used files are removed
 /// first.
 const MAX_FILES: usize = 1000;
 const MAX_BYTES: u64 = 2 << 30;
 
-/// Bytes of a reason why something can't be compiled.
+/// Most bytes of a remembered failure.
 const MAX_REASON: u64 = 16 * 1024;
 
-/// A folder that only this user can change. Compiled code can't be checked, so it is mapped from
-/// nowhere else.
+/// A folder that only this user can change. Compiled code can't be checked, so it is only mapped
+/// from such a folder.
 #[derive(Debug)]
 pub(crate) struct Cache {
     folder: PrivateFolder,
@@ -27,8 +27,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens the folder, making it where it is missing. `Err` says why it can't be trusted; the
-    /// caller compiles anew instead.
+    /// Opens the folder, or creates it. `Err` says why it can't be trusted. The caller then works
+    /// without a cache.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
@@ -36,12 +36,12 @@ impl Cache {
         Ok(Self { folder, path })
     }
 
-    /// Where something of this name is kept.
+    /// The path of a file of the cache.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Why what would have this key could not be compiled, where that was tried.
+    /// The remembered failure for a key.
     pub(crate) fn failure(&self, key: &str) -> Option<String> {
         let file = self.folder.file(&failure_name(key)).ok()?;
         let _ = file.set_modified(SystemTime::now());
@@ -50,7 +50,7 @@ impl Cache {
         Some(reason)
     }
 
-    /// Keeps why it could not be.
+    /// Remembers a failure for a key.
     pub(crate) fn put_failure(&self, key: &str, reason: &str) -> io::Result<PathBuf> {
         let name = failure_name(key);
         self.folder.put(&name, reason.as_bytes())?;
@@ -58,42 +58,41 @@ impl Cache {
         Ok(self.path(&name))
     }
 
-    /// The component of a key, where it was kept by a compatible engine.
+    /// The component for a key. `None` if it isn't in the cache, or was stored by an incompatible
+    /// engine.
     pub(crate) fn get(&self, engine: &Engine, key: &str) -> Option<Component> {
         let file = match self.folder.file(key) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!("not used from the compile cache: {key}: {error}");
+                tracing::warn!("can't use {key} from the compile cache: {error}");
                 return None;
             }
         };
-        // For [`prune`](Self::prune): it is in use. Where the time can't be set, it counts from the
-        // compiling.
+        // [`prune`](Self::prune) removes the least recently used files. If the time can't be set,
+        // the time of compiling counts.
         let _ = file.set_modified(SystemTime::now());
-        compiled::of_the_cache(engine, &file)
-            .map_err(|error| tracing::warn!("not used from the compile cache: {key}: {error:#}"))
+        compiled::map_cached(engine, &file)
+            .map_err(|error| tracing::warn!("can't use {key} from the compile cache: {error:#}"))
             .ok()
     }
 
-    /// Keeps code under a key. A file that is mapped must never change, and is not: the new one
-    /// only takes its name.
+    /// Stores code under a key. A mapped file must never change, so a new file replaces the old one
+    /// under its name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
         self.folder.put(key, code)?;
         self.prune(MAX_FILES, MAX_BYTES);
         Ok(())
     }
 
-    /// Whether code is kept and mapped: tried with some, which is taken out again.
-    pub(crate) fn tried(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
+    /// Tests whether code can be stored and mapped. Removes the code after that.
+    pub(crate) fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
         let key = format!("tried-{}.cwasm", std::process::id());
-        self.folder.put(&key, code).map_err(|error| format!("code can't be kept: {error}"))?;
-        let file = self
-            .folder
-            .file(&key)
-            .map_err(|error| format!("code that was kept can't be opened: {error}"));
+        self.folder.put(&key, code).map_err(|error| format!("code can't be stored: {error}"))?;
+        let file =
+            self.folder.file(&key).map_err(|error| format!("stored code can't be opened: {error}"));
         let mapped = file.and_then(|file| {
-            compiled::of_the_cache(engine, &file)
+            compiled::map_cached(engine, &file)
                 .map(drop)
                 .map_err(|error| format!("code can't be mapped from it: {error:#}"))
         });
@@ -101,18 +100,19 @@ impl Cache {
         mapped
     }
 
-    /// Removes what has not been used for longest, until no more than so much is left. Code that is
-    /// mapped stays with whoever maps it.
+    /// Removes the least recently used files until the rest is within the limits. Processes that
+    /// have mapped a removed file can still use its code.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
         let used = |name: String| {
             let metadata = self.folder.file(&name).and_then(|file| file.metadata()).ok()?;
             Some((metadata.modified().ok()?, metadata.len(), name))
         };
-        let mut kept: Vec<(SystemTime, u64, String)> = names.into_iter().filter_map(used).collect();
-        kept.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let mut entries: Vec<(SystemTime, u64, String)> =
+            names.into_iter().filter_map(used).collect();
+        entries.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
         let mut total = 0;
-        for (index, (_, size, name)) in kept.iter().enumerate() {
+        for (index, (_, size, name)) in entries.iter().enumerate() {
             total += size;
             if index >= files || total > bytes {
                 let _ = self.folder.remove(name);
@@ -121,8 +121,8 @@ impl Cache {
     }
 }
 
-/// The name of what says why there is no code under a key: to this version, since another one may
-/// allow more.
+/// The name of the file that remembers a failure. It contains Berth's version, since another version
+/// may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }
@@ -134,22 +134,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn least_recently_used_files_are_removed_first() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let cache = Cache::open(&root.path().join("cache")).expect("it is made");
+        let cache = Cache::open(&root.path().join("cache")).expect("the folder is created");
         for (age, name) in ["newest", "newer", "older", "oldest"].into_iter().enumerate() {
-            cache.folder.put(name, &[0; 100]).expect("it is kept");
+            cache.folder.put(name, &[0; 100]).expect("the file is stored");
             let then = SystemTime::now() - Duration::from_secs(60 * age as u64);
             cache
                 .folder
                 .file(name)
                 .and_then(|file| file.set_modified(then))
-                .expect("its time is set");
+                .expect("the file's time is set");
         }
-        let kept = || cache.folder.names(10).expect("they are there");
+        let names = || cache.folder.names(10).expect("the folder can be read");
         cache.prune(3, 1000);
-        assert_eq!(kept(), ["newer", "newest", "older"]);
+        assert_eq!(names(), ["newer", "newest", "older"]);
         cache.prune(3, 250);
-        assert_eq!(kept(), ["newer", "newest"]);
+        assert_eq!(names(), ["newer", "newest"]);
     }
 }

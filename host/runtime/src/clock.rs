@@ -1,4 +1,4 @@
-//! The ticker, which lets the host look at running guests.
+//! The ticker. It interrupts running guests, so that the host can check on them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How often running guests are looked at. It bounds how long a call may hold a thread of the
-/// reactor before it is moved to a thread of its own, and how late a deadline or a cancellation is
-/// seen.
+/// How often running guests are interrupted. It bounds how long a call may hold a thread of the
+/// reactor before it moves to its own thread. It also bounds how late a deadline or a cancellation
+/// is seen.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// How many ticks without a call the ticker goes on before it sleeps until the next call: waking it
-/// up costs that call more than a tick.
+/// How many ticks the ticker continues without a call before it sleeps. Waking it up costs the next
+/// call more than a tick.
 const IDLE_TICKS: u32 = 50;
 
-/// What is done beside the calls, which the ticker looks after so that no call has to.
+/// Background work that the ticker starts, so that no call has to.
 pub(crate) trait Chores: Send + Sync + 'static {
-    /// Whether there is work that nobody was told of.
+    /// Whether there is work that hasn't been started.
     fn has_work(&self) -> bool;
 
-    /// Has it done, if there is some.
+    /// Starts the work, if there is any.
     fn tick(self: &Arc<Self>);
 }
 
-/// Moves an engine's epoch on while calls are running, on one thread that ends with the engine.
+/// Increments an engine's epoch while calls run. Its thread ends with the engine.
 #[derive(Debug)]
 pub(crate) struct Ticker(Arc<Shared>);
 
@@ -37,17 +37,17 @@ struct Shared {
     wake: Condvar,
 }
 
-/// Keeps the ticker ticking.
+/// Keeps the ticker running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct TickGuard(Arc<Shared>);
 
 impl Ticker {
     pub(crate) fn start(engine: EngineWeak, chores: Arc<impl Chores>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let of_thread = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("berth-ticker".into())
-            .spawn(move || tick(&of_thread, &engine, &chores))?;
+            .spawn(move || tick(&thread_shared, &engine, &chores))?;
         Ok(Self(shared))
     }
 
@@ -79,13 +79,13 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Sleeps until a call runs or has run, or the engine ends.
+    /// Sleeps until a call runs, there is work, or the engine ends.
     fn sleep(&self, chores: &impl Chores) {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
-        // Looked at after `asleep` is set, while a call sets and looks in the other order: one of
-        // the two always sees the other. A short call is over before this thread has woken up for
-        // it. It leaves work behind, and is done with that when it runs no more.
+        // This thread sets `asleep` and then reads `running`. A call sets `running` and then reads
+        // `asleep`. So at least one of the two sees the other. A short call may end before this
+        // thread wakes up. It adds its work before it stops running, so the work is seen.
         while self.running.load(Ordering::SeqCst) == 0
             && !chores.has_work()
             && !self.end.load(Ordering::SeqCst)
@@ -110,7 +110,7 @@ fn tick(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
             }
         }
         std::thread::sleep(TICK);
-        // Held for the one call only: a ticker must not keep an engine alive.
+        // The engine is held for this tick only, since the ticker must not keep it alive.
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         chores.tick();

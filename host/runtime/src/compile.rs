@@ -1,5 +1,4 @@
-//! From a component's bytes to code: built in, kept from an earlier run, or compiled by a child
-//! that can do nothing else.
+//! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,35 +16,35 @@ use crate::{compiled, engine, shape};
 /// The helper's name on the command line.
 pub(crate) const HELPER: &str = "__compile";
 
-/// What to do where there is no helper.
-pub(crate) const NO_HELPER: &str = "it has to be compiled, which happens in a process of its own: call `berth_core::helper_hook()` first \
-    thing in `main`, or name a program that does with `Host::builder().helper(…)`";
+/// The error if there is no helper, with what to do.
+pub(crate) const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `berth_core::helper_hook()` first \
+    in `main`, or name a program that does so with `Host::builder().helper(…)`";
 
-/// Bytes of a component.
+/// Most bytes of a component.
 pub(crate) const MAX_COMPONENT: usize = 64 << 20;
 
-/// Bytes of what compiling comes to.
+/// Most bytes of compiled code.
 const MAX_CODE: usize = 512 << 20;
 
-/// Seconds on processors, all threads together, that compiling a component of so many bytes may
-/// take. Real ones take about one for a MiB.
+/// Limit for the processor seconds of all threads for compiling a component of `size` bytes. Real
+/// components take about one second for each MiB.
 const fn processor_seconds(size: usize) -> u64 {
     10 + (4 * size as u64).div_ceil(1 << 20)
 }
 
-/// Bytes of memory for the same. Real ones take 40 bytes for each byte, and the compiler itself
-/// some ten MiB; an allocator may take a GiB at once.
+/// Limit for the bytes of memory for the same. Real components take 40 bytes for each byte, and the
+/// compiler itself about ten MiB. An allocator may reserve a GiB at once.
 const fn memory(size: usize) -> u64 {
     (2 << 30) + 64 * size as u64
 }
 
-/// What compiling a stranger's component may take. The time is for a helper that hangs: a busy
-/// machine shares its processors with it.
+/// The limits for compiling an untrusted component. The time stops a helper that hangs. It is long,
+/// since a busy machine gives the helper only a part of its processors.
 const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
 }
 
-/// Turns bytes into components.
+/// Compiles bytes to components.
 #[derive(Debug)]
 pub(crate) struct Compiler {
     cache: Option<Cache>,
@@ -53,7 +52,7 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// `cache`: the folder to keep code in. `helper`: the program that compiles, see
+    /// `cache`: the folder for compiled code. `helper`: the program that compiles, see
     /// [`helper_hook`].
     pub(crate) fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
         let open = |folder: &Path| {
@@ -66,7 +65,7 @@ impl Compiler {
         Self { cache: cache.and_then(open), helper }
     }
 
-    /// The component of `wasm`, of which `digest` is the SHA-256. Blocks.
+    /// The component of `wasm`. `digest` is the SHA-256 of `wasm`. Blocks.
     pub(crate) fn component(
         &self,
         engine: &wasmtime::Engine,
@@ -75,10 +74,10 @@ impl Compiler {
         built_in: Option<Precompiled>,
     ) -> Result<Component, String> {
         if let Some(code) = built_in {
-            match compiled::of_this_program(engine, code) {
+            match compiled::map_built_in(engine, code) {
                 Ok(component) => return Ok(component),
                 Err(error) => tracing::warn!(
-                    "the built-in code does not fit this machine, so it is compiled anew: {error:#}"
+                    "the built-in code doesn't run on this machine, so it is compiled again: {error:#}"
                 ),
             }
         }
@@ -111,48 +110,48 @@ impl Compiler {
                 }
                 other => other.to_string(),
             };
-            // What the machine was at fault for may go better the next time.
-            let kept = self
+            // Only failures of the component itself are remembered. Others may not happen again.
+            let file = self
                 .cache
                 .as_ref()
                 .filter(|_| error.is_of_input())
                 .and_then(|cache| cache.put_failure(&key, &reason).ok());
-            not_compiled(&reason, kept.as_deref())
+            not_compiled(&reason, file.as_deref())
         })?;
         let Some(cache) = &self.cache else {
-            return compiled::of_the_helper(engine, &code).map_err(|error| format!("{error:#}"));
+            return compiled::map_from_helper(engine, &code).map_err(|error| format!("{error:#}"));
         };
         cache
             .put(&key, &code)
-            .map_err(|error| format!("keeping its compiled code failed: {error}"))?;
+            .map_err(|error| format!("storing its compiled code failed: {error}"))?;
         cache
             .get(engine, &key)
-            .ok_or_else(|| "its compiled code could not be mapped; the log says why".into())
+            .ok_or_else(|| "its compiled code can't be mapped; see the log for the reason".into())
     }
 }
 
-/// Why there is no code. `kept`: where that is remembered.
-fn not_compiled(reason: &str, kept: Option<&Path>) -> String {
-    let again = kept.map(|path| {
-        format!("; that is remembered: to have it tried again, delete {}", path.display())
+/// Why there is no code. `file`: the file that remembers the failure.
+fn not_compiled(reason: &str, file: Option<&Path>) -> String {
+    let retry = file.map(|path| {
+        format!("; the failure is remembered: to try again, delete {}", path.display())
     });
-    format!("compiling it failed: {reason}{}", again.unwrap_or_default())
+    format!("compiling it failed: {reason}{}", retry.unwrap_or_default())
 }
 
-/// Names the code that an engine can run.
+/// A name for the code that an engine can run.
 fn compatibility(engine: &wasmtime::Engine) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    // The default hasher has fixed keys: the same engine gives the same name in every process.
+    // The default hasher has fixed keys, so an engine has the same name in every process.
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper, and does not return, where this process was started as one, by `__compile` or
-/// `__confine` as its first argument; otherwise remembers that this program can be, and returns.
+/// Runs the helper if this process was started as one, with `__compile` or `__confine` as its first
+/// argument. Then it doesn't return. Otherwise it remembers that this program can be a helper, and
+/// returns.
 ///
-/// To be called first thing in `main`: the helper confines itself, and other threads would stay as
-/// they are.
+/// Call it first in `main`: the helper confines itself, and that doesn't reach other threads.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
@@ -163,7 +162,7 @@ pub fn helper_hook() {
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
     let closed = confine::close_inherited()
-        .map_err(|error| format!("closing what was handed down: {error}"));
+        .map_err(|error| format!("closing inherited descriptors failed: {error}"));
     let code = match closed.map_err(Fault::Own).and_then(|()| run(option.as_deref())) {
         Ok(()) => 0,
         Err(Fault::Own(reason)) => {
@@ -180,20 +179,20 @@ pub fn helper_hook() {
 
 static HOOKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// This program, where it began with [`helper_hook`].
+/// This program, if its `main` called [`helper_hook`].
 pub fn own_helper() -> Option<PathBuf> {
     HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
 }
 
-/// Why the helper has no answer: its own fault or this machine's, or its input's.
+/// Why the helper failed: because of itself or this machine, or because of its input.
 enum Fault {
     Own(String),
     Input(String),
 }
 
-/// `__compile` compiles standard input to standard output, for this processor;
-/// `__compile --baseline` for the baseline; `__compile --key` prints the name of the code that the
-/// baseline's compiler makes.
+/// `__compile` compiles standard input to standard output, for this processor.
+/// `__compile --baseline` compiles for the baseline. `__compile --key` prints the name of the code
+/// that the baseline's compiler makes.
 fn run(option: Option<&str>) -> Result<(), Fault> {
     let own = |error: HostError| Fault::Own(error.to_string());
     let mut stdout = std::io::stdout().lock();
@@ -204,7 +203,7 @@ fn run(option: Option<&str>) -> Result<(), Fault> {
             let key = compatibility(&engine::compiler(true).map_err(own)?);
             writeln!(stdout, "{key}").map_err(|error| Fault::Own(error.to_string()))
         }
-        Some(other) => Err(Fault::Own(format!("{HELPER} does not know {other}"))),
+        Some(other) => Err(Fault::Own(format!("{HELPER} has no option {other}"))),
     }
 }
 
@@ -215,7 +214,9 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     let limit = MAX_COMPONENT as u64 + 1;
     std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(own)?;
     if wasm.len() > MAX_COMPONENT {
-        return Err(Fault::Input(format!("it has more than {MAX_COMPONENT} bytes")));
+        return Err(Fault::Input(format!(
+            "it is larger than {MAX_COMPONENT} bytes, which is the limit"
+        )));
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
     shape::check(&wasm).map_err(Fault::Input)?;

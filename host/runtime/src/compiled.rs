@@ -1,8 +1,8 @@
-//! The one module with `unsafe` code: it maps compiled code, and says for which processors code is
-//! made.
+//! The only module with `unsafe` code. It maps compiled code, and sets the processors for which code
+//! is compiled.
 #![allow(
     unsafe_code,
-    reason = "compiled code can't be checked, so mapping it is a promise about where it comes from"
+    reason = "compiled code can't be checked, so mapping it is a promise about its source"
 )]
 
 use std::fs::File;
@@ -11,60 +11,59 @@ use std::os::fd::AsRawFd;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
-/// Code that was compiled ahead of time and is part of this program.
+/// Code that was compiled ahead of time and is built into this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Precompiled(&'static [u8]);
 
 impl Precompiled {
-    /// Code that `berth __compile --baseline` made. Where another version of Berth made it, it is
-    /// passed over.
+    /// Code that `berth __compile --baseline` made. Code from another version of Berth is not used.
     ///
     /// # Safety
     ///
-    /// It is run as it is, outside every sandbox, so it must be what that command wrote, unchanged,
-    /// and never change.
+    /// The code runs without a check and outside every sandbox. So it must be exactly what that
+    /// command wrote, and must never change.
     pub const unsafe fn new(code: &'static [u8]) -> Self {
         Self(code)
     }
 }
 
-/// Maps code that is part of this program.
+/// Maps built-in code.
 ///
 /// # Errors
 ///
-/// The engine's, where the code was made by another version or configuration of it.
-pub(crate) fn of_this_program(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
-    // SAFETY: who made the value has promised that its bytes are what the compiler wrote.
+/// The engine's error if another version or configuration of it made the code.
+pub(crate) fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
+    // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
     unsafe { Component::deserialize(engine, code.0) }
 }
 
-/// Maps a file of the compile cache. Only to be called by `cache`, for a file that it has opened in
-/// a folder that no one else can write to, and that is replaced but never changed.
+/// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only this
+/// user can write to. The file may be replaced but must never change.
 ///
 /// # Errors
 ///
-/// The engine's, where the code was made by another version or configuration of it.
-pub(crate) fn of_the_cache(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
-    // By the handle, so that what is mapped is what was checked.
+/// The engine's error if another version or configuration of it made the code.
+pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
+    // This opens the checked file by its handle, since its name may have a new file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the caller has checked that only this user could have written the file, and the cache
     // renames finished files into place.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
-/// Maps code that the helper has just made and sent over its pipe.
+/// Maps code that the helper has just sent over its pipe.
 ///
 /// # Errors
 ///
-/// The engine's, where the helper is another version of this program.
-pub(crate) fn of_the_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the helper is this program or the one that the embedding program named, it alone
-    // holds the pipe's other end, and what a stranger's component makes of its compiler is what the
-    // sandbox would run in any case.
+/// The engine's error if the helper is another version of this program.
+pub(crate) fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: the helper is this program or the one that the embedding program named, and only the
+    // helper holds the pipe's other end. If an untrusted component fools the compiler, the sandbox
+    // would run the same code without a helper.
     unsafe { Component::deserialize(engine, code) }
 }
 
-/// What this processor lacks of the baseline.
+/// The features of the baseline that this processor lacks.
 pub(crate) fn missing_features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let features = [
@@ -77,22 +76,22 @@ pub(crate) fn missing_features() -> Vec<&'static str> {
     ];
     #[cfg(not(target_arch = "x86_64"))]
     let features: [(&str, bool); 0] = [];
-    features.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect()
+    features.into_iter().filter(|(_, present)| !present).map(|(name, _)| name).collect()
 }
 
-/// Makes code for every processor of the named baseline: x86-64-v2, or any arm64.
+/// Sets the compiler to make code for all processors of the baseline: x86-64-v2, or any arm64.
 ///
 /// # Errors
 ///
-/// The engine's, where it does not know this platform.
+/// The engine's error if it doesn't support this platform.
 pub(crate) fn for_baseline(config: &mut Config) -> wasmtime::Result<()> {
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
     #[cfg(target_arch = "x86_64")]
     for feature in
         ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt", "has_cmpxchg16b"]
     {
-        // SAFETY: each flag names instructions that every x86-64-v2 processor has; an engine
-        // refuses code whose flags its processor lacks.
+        // SAFETY: each flag is for instructions that every x86-64-v2 processor has. An engine
+        // refuses code with flags that its processor lacks.
         unsafe { config.cranelift_flag_enable(feature) };
     }
     Ok(())

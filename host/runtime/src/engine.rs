@@ -1,4 +1,4 @@
-//! The engine: one for the process, with the linker that every plugin shares.
+//! The engine, with the linker that all plugins share.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::housekeeper::Housekeeper;
 use crate::limits::MAX_INSTANCES;
 use crate::warm_pool::{MEMORIES, SPARE, TABLES};
 
-/// Stack of the guest. What is left of [`ASYNC_STACK`] is for host functions.
+/// Stack of the guest. The rest of [`ASYNC_STACK`] is for host functions.
 const WASM_STACK: usize = 1 << 20;
 const ASYNC_STACK: usize = 3 << 20;
 
@@ -24,13 +24,13 @@ pub(crate) struct Engine {
     pub(crate) linker: Linker<CallState>,
     pub(crate) housekeeper: Housekeeper,
     ticker: Ticker,
-    /// Why there is no memory pool. Without one, calls start slower and nothing else changes.
+    /// Why there is no memory pool. Without a pool, calls start slower. Nothing else changes.
     pub(crate) no_pool: Option<String>,
 }
 
 impl Engine {
-    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes, and
-    /// with instances that wait for calls for as long as `keep_ready`.
+    /// An engine for at most `concurrency` calls at a time, each with at most `memory` bytes. Warm
+    /// instances are kept for `keep_ready`.
     pub(crate) fn new(
         concurrency: usize,
         memory: usize,
@@ -38,8 +38,8 @@ impl Engine {
     ) -> Result<Self, HostError> {
         let mut config = config();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
-        // The pool reserves address space, of which containers and small machines may not have
-        // enough. `berth doctor` tells.
+        // The pool reserves address space. Containers and small machines may not have enough, which
+        // `berth doctor` reports.
         let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
             Ok(wasm) => (Ok(wasm), None),
             Err(error) => (wasmtime::Engine::new(&self::config()), Some(format!("{error:#}"))),
@@ -56,22 +56,23 @@ impl Engine {
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }
 
-    /// Keeps deadlines and budgets watched while a call runs.
+    /// Keeps the ticker running during a call, so that deadlines and budgets are checked.
     pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.ticker.keep_ticking()
     }
 }
 
-/// What decides on the code that is made, so that code from one process runs in another.
+/// The settings that decide on compiled code. They are the same everywhere, so code from one process
+/// runs in another.
 fn config() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        // Not used by the interfaces that Berth has, and it more than doubles the cost of a call.
+        // Berth's interfaces don't use it, and it more than doubles the cost of a call.
         .concurrency_support(false)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(ASYNC_STACK)
-        // Proposals that no tool needs and that add to what can be attacked.
+        // No tool needs these proposals, and they would make the attack surface larger.
         .wasm_memory64(false)
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
@@ -79,8 +80,7 @@ fn config() -> Config {
     config
 }
 
-/// An engine that only compiles: for a named baseline of processors, or for the one that it runs
-/// on.
+/// An engine that only compiles, for the baseline of processors or for this processor.
 pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
     let mut config = config();
     if baseline {
@@ -90,8 +90,8 @@ pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
     wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
 }
 
-/// Whether the kernel can tell which memory a call has touched: an engine that insists on it starts
-/// only where it can.
+/// Whether the kernel can report which memory a call has touched. Tests it with an engine that
+/// doesn't start without this.
 pub(crate) fn finds_touched_memory() -> bool {
     let mut pool = pool(1, 1 << 16);
     pool.pagemap_scan(Enabled::Yes);
@@ -100,9 +100,9 @@ pub(crate) fn finds_touched_memory() -> bool {
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// Slots for every call that may run at a time, and as many again: a call that was given up may
-/// hold its slot for a while. And spare ones for instances that wait, so that no call fails on
-/// their account.
+/// A pool with two slots for each call that may run at a time, since a call that was given up may
+/// hold its slot for a while. It also has spare slots for warm instances, so that they take no slot
+/// from a call.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
     let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
     let spare = SPARE as u32;
@@ -112,15 +112,15 @@ fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
         .total_memories(slots * 2 + spare * MEMORIES)
         .total_tables(slots * 4 + spare * TABLES)
         .total_stacks(slots + spare)
-        // The bounds that a call meets first are the limiter's; these only have to be no smaller.
+        // The limiter has the limits of a call. These must not be smaller.
         .max_memory_size(memory)
         .table_elements(100_000)
         .max_memories_per_module(4)
         .max_tables_per_module(8)
         .max_component_instance_size(10 << 20)
         .max_core_instance_size(10 << 20)
-        // What a small guest touches stays mapped and is cleared by hand: cheaper than giving it
-        // back and faulting it in again.
+        // The memory that a small guest touches stays mapped and is cleared. This is cheaper than
+        // unmapping it and faulting it in again.
         .linear_memory_keep_resident(256 << 10)
         .table_keep_resident(32 << 10)
         .max_unused_warm_slots(u32::try_from(concurrency).unwrap_or(u32::MAX))

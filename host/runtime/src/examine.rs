@@ -1,4 +1,4 @@
-//! Whether this machine can run and compile components, found out by doing it; for `berth doctor`.
+//! Tests whether this machine can run and compile components, for `berth doctor`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,42 +12,41 @@ use crate::compile::{self, HELPER};
 use crate::engine::{self, Engine};
 use crate::{Builtin, RuntimeConfig, compiled};
 
-/// How the engine fares on this machine.
+/// The state of the engine on this machine.
 #[derive(Clone, Debug)]
 pub struct EngineExamination {
-    /// Calls that run at a time.
+    /// Most calls at a time.
     pub places: usize,
-    /// Why there is no memory pool, so that calls start slower. `None`: there is one.
+    /// Why there is no memory pool. Calls start slower then. `None` if there is a pool.
     pub no_pool: Option<String>,
-    /// Bytes of address space that the engine reserved, where the kernel tells.
+    /// Bytes of address space that the engine reserved. `None` if the kernel doesn't report them.
     pub reserved: Option<u64>,
-    /// Whether the kernel finds the memory that a call touched (`PAGEMAP_SCAN`, Linux 6.7), so that
-    /// less has to be cleared after it.
+    /// Whether the kernel can report the memory that a call touched (`PAGEMAP_SCAN`, Linux 6.7).
+    /// Then less memory is cleared after a call.
     pub finds_touched_memory: bool,
-    /// What this processor lacks of the baseline that built-in code is made for.
+    /// Features of the baseline for built-in code that this processor lacks.
     pub missing_features: Vec<&'static str>,
-    /// Each built-in plugin, and why its code that was compiled ahead is not used.
+    /// The built-in plugins. `Err` is the reason why the code that was compiled ahead isn't used.
     pub builtins: Vec<(&'static str, Result<(), String>)>,
-    /// How long the helper took to compile a tiny component that was then mapped, or what went
-    /// wrong.
+    /// The time for compiling a tiny component in the helper and mapping its code, or the error.
     pub compiled: Result<Duration, String>,
-    /// Whether code is kept in the cache's folder and mapped from there. `None` where there is no
-    /// folder yet, or nothing was compiled.
+    /// Whether the cache can store and map code. `None` if the cache has no folder yet, or nothing
+    /// was compiled.
     pub cached: Option<Result<(), String>>,
 }
 
-/// What compiling a tiny component may take: much more than it does.
+/// The limits for compiling a tiny component. They are much larger than its needs.
 const BOUNDS: HelperBounds = HelperBounds { time: Duration::from_secs(20), output: 16 << 20 };
 
-/// A component of one module with one function, which does nothing.
+/// A component of one module with one empty function.
 const TINY: &[u8] = b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b";
 
-/// Starts an engine for `config` and tries what loading takes. Makes no cache folder, and leaves
-/// nothing in one. Blocks, 20 s at most.
+/// Starts an engine for `config` and tests all steps of loading. Creates no cache folder, and
+/// leaves no file in an existing one. Blocks, at most 20 s.
 ///
 /// # Errors
 ///
-/// [`HostError::Engine`] where this machine can't run the engine at all.
+/// [`HostError::Engine`] if this machine can't run the engine.
 pub fn examine(
     config: RuntimeConfig,
     builtins: &[Builtin],
@@ -57,14 +56,14 @@ pub fn examine(
     let engine = Engine::new(places, config.memory, config.keep_ready)?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => compiled::of_this_program(&engine.wasm, code)
+        Some(code) => compiled::map_built_in(&engine.wasm, code)
             .map(drop)
             .map_err(|error| format!("{error:#}")),
-        None => Err("this program was built without it".to_owned()),
+        None => Err("this program was built without compiled code".to_owned()),
     };
     let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
-    let begun = Instant::now();
-    let code = helped(&config, &engine);
+    let started = Instant::now();
+    let code = compile_tiny(&config, &engine);
     Ok(EngineExamination {
         places,
         reserved,
@@ -75,27 +74,27 @@ pub fn examine(
             .cache
             .as_deref()
             .zip(code.as_ref().ok())
-            .and_then(|(folder, code)| cached(folder, code, &engine)),
-        compiled: code.map(|_| begun.elapsed()),
+            .and_then(|(folder, code)| test_cache(folder, code, &engine)),
+        compiled: code.map(|_| started.elapsed()),
         no_pool: engine.no_pool,
     })
 }
 
-/// The code of [`TINY`], made by the helper and mapped.
-fn helped(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, String> {
+/// Compiles [`TINY`] in the helper, and maps its code.
+fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, String> {
     let helper = config.helper.clone().or_else(compile::own_helper).ok_or(compile::NO_HELPER)?;
     let code = run_helper(&helper, &[HELPER], TINY, BOUNDS).map_err(|error| error.to_string())?;
-    compiled::of_the_helper(&engine.wasm, &code)
+    compiled::map_from_helper(&engine.wasm, &code)
         .map_err(|error| format!("its code can't be mapped: {error:#}"))?;
     Ok(code)
 }
 
-fn cached(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), String>> {
-    // Opening the cache would make it.
-    let _there = rustix::fs::lstat(folder).ok()?;
+fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), String>> {
+    // Opening the cache would create the folder.
+    let _exists = rustix::fs::lstat(folder).ok()?;
     Some(
         Cache::open(folder)
             .map_err(|error| error.to_string())
-            .and_then(|cache| cache.tried(&engine.wasm, code)),
+            .and_then(|cache| cache.test(&engine.wasm, code)),
     )
 }

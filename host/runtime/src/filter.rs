@@ -1,8 +1,8 @@
-//! Filters of plugins: which there are, and asking one about an output.
+//! Lists the filters of plugins, and applies them to outputs.
 //!
-//! A filter has no capability at all: whatever its plugin is granted, the instances that filter get
-//! none of it. One that has answered may be kept for the next output of the same session, and of no
-//! other; one that has trapped, or taken much memory, is not.
+//! A filter has no capabilities: its instances don't get the grants of their plugin. After an
+//! answer, an instance may be kept for other outputs of the same session. An instance that trapped
+//! or used much memory is dropped.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ use crate::plugin::{Loaded, Plugin};
 use crate::run;
 use crate::watch::Watch;
 
-/// Filters of one plugin.
+/// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;
-/// Characters of a filter's name.
+/// Most characters of a filter's name.
 const MAX_NAME: usize = 64;
-/// Matchers of one filter.
+/// Most matchers of one filter.
 const MAX_MATCHERS: usize = 32;
-/// Characters of what a matcher compares with.
+/// Most characters of a matcher's pattern.
 const MAX_PATTERN: usize = 512;
-/// Problems with the operator's rules that are told, and bytes of each.
+/// Most reported problems with the operator's rules, and most bytes of each.
 const MAX_PROBLEMS: usize = 256;
 const MAX_PROBLEM: usize = 1024;
 
@@ -53,9 +53,9 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
         };
         (store, listed)
     };
-    let wit::Listing { filters: listed, problems } = run::listed(plugin, "filters", ask).await?;
+    let wit::Listing { filters: listed, problems } = run::list(plugin, "filters", ask).await?;
     if listed.len() > MAX_FILTERS {
-        return Err(format!("it offers {} filters; at most {MAX_FILTERS} are taken", listed.len()));
+        return Err(format!("it offers {} filters; the limit is {MAX_FILTERS}", listed.len()));
     }
     let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(listed.len());
     for registration in listed {
@@ -85,13 +85,10 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
-        return Err(format!("a name has 1 to {MAX_NAME} of [a-z0-9_-]"));
+        return Err(format!("its name has to be 1 to {MAX_NAME} characters of [a-z0-9_-]"));
     }
     if matchers.len() > MAX_MATCHERS {
-        return Err(format!(
-            "it has {} matchers; at most {MAX_MATCHERS} are taken",
-            matchers.len()
-        ));
+        return Err(format!("it has {} matchers; the limit is {MAX_MATCHERS}", matchers.len()));
     }
     let matcher = |matcher: wit::Matcher| {
         let subject = match matcher.subject {
@@ -106,8 +103,9 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
                 text.chars().count()
             }
         };
-        if length.max(matcher.tool.chars().count()) > MAX_PATTERN {
-            return Err(format!("a matcher has more than {MAX_PATTERN} characters"));
+        let length = length.max(matcher.tool.chars().count());
+        if length > MAX_PATTERN {
+            return Err(format!("a matcher has {length} characters; the limit is {MAX_PATTERN}"));
         }
         Ok(Matcher { tool: matcher.tool, subject })
     };
@@ -122,7 +120,7 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
     })
 }
 
-/// Asks a filter about an output.
+/// Applies a filter to an output.
 pub(crate) async fn apply(
     plugin: &Arc<Loaded>,
     filter: &FilterDefinition,
@@ -142,17 +140,17 @@ pub(crate) async fn apply(
         session: Arc::clone(session),
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
-    let (filter, input) = (filter.name.clone(), converted(input));
-    run::driven(watch, call.run(filter, input), false).await
+    let (filter, input) = (filter.name.clone(), convert_input(input));
+    run::drive(watch, call.run(filter, input), false).await
 }
 
 impl Plugin {
-    /// Asks a filter what to make of an output. Outputs of one `session` may be looked at by the
-    /// same instance, one after the other.
+    /// Applies a filter to an output. One instance may get several outputs of the same `session`,
+    /// one after the other.
     ///
     /// # Errors
     ///
-    /// Where the filter fails, traps or takes more than it may.
+    /// The filter fails, traps or exceeds a limit.
     pub async fn filter(
         &self,
         filter: &FilterDefinition,
@@ -164,7 +162,7 @@ impl Plugin {
     }
 }
 
-/// One question to a filter.
+/// One application of a filter.
 struct FilterCall {
     plugin: Arc<Loaded>,
     limits: Limits,
@@ -186,7 +184,7 @@ impl FilterCall {
             }
             None => self.fresh(filters).await,
         };
-        let answered = match &instance {
+        let answer = match &instance {
             Ok(instance) => {
                 instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await
             }
@@ -194,7 +192,7 @@ impl FilterCall {
                 return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name));
             }
         };
-        let verdict = match answered {
+        let verdict = match answer {
             Ok(verdict) => {
                 verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM))))
             }
@@ -205,16 +203,16 @@ impl FilterCall {
         if let Ok(instance) = instance {
             filters.keep(&self.plugin.runtime.filter_places, &self.session, store, instance);
         }
-        verdict_of(verdict?, input.content.len(), self.limits.result)
+        convert_verdict(verdict?, input.content.len(), self.limits.result)
     }
 
-    /// An instance that was asked for its filters, and nothing yet.
+    /// A fresh instance. Only `list_filters` has been called on it.
     async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
         let Self { plugin, limits, watch, .. } = self;
         let state =
             CallState::idle(&plugin.name, limits, Files::new(None, 0), None, Arc::clone(watch));
         let (mut store, instance) = run::instantiate(&plugin.pre, state, limits).await;
-        let made = async {
+        let created = async {
             let instance = filters.exports.load(&mut store, &instance?)?;
             let listed = instance
                 .berth_tool_filter()
@@ -225,8 +223,8 @@ impl FilterCall {
                 Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),
             }
         };
-        let made = made.await;
-        (store, made)
+        let created = created.await;
+        (store, created)
     }
 }
 
@@ -234,7 +232,7 @@ fn failed(reason: &str) -> Failure {
     Failure::new(Category::PermanentFailure, reason)
 }
 
-fn converted(input: FilterInput) -> wit::Input {
+fn convert_input(input: FilterInput) -> wit::Input {
     let FilterInput { tool, subject, failed, exit_code, among_others, content } = input;
     let content = content.into_iter().map(convert::content_for_guest).collect();
     wit::Input {
@@ -247,7 +245,11 @@ fn converted(input: FilterInput) -> wit::Input {
     }
 }
 
-fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<FilterVerdict, Failure> {
+fn convert_verdict(
+    verdict: wit::Verdict,
+    parts: usize,
+    limit: usize,
+) -> Result<FilterVerdict, Failure> {
     let wit::Replacement { content, confidence, rule, meta: _ } = match verdict {
         wit::Verdict::Keep => return Ok(FilterVerdict::Keep),
         wit::Verdict::Block(reason) => {
@@ -256,9 +258,10 @@ fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<Filte
         wit::Verdict::Replace(replacement) => replacement,
     };
     let size: usize = content.iter().map(convert::part_size).sum();
-    if content.len() != parts || size > limit.saturating_add(parts * 64) {
+    let limit = limit.saturating_add(parts * 64);
+    if content.len() != parts || size > limit {
         return Err(failed(&format!(
-            "it made {} parts of {size} bytes of {parts} parts",
+            "it returned {} parts with {size} bytes for {parts} parts; the limit is {limit} bytes",
             content.len()
         )));
     }

@@ -1,5 +1,4 @@
-//! The filters of a plugin, and the instances of them that wait for the next output of their
-//! session.
+//! The filters of a plugin, and their instances that are kept for their sessions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,20 +12,20 @@ use crate::guest::bindings::filter::{Filters as Exports, FiltersIndices};
 use crate::guest::state::CallState;
 use crate::warm_pool::{self, MEMORY};
 
-/// How long one is kept without being asked.
+/// How long an unused instance is kept.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// What a plugin filters.
+/// The filters of a plugin.
 pub(crate) struct Filters {
     pub(crate) exports: FiltersIndices,
     pub(crate) definitions: Vec<Arc<FilterDefinition>>,
     pub(crate) problems: Vec<String>,
-    /// Whether the pool has spare room for stores of its size.
+    /// Whether the plugin's stores fit into the spare slots of the pool.
     fits: bool,
     idle: Mutex<Vec<IdleFilter>>,
 }
 
-/// An instance that waits for the next output of its session.
+/// An instance that is kept for its session.
 struct IdleFilter {
     session: Arc<str>,
     store: Store<CallState>,
@@ -35,17 +34,18 @@ struct IdleFilter {
     _place: OwnedSemaphorePermit,
 }
 
-/// Whether a component exports an interface, in whatever version.
-pub(crate) fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
-    let of_interface =
+/// Whether a component exports an interface, in any version.
+pub(crate) fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
+    let is_interface =
         |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
-    pre.component().component_type().exports(pre.engine()).any(|(name, _)| of_interface(name))
+    pre.component().component_type().exports(pre.engine()).any(|(name, _)| is_interface(name))
 }
 
 impl Filters {
-    /// The filters of a component that exports some. Which they are, it has to be asked.
-    pub(crate) fn exported(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
-        if !exports(pre, "berth:tool/filter") {
+    /// The filters of a component, without their definitions, which the component has to list.
+    /// `None` if it exports no filters.
+    pub(crate) fn from_exports(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
+        if !has_export(pre, "berth:tool/filter") {
             return Ok(None);
         }
         let (exports, fits) = (FiltersIndices::new(pre)?, warm_pool::fits(pre));
@@ -62,16 +62,16 @@ impl Filters {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The instance that a session has.
+    /// Takes the instance of a session.
     pub(crate) fn take(&self, session: &str) -> Option<(Store<CallState>, Exports)> {
-        let mut kept = self.idle();
-        let place = kept.iter().position(|kept| *kept.session == *session)?;
-        let IdleFilter { store, instance, .. } = kept.remove(place);
+        let mut idle = self.idle();
+        let index = idle.iter().position(|one| *one.session == *session)?;
+        let IdleFilter { store, instance, .. } = idle.remove(index);
         Some((store, instance))
     }
 
-    /// Keeps an instance for its session, in one of `places`, and in the place of whichever of this
-    /// plugin has waited longest if need be.
+    /// Keeps an instance for its session, in one of `places`. If no place is free, it replaces this
+    /// plugin's oldest idle instance.
     pub(crate) fn keep(
         &self,
         places: &Arc<Semaphore>,
@@ -85,19 +85,19 @@ impl Filters {
         }
         let place = || Arc::clone(places).try_acquire_owned().ok();
         let mut dropped = Vec::new();
-        let mut kept = self.idle();
-        while kept.first().is_some_and(|oldest| oldest.since.elapsed() > IDLE) {
-            dropped.push(kept.remove(0));
+        let mut idle = self.idle();
+        while idle.first().is_some_and(|oldest| oldest.since.elapsed() > IDLE) {
+            dropped.push(idle.remove(0));
         }
-        if kept.iter().any(|kept| kept.session == *session) {
+        if idle.iter().any(|one| one.session == *session) {
             return;
         }
-        let room = place().or_else(|| {
-            drop((!kept.is_empty()).then(|| kept.remove(0)));
+        let place = place().or_else(|| {
+            drop((!idle.is_empty()).then(|| idle.remove(0)));
             place()
         });
-        if let Some(place) = room {
-            kept.push(IdleFilter {
+        if let Some(place) = place {
+            idle.push(IdleFilter {
                 session: Arc::clone(session),
                 store,
                 instance,

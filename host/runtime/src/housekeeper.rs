@@ -1,10 +1,9 @@
-//! Instances made before they are asked for, and used ones taken apart after the answer has left.
+//! Makes warm instances, and drops used stores after the answer has left.
 //!
-//! What a plugin that is in use needs for its next call is made beside the calls: one thread, the
-//! housekeeper, keeps a few fresh instances of the plugins that were called last, and drops the
-//! stores of calls that are over. No call wakes it up, which would cost the call more than it
-//! saves: the ticker looks whether there is work for it. Each instance serves one call and is never
-//! put back.
+//! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
+//! called last, and drops the stores of finished calls. Calls don't wake it up, since that would
+//! cost a call more than it saves. The ticker checks whether there is work for it. Each instance
+//! serves one call and is never reused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -26,30 +25,30 @@ use crate::run;
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
 use crate::watch::Watch;
 
-/// How long instantiating may take beside the calls, and how much of a processor. What takes longer
-/// is made by the call that needs it.
+/// Limits for making a warm instance: time and processor time. An instance that needs more is made
+/// by the call that needs it.
 const TIME: Duration = Duration::from_secs(5);
 const CPU: Duration = Duration::from_secs(1);
 
-/// The thread that readies and takes apart. It is started when there is work for the first time,
-/// and ends with this value.
+/// The housekeeper's thread. It is started for the first work, and ends when this value is dropped.
 pub(crate) struct Housekeeper(Arc<Shared>);
 
-/// What calls, the ticker and the housekeeper share.
+/// The state that calls, the ticker and the housekeeper share.
 pub(crate) struct Shared {
-    /// How long instances wait for a call of their plugin. Zero: none is readied.
+    /// How long warm instances are kept after a plugin's last call. Zero: there are no warm
+    /// instances.
     keep: Duration,
-    /// Whether there is something to do that the housekeeper was not told of.
+    /// Whether there is work and the housekeeper hasn't been notified of it.
     work: AtomicBool,
     todo: Mutex<Todo>,
     wake: Condvar,
 }
 
-/// What calls leave to the housekeeper.
+/// The work that calls leave to the housekeeper.
 #[derive(Default)]
 struct Work {
     used: Vec<Store<CallState>>,
-    /// Plugins that were called and that the housekeeper does not know.
+    /// Plugins that were called and that the housekeeper doesn't track yet.
     new: Vec<Weak<Loaded>>,
 }
 
@@ -58,14 +57,14 @@ struct Todo {
     work: Work,
     /// Whether the thread was started.
     started: bool,
-    told: bool,
+    notified: bool,
     end: bool,
 }
 
-/// A plugin that has, or should have, instances waiting.
-struct Tended {
+/// A plugin with warm instances.
+struct TrackedPlugin {
     plugin: Weak<Loaded>,
-    called: Instant,
+    last_called: Instant,
 }
 
 impl Housekeeper {
@@ -78,32 +77,31 @@ impl Housekeeper {
         }))
     }
 
-    /// For the ticker.
+    /// The shared state, for the ticker.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
     }
 
-    /// Takes over the store of a call that is over, and sees to it that the plugin's next call
-    /// finds an instance.
+    /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
     pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, mut store: Store<CallState>) {
         store.data_mut().end();
         let pool = &plugin.warm_pool;
         let mut todo = self.0.todo();
-        if !self.0.keep.is_zero() && !pool.spoiled.load(Ordering::Relaxed) {
+        if !self.0.keep.is_zero() && !pool.disabled.load(Ordering::Relaxed) {
             pool.called.store(true, Ordering::Relaxed);
-            if !pool.known.swap(true, Ordering::Relaxed) {
+            if !pool.tracked.swap(true, Ordering::Relaxed) {
                 todo.work.new.push(Arc::downgrade(plugin));
             }
         }
         let small = pool.fits && store.data().memory.used() <= MEMORY;
-        let mut too_many = None;
+        let mut surplus = None;
         if small && todo.work.used.len() < USED {
             todo.work.used.push(store);
         } else {
-            too_many = Some(store);
+            surplus = Some(store);
         }
         drop(todo);
-        drop(too_many);
+        drop(surplus);
         self.0.work.store(true, Ordering::Release);
     }
 }
@@ -116,37 +114,37 @@ impl Drop for Housekeeper {
 }
 
 impl Chores for Shared {
-    /// Whether there is work that the housekeeper was not told of.
+    /// Whether there is work and the housekeeper hasn't been notified of it.
     fn has_work(&self) -> bool {
         self.work.load(Ordering::Acquire)
     }
 
-    /// Tells the housekeeper if there is work. The ticker asks, at each tick.
+    /// Notifies the housekeeper if there is work. The ticker calls it at each tick.
     fn tick(self: &Arc<Self>) {
         if !self.work.swap(false, Ordering::Acquire) {
             return;
         }
         let mut todo = self.todo();
-        todo.told = true;
+        todo.notified = true;
         if std::mem::replace(&mut todo.started, true) {
             self.wake.notify_all();
             return;
         }
         drop(todo);
-        let of_thread = Arc::clone(self);
+        let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name("berth-housekeeper".into())
-            .spawn(move || keep_house(&of_thread));
+            .spawn(move || run_housekeeper(&shared));
         if let Err(error) = started {
             tracing::warn!(
-                "calls find no instance waiting for them: starting the housekeeper's thread: {error}"
+                "there are no warm instances: starting the housekeeper's thread failed: {error}"
             );
         }
     }
 }
 
 impl Shared {
-    /// Waits for work, or until it is time to look again. None at the end.
+    /// Waits for work, at most until a time. `None` at the end.
     fn wait(&self, until: Option<Instant>) -> Option<Work> {
         let mut todo = self.todo();
         loop {
@@ -154,7 +152,7 @@ impl Shared {
                 return None;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if std::mem::take(&mut todo.told) || left.is_some_and(|left| left.is_zero()) {
+            if std::mem::take(&mut todo.notified) || left.is_some_and(|left| left.is_zero()) {
                 return Some(std::mem::take(&mut todo.work));
             }
             todo = match left {
@@ -171,51 +169,53 @@ impl Shared {
     }
 }
 
-fn keep_house(shared: &Shared) {
-    // Of its own, since those of the program come and go. What a component may wait for while it is
-    // instantiated needs one to be there.
+fn run_housekeeper(shared: &Shared) {
+    // The thread has its own reactor, since those of the program may end. A component that waits
+    // while it is instantiated needs one.
     let reactor = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(reactor) => reactor,
         Err(error) => {
-            tracing::warn!("calls find no instance waiting for them: {error}");
+            tracing::warn!("there are no warm instances: {error}");
             return;
         }
     };
-    let mut kept: Vec<Tended> = Vec::new();
-    let due = |kept: &[Tended]| kept.iter().map(|kept| kept.called + shared.keep).min();
-    while let Some(Work { used, new }) = shared.wait(due(&kept)) {
+    let mut tracked: Vec<TrackedPlugin> = Vec::new();
+    let due =
+        |tracked: &[TrackedPlugin]| tracked.iter().map(|one| one.last_called + shared.keep).min();
+    while let Some(Work { used, new }) = shared.wait(due(&tracked)) {
         drop(used);
         let now = Instant::now();
-        kept.extend(new.into_iter().map(|plugin| Tended { plugin, called: now }));
-        keep(&mut kept, now, shared.keep);
-        for plugin in kept.iter().filter_map(|kept| kept.plugin.upgrade()) {
+        tracked.extend(new.into_iter().map(|plugin| TrackedPlugin { plugin, last_called: now }));
+        drop_idle(&mut tracked, now, shared.keep);
+        for plugin in tracked.iter().filter_map(|one| one.plugin.upgrade()) {
             refill(&plugin, &reactor);
         }
     }
 }
 
-/// Keeps the plugins that were called last, and lets go what waits for calls of the others.
-fn keep(kept: &mut Vec<Tended>, now: Instant, time: Duration) {
-    for kept in kept.iter_mut() {
-        if kept
+/// Keeps the plugins that were called last, and drops the warm instances of the others.
+fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
+    for one in tracked.iter_mut() {
+        if one
             .plugin
             .upgrade()
             .is_some_and(|plugin| plugin.warm_pool.called.swap(false, Ordering::Relaxed))
         {
-            kept.called = now;
+            one.last_called = now;
         }
     }
-    kept.sort_by_key(|kept| std::cmp::Reverse(kept.called));
+    tracked.sort_by_key(|one| std::cmp::Reverse(one.last_called));
     let mut place = 0;
-    kept.retain(|kept| {
-        let Some(plugin) = kept.plugin.upgrade() else { return false };
+    tracked.retain(|one| {
+        let Some(plugin) = one.plugin.upgrade() else { return false };
         let pool = &plugin.warm_pool;
         place += 1;
-        let stays =
-            place <= PLUGINS && now < kept.called + time && !pool.spoiled.load(Ordering::Relaxed);
+        let stays = place <= PLUGINS
+            && now < one.last_called + time
+            && !pool.disabled.load(Ordering::Relaxed);
         if !stays {
-            // A call from here on makes it known again.
-            pool.known.store(false, Ordering::Relaxed);
+            // A later call makes it tracked again.
+            pool.tracked.store(false, Ordering::Relaxed);
             pool.clear();
         }
         stays
@@ -227,42 +227,41 @@ fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
         match make(plugin, reactor) {
             Ok(instance) => plugin.warm_pool.put(instance),
             Err(reason) => {
-                // The next one would be no better: its calls make their instances themselves.
-                tracing::debug!(
-                    plugin = &*plugin.name,
-                    "none of its instances waits for a call: {reason}"
-                );
-                plugin.warm_pool.spoiled.store(true, Ordering::Relaxed);
+                // The next instance would fail as well, so calls make their own instances.
+                tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {reason}");
+                plugin.warm_pool.disabled.store(true, Ordering::Relaxed);
                 return;
             }
         }
     }
 }
 
-/// Makes an instance that can wait.
+/// Makes a warm instance.
 fn make(plugin: &Loaded, reactor: &Reactor) -> Result<WarmInstance, String> {
     let bounds = Limits { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.clone() };
     let watch = Arc::new(Watch::new(TIME, &bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
-    let made = reactor.block_on(async {
-        let mut made = pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, &watch)));
-        poll_fn(|context| match made.as_mut().poll(context) {
-            Poll::Ready(made) => Poll::Ready(Some(made)),
+    let created = reactor.block_on(async {
+        let mut created = pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, &watch)));
+        poll_fn(|context| match created.as_mut().poll(context) {
+            Poll::Ready(created) => Poll::Ready(Some(created)),
             Poll::Pending => Poll::Ready(None),
         })
         .await
     });
-    let (store, instance) = made.ok_or("it waits for something while it is instantiated")?;
+    let (store, instance) = created.ok_or("it waits for something while it is instantiated")?;
     let instance = match instance {
         Ok(instance) => instance,
         Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
     };
-    if store.data().files.looked() {
-        return Err("it reads files while it is instantiated, which could be outdated at the time of the call".into());
+    if store.data().files.accessed() {
+        return Err(
+            "it reads files while it is instantiated, and they may change before the call".into()
+        );
     }
     if store.data().memory.used() > MEMORY {
         return Err(format!(
-            "it takes more than {} MiB of memory while it is instantiated",
+            "it uses more than {} MiB of memory while it is instantiated",
             MEMORY >> 20
         ));
     }

@@ -1,8 +1,8 @@
 //! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
 //!
-//! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened
-//! once for its policy, and each call gets a fresh store (`run`), perhaps one that was made shortly
-//! before (`warm_pool`), that is dropped with everything in it.
+//! It is the only crate that names wasmtime. A plugin is loaded once (`load`), and its directories
+//! are opened once for its policy. Each call gets a fresh store (`run`) or a warm instance with one
+//! (`warm_pool`). After the call, the store is dropped with everything in it.
 
 mod admission;
 mod cache;
@@ -50,26 +50,26 @@ use crate::admission::Admission;
 use crate::compile::Compiler;
 use crate::engine::Engine;
 
-/// What a runtime needs to know.
+/// The configuration of a runtime.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
-    /// Calls that may run at a time. 0:
+    /// Most calls at a time. 0 means
     /// [`automatic_concurrency`](berth_system::machine::automatic_concurrency).
     pub concurrency: usize,
-    /// The most memory that any plugin's calls are granted, in bytes.
+    /// The largest memory limit of all plugins, in bytes.
     pub memory: usize,
-    /// How long a few fresh instances wait for the next call of a plugin that was called. Zero:
-    /// none is made before it is asked for.
+    /// How long the warm instances of a plugin are kept after its last call. Zero: there are no
+    /// warm instances.
     pub keep_ready: Duration,
-    /// Where compiled code is kept from one run to the next. None: it is not.
+    /// The folder for compiled code. `None` if compiled code isn't kept.
     pub cache: Option<PathBuf>,
-    /// The program that compiles what is not built in: one whose `main` begins with
-    /// [`helper_hook`]. None: this program, where it does.
+    /// The program that compiles components. Its `main` has to begin with [`helper_hook`]. `None`
+    /// means this program, if its `main` does.
     pub helper: Option<PathBuf>,
 }
 
 impl RuntimeConfig {
-    /// Calls that run at a time.
+    /// Most calls at a time.
     pub fn places(&self) -> usize {
         if self.concurrency == 0 {
             berth_system::machine::automatic_concurrency()
@@ -79,12 +79,12 @@ impl RuntimeConfig {
     }
 }
 
-/// The engine and what all plugins share. It lives as long as any plugin that it loaded.
+/// The engine and the parts that all plugins share. It lives as long as its plugins.
 pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
     admission: Arc<Admission>,
-    /// Places for instances of filters that are kept for their sessions.
+    /// Places for filter instances that are kept for their sessions.
     filter_places: Arc<Semaphore>,
 }
 
@@ -93,7 +93,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`HostError::Engine`] where this machine can't run it.
+    /// [`HostError::Engine`] if this machine can't run it.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let concurrency = config.places();
         let helper = config.helper.or_else(compile::own_helper);

@@ -1,30 +1,29 @@
-//! What one call may use, and the part of it that wasmtime asks about: memory.
+//! The limits of one call, and the limiter for its memory.
 
 use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-/// The bounds of a call. What each one is for stands with it; the defaults are those of the
-/// configuration.
+/// The limits of a call. The defaults are those of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a tool may take that declares no `timeout` argument.
+    /// Time of a call without a `timeout` argument.
     pub call: Duration,
-    /// The longest time that a `timeout` argument may ask for.
+    /// Longest time that a `timeout` argument may set.
     pub max_call: Duration,
-    /// What the host waits beyond the tool's time for its answer.
+    /// Time that the host waits for the answer after the tool's time.
     pub grace: Duration,
-    /// Time on a processor, in the guest and in host functions on its behalf.
+    /// Processor time of the guest and of host functions for it.
     pub cpu: Duration,
     /// Bytes of linear memory, all memories of the component together.
     pub memory: usize,
-    /// Bytes that the host may be made to copy in one host call or answer.
+    /// Bytes that the host copies in one host call or answer.
     pub host_allocation: usize,
     /// Bytes of one answer: content, structured value and emitted parts.
     pub result: usize,
-    /// Bytes kept of standard output, and as many of standard error.
+    /// Bytes of standard output that are kept, and the same number of standard error.
     pub stdio: usize,
-    /// Log messages kept; each is cut at 4 KiB.
+    /// Log messages that are kept. Each is cut at 4 KiB.
     pub log_lines: usize,
     /// Open descriptors, streams and other handles, together.
     pub handles: usize,
@@ -55,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For asking a plugin what its tools are: it has no reason to work long or to need much.
+    /// The limits for listing a plugin's tools, which needs little time and memory.
     pub(crate) fn for_listing(&self) -> Self {
         Self {
             call: Duration::from_secs(10),
@@ -69,7 +68,7 @@ impl Limits {
         }
     }
 
-    /// For asking a filter about an output: it works on what is there, and an answer waits for it.
+    /// The limits for applying a filter. They are small, since an answer waits for it.
     pub(crate) fn for_filtering(&self) -> Self {
         let time = Duration::from_secs(5);
         Self {
@@ -84,22 +83,22 @@ impl Limits {
     }
 }
 
-/// Core instances, memories and tables of one component: enough for the components that Python and
-/// JavaScript tools build.
+/// Most core instances, memories and tables of one component. Components from Python and JavaScript
+/// tools need fewer.
 pub(crate) const MAX_INSTANCES: usize = 64;
 const MAX_MEMORIES: usize = 16;
 const MAX_TABLES: usize = 64;
 
-/// Elements of all tables together, 8 bytes each.
+/// Most elements of all tables together, 8 bytes each.
 const MAX_TABLE_ELEMENTS: usize = 500_000;
 
-/// Bounds the memory of a store: all memories together, since wasmtime's own bound is for each.
+/// Limits all memories of a store together. Wasmtime's own limit is for each memory.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
     bound: usize,
     left: usize,
     table_elements_left: usize,
-    /// What the growth that was allowed last took, in case it fails.
+    /// Bytes of the last allowed growth. They are given back if the growth fails.
     last: usize,
     refused: bool,
 }
@@ -115,12 +114,12 @@ impl MemoryLimiter {
         }
     }
 
-    /// Bytes that the guest has.
+    /// Bytes that the guest uses.
     pub(crate) fn used(&self) -> usize {
         self.bound - self.left
     }
 
-    /// Whether the guest was refused memory: what it then dies of is its bound.
+    /// Whether the guest was refused memory. If it crashes after that, the limit is the reason.
     pub(crate) fn refused(&self) -> bool {
         self.refused
     }
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_is_for_all_memories_together() {
+    fn memory_limit_is_for_all_memories_together() {
         let mut limiter = MemoryLimiter::new(100);
         assert!(limiter.memory_growing(0, 60, None).expect("decides"));
         assert!(limiter.memory_growing(0, 40, None).expect("decides"));
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_bounded_together_too() {
+    fn element_limit_is_for_all_tables_together() {
         let mut limiter = MemoryLimiter::new(100);
         assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).expect("decides"));
         assert!(!limiter.table_growing(0, 1, None).expect("decides"));

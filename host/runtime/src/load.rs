@@ -1,5 +1,5 @@
-//! Loading a plugin: read, check, compile, audit what it imports, ask for its tools, publish.
-//! Nothing is half loaded.
+//! Loads a plugin: reads it, checks its imports, compiles it, and asks for its tools. A plugin that
+//! fails is not loaded in part.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -26,16 +26,16 @@ use crate::policy::PluginPolicy;
 use crate::warm_pool::WarmPool;
 use crate::{Runtime, filter, run, schema};
 
-/// Tools of one plugin.
+/// Most tools of one plugin.
 const MAX_TOOLS: usize = 128;
-/// Characters of a tool's own name.
+/// Most characters of a tool's own name.
 const MAX_TOOL_NAME: usize = 38;
-/// Bytes of a description.
+/// Most bytes of a description.
 const MAX_DESCRIPTION: usize = 4096;
-/// Subjects of one tool.
+/// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 
-/// A component that was read and looked at, and of which nothing has run.
+/// A component that was read and checked. None of its code has run.
 pub struct Candidate {
     wasm: Cow<'static, [u8]>,
     compiled: Option<Precompiled>,
@@ -43,33 +43,34 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A plugin that is part of the program.
+    /// A built-in plugin.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] where it is no component, or has no manifest.
+    /// [`HostError::Load`] if it isn't a component, or has no manifest.
     pub fn built_in(builtin: &Builtin) -> Result<Self, HostError> {
         Self::new(builtin.wasm.into(), builtin.compiled, Origin::BuiltIn)
     }
 
-    /// Reads a component's file, at most as much of it as is ever loaded. Blocks.
+    /// Reads a component's file. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] where it can't be read, is no component, or has no manifest.
+    /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or has no
+    /// manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
-        // Without waiting for the other end, should the file be a FIFO.
+        // NONBLOCK: opening a FIFO must not wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| unreadable(path, format!("it can't be read: {errno}")))?;
         Self::opened(opened.into(), path)
     }
 
-    /// As [`file`](Self::file), for a file that is open already; `path` is where it lies.
+    /// Like [`file`](Self::file), for an open file. `path`: the file's path.
     ///
     /// # Errors
     ///
-    /// As [`file`](Self::file).
+    /// Like [`file`](Self::file).
     pub fn opened(file: File, path: &Path) -> Result<Self, HostError> {
         let wasm = read_component(file).map_err(|reason| unreadable(path, reason))?;
         Self::new(wasm.into(), None, Origin::File(path.to_owned()))
@@ -93,12 +94,12 @@ impl Candidate {
         Ok(Self { wasm, compiled, info: Arc::new(info) })
     }
 
-    /// What is known of it.
+    /// Facts that are read without running the component.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.info
     }
 
-    /// The component.
+    /// The component's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.wasm
     }
@@ -111,25 +112,25 @@ fn unreadable(path: &Path, reason: String) -> HostError {
 fn read_component(file: File) -> Result<Vec<u8>, String> {
     let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
     if !metadata.is_file() {
-        return Err("it is not a file".into());
+        return Err("it isn't a file".into());
     }
     let mut wasm = Vec::new();
     file.take(MAX_COMPONENT as u64 + 1)
         .read_to_end(&mut wasm)
         .map_err(|error| format!("it can't be read: {error}"))?;
     if wasm.len() > MAX_COMPONENT {
-        return Err(format!("it has more than {} MiB", MAX_COMPONENT >> 20));
+        return Err(format!("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20));
     }
     Ok(wasm)
 }
 
 impl Runtime {
-    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools and filters
-    /// with nothing granted.
+    /// Loads a plugin: checks its imports, compiles it, and asks it for its tools and filters
+    /// without grants.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`]; nothing of it stays.
+    /// [`HostError::Load`]. No part of the plugin stays loaded.
     pub async fn load(
         self: &Arc<Self>,
         candidate: Candidate,
@@ -153,20 +154,21 @@ impl Runtime {
                 .engine
                 .linker
                 .instantiate_pre(&component)
-                .map_err(|error| format!("it does not link: {error:#}"))
+                .map_err(|error| format!("linking it failed: {error:#}"))
         };
         let compiled = tokio::task::spawn_blocking(compile).await;
         let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
 
         let unknown = |interface: &str, error| {
             format!(
-                "it does not export `berth:tool/{interface}@0.1.0` as this host knows it: {error:#}"
+                "it does not export `berth:tool/{interface}@0.1.0` as this host defines it: {error:#}"
             )
         };
-        let filters = Filters::exported(&pre).map_err(|error| fail(unknown("filter", error)))?;
+        let filters =
+            Filters::from_exports(&pre).map_err(|error| fail(unknown("filter", error)))?;
         let exports = match PluginIndices::new(&pre) {
             Ok(exports) => Some(exports),
-            Err(_) if filters.is_some() && !filters::exports(&pre, "berth:tool/tools") => None,
+            Err(_) if filters.is_some() && !filters::has_export(&pre, "berth:tool/tools") => None,
             Err(error) => return Err(fail(unknown("tools", error))),
         };
         let warm_pool = WarmPool::new(&pre);
@@ -184,15 +186,14 @@ impl Runtime {
         };
         if let Some(exports) = loaded.exports.clone() {
             let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
-            loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
+            loaded.tools = convert_tools(&loaded, definitions).map_err(fail)?;
         }
         filter::list(&mut loaded).await.map_err(fail)?;
         Ok(Plugin(Arc::new(loaded)))
     }
 }
 
-/// What is asked for and granted, both: a plugin gets neither more than it asked for nor more than
-/// it was granted.
+/// The policy that counts: a plugin gets what it asks for and was granted, both.
 fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy, String> {
     let mut effective = granted;
     let request = manifest.asks_for("files");
@@ -212,7 +213,7 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
         && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
     {
         return Err(format!(
-            "{} can't be granted to a plugin: its name is not UTF-8",
+            "{} can't be granted to a plugin, since its name isn't UTF-8",
             root.path.display()
         ));
     }
@@ -227,53 +228,57 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     Ok(effective)
 }
 
-fn tools_of(plugin: &Loaded, definitions: Vec<tools::Definition>) -> Result<Vec<Tool>, String> {
+fn convert_tools(
+    plugin: &Loaded,
+    definitions: Vec<tools::Definition>,
+) -> Result<Vec<Tool>, String> {
     if definitions.len() > MAX_TOOLS {
-        return Err(format!(
-            "it offers {} tools; at most {MAX_TOOLS} are taken",
-            definitions.len()
-        ));
+        return Err(format!("it offers {} tools; the limit is {MAX_TOOLS}", definitions.len()));
     }
-    let mut taken: Vec<Tool> = Vec::new();
+    let mut tools: Vec<Tool> = Vec::new();
     for definition in definitions {
         let guest_name = definition.name.clone();
         let shown = neutral_line(cut(&guest_name, 80));
-        let tool =
-            tool(plugin, definition).map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
-        if taken.iter().any(|other| other.guest_name == tool.guest_name) {
-            return Err(format!("it offers `{shown}` twice"));
+        let tool = convert_tool(plugin, definition)
+            .map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
+        if tools.iter().any(|other| other.guest_name == tool.guest_name) {
+            return Err(format!("it offers the tool `{shown}` twice"));
         }
-        taken.push(tool);
+        tools.push(tool);
     }
-    Ok(taken)
+    Ok(tools)
 }
 
-fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
+fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
     let guest_name = definition.name;
     let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
         && guest_name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
-        return Err(format!("a name has 1 to {MAX_TOOL_NAME} of [a-z0-9_-]"));
+        return Err(format!("its name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]"));
     }
     if definition.description.len() > MAX_DESCRIPTION {
         return Err(format!(
-            "its description has {} bytes; at most {MAX_DESCRIPTION} are taken",
+            "its description is {} bytes; the limit is {MAX_DESCRIPTION}",
             definition.description.len()
         ));
     }
     if definition.subjects.len() > MAX_SUBJECTS {
-        return Err(format!("it has more than {MAX_SUBJECTS} subjects"));
+        return Err(format!(
+            "it has {} subjects; the limit is {MAX_SUBJECTS}",
+            definition.subjects.len()
+        ));
     }
-    let input_schema = schema::checked(&definition.input_schema)
+    let input_schema = schema::parse(&definition.input_schema)
         .map_err(|reason| format!("its input schema {reason}"))?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(
-            "its input schema is not that of an object: it needs `\"type\": \"object\"`".into()
+            "its input schema isn't the schema of an object: it needs `\"type\": \"object\"`"
+                .into(),
         );
     }
-    let output_schema = definition.output_schema.as_deref().map(schema::checked).transpose();
+    let output_schema = definition.output_schema.as_deref().map(schema::parse).transpose();
     let meta: Option<Value> = definition
         .meta
         .as_deref()
@@ -295,20 +300,21 @@ fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> 
             open_world: definition.annotations.open_world,
             cacheable: definition.annotations.cacheable,
         },
-        subjects: definition.subjects.into_iter().map(subject).collect::<Result<_, _>>()?,
+        subjects: definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?,
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
-        // Only built-ins carry on old names; a stranger's alias could stand in for a tool that is
-        // not there today.
+        // Only built-in plugins may have aliases. A third-party alias could take calls of a tool
+        // that is missing today.
         aliases: if bare { aliases(meta.as_ref()) } else { Vec::new() },
         meta,
     };
     Ok(Tool { definition: Arc::new(definition), guest_name })
 }
 
-fn subject(subject: tools::Subject) -> Result<Subject, String> {
+fn convert_subject(subject: tools::Subject) -> Result<Subject, String> {
     if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
         return Err(
-            "a subject's pointer begins with `/` (RFC 6901) and has at most 256 bytes".into()
+            "a subject's pointer has to begin with `/` (RFC 6901) and have at most 256 bytes"
+                .into(),
         );
     }
     let kind = match subject.kind.as_str() {
@@ -318,7 +324,7 @@ fn subject(subject: tools::Subject) -> Result<Subject, String> {
         "command" => SubjectKind::Command,
         _ => SubjectKind::Text,
     };
-    // What is not plainly a look counts as a change.
+    // Every access except `read` counts as a write.
     let access = if subject.access == "read" { Access::Read } else { Access::Write };
     Ok(Subject { pointer: subject.pointer, kind, access })
 }

@@ -1,4 +1,4 @@
-//! What a plugin says about itself, read without running it.
+//! The manifest of a plugin, read without running the plugin.
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use serde::{Deserialize, Serialize};
@@ -7,42 +7,42 @@ use wasmparser::{Parser, Payload};
 /// The custom section that holds the manifest.
 const SECTION: &str = "berth:manifest";
 
-/// Bytes of a manifest.
+/// Most bytes of a manifest.
 const MAX_MANIFEST: usize = 64 * 1024;
 
-/// The version of the manifest's form that this host reads.
+/// The version of the manifest's format that this host reads.
 const VERSION: u32 = 1;
 
-/// Characters of a plugin's name.
+/// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
 /// The manifest of a plugin: one JSON object in the custom section `berth:manifest` of the
 /// component.
 ///
-/// Fields that this host does not know are left alone, so that newer plugins load.
+/// Unknown fields are ignored, so that newer plugins load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of the form: 1.
+    /// The version of the format: 1.
     pub manifest: u32,
     /// `[a-z0-9-]`, at most 24 characters, beginning with a letter.
     pub name: String,
     /// The plugin's own version.
     pub version: String,
-    /// What it is for, in a sentence or two.
+    /// The plugin's purpose, in one or two sentences.
     pub description: String,
-    /// Who wrote it.
+    /// The plugin's authors.
     #[serde(default)]
     pub authors: Vec<String>,
     /// An SPDX expression.
     #[serde(default)]
     pub license: Option<String>,
-    /// Where its source is.
+    /// The place of its source.
     #[serde(default)]
     pub repository: Option<String>,
-    /// What it wants beyond the base, and why.
+    /// The capabilities that it asks for, with reasons.
     #[serde(default)]
     pub capabilities: Vec<Request>,
-    /// Bounds that it can do with; they only lower the host's.
+    /// Limits that are enough for it. They can only lower the host's limits.
     #[serde(default)]
     pub limits: RequestedLimits,
 }
@@ -55,46 +55,47 @@ pub struct Request {
     /// For `files`: `read` or `read-write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<String>,
-    /// For the person who grants it.
+    /// The reason, for the person who grants it.
     pub reason: String,
 }
 
-/// Bounds that a plugin sets itself.
+/// Limits that a plugin sets for itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestedLimits {
     /// MiB of linear memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u32>,
-    /// Seconds that a call takes at most, where its arguments don't say.
+    /// Most seconds of a call whose arguments set no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<u32>,
 }
 
 impl Manifest {
-    /// Finds and checks the manifest in the bytes of a component. It stands at the component's own
-    /// level, or, where a compiler put it there, in one of the modules and components inside.
+    /// Finds and checks the manifest in the bytes of a component. The manifest is at the
+    /// component's own level, or in one of the modules and components inside, since a compiler may
+    /// put it there.
     ///
     /// # Errors
     ///
-    /// What is wrong and what to do: no component at all, no manifest, several, or one that breaks
-    /// its rules.
+    /// What is wrong and what to do: the bytes aren't a component, or the manifest is missing, not
+    /// the only one, or not valid.
     pub fn read(wasm: &[u8]) -> Result<Self, String> {
-        let section = sections(wasm)?.one()?;
+        let section = find_sections(wasm)?.one()?;
         if section.len() > MAX_MANIFEST {
             return Err(format!(
-                "its manifest has {} bytes; at most {MAX_MANIFEST} are read",
+                "its manifest is {} bytes; the limit is {MAX_MANIFEST}",
                 section.len()
             ));
         }
         let manifest: Self = serde_json::from_slice(section)
-            .map_err(|error| format!("its manifest is not what it should be: {error}"))?;
-        manifest.checked()
+            .map_err(|error| format!("its manifest isn't valid: {error}"))?;
+        manifest.check()
     }
 
-    fn checked(self) -> Result<Self, String> {
+    fn check(self) -> Result<Self, String> {
         if self.manifest != VERSION {
             return Err(format!(
-                "its manifest has form {}; this host reads form {VERSION}",
+                "its manifest has format {}; this host reads format {VERSION}",
                 self.manifest
             ));
         }
@@ -105,10 +106,10 @@ impl Manifest {
         if !well_formed {
             let shown = neutral_line(cut(name, 80));
             return Err(format!(
-                "its name `{shown}` is invalid: 1 to {MAX_NAME} of [a-z0-9-], starting with a letter"
+                "its name `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
             ));
         }
-        // For people and logs, so neutralised once and for all (invariant 6).
+        // People and logs see these texts, so they are neutralised here (invariant 6).
         let line = |text: String| neutral_line(cut(&text, 256));
         let prose = |text: String| neutral(cut(&text, 4096)).into_owned();
         Ok(Self {
@@ -131,7 +132,7 @@ impl Manifest {
         })
     }
 
-    /// Whether the plugin asks for a capability.
+    /// The plugin's request for a capability.
     pub fn asks_for(&self, capability: &str) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability)
     }
@@ -149,21 +150,21 @@ impl<'w> Sections<'w> {
         match (&self.outer[..], &self.inner[..]) {
             ([section], _) | ([], [section]) => Ok(section),
             ([], []) => Err(format!(
-                "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and what it asks for. \
+                "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
                  The SDK's `plugin!` macro writes it"
             )),
-            _ => Err(format!("it has several sections `{SECTION}`; one is needed")),
+            _ => Err(format!("it has several sections `{SECTION}`; it has to have one")),
         }
     }
 }
 
-fn sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
+fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
     if Parser::is_core_wasm(wasm) {
         return Err("it is a core WebAssembly module, not a component. Build it for the target wasm32-wasip2".into());
     }
     if wasm.starts_with(b"\x7fELF") {
         return Err(
-            "it is precompiled code, which can't be checked. Give the component itself".into()
+            "it is precompiled code, which can't be checked. Use the component itself".into()
         );
     }
     if !Parser::is_component(wasm) {
@@ -185,11 +186,11 @@ fn sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
     Ok(found)
 }
 
-/// The interfaces that a component imports, as it names them.
+/// The names of the interfaces that a component imports.
 ///
 /// # Errors
 ///
-/// Where the component is damaged.
+/// The component is damaged.
 pub(crate) fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! What became of a call.
+//! Makes the outcome of a call.
 
 use std::sync::Arc;
 
@@ -14,32 +14,32 @@ use crate::guest::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
 use crate::watch::Watch;
 
-/// Why a guest ended without an answer: what stopped it, or how it broke down.
+/// Why a guest ended without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(
     watch: &Watch,
     error: &wasmtime::Error,
     store: &Store<CallState>,
     plugin: &Arc<str>,
 ) -> Failure {
-    watch.stopped_by().unwrap_or_else(|| of_error(error, store.data(), plugin))
+    watch.failure_if_stopped().unwrap_or_else(|| crash_failure(error, store.data(), plugin))
 }
 
-/// Why a guest broke down. Its backtrace and last words go to the log, not to the model.
-fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
+/// Why a guest crashed. Its backtrace and its printed text go to the log, not to the model.
+fn crash_failure(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
     if state.memory.refused() {
         return Failure::new(
             Category::PermanentFailure,
-            "the tool needed more memory than it may have and was stopped",
+            "the tool needed more memory than its limit and was stopped",
         )
         .with_code("memory_limit")
-        .with_suggestion("Ask for less at once; the bound is `memory_mib` in [tools.limits].");
+        .with_suggestion("Ask for less at once; the limit is `memory_mib` in [tools.limits].");
     }
     let reason = match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
-        (Some(exit), _) => format!("it ended itself with exit code {}", exit.0),
+        (Some(exit), _) => format!("it exited with exit code {}", exit.0),
         (None, Some(trap)) => trap.to_string(),
         (None, None) => error.root_cause().to_string(),
     };
-    let last_words =
+    let printed =
         state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     let reason = neutral_line(cut(&reason, 1024));
     tracing::warn!(target: "berth::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
@@ -49,14 +49,14 @@ fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure
         call = %state.call.id,
         "{}\nit printed: {}",
         neutral(&format!("{error:?}")),
-        redaction::text(&neutral(cut(last_words.trim(), 16 * 1024)), Keys::Text),
+        redaction::text(&neutral(cut(printed.trim(), 16 * 1024)), Keys::Text),
     );
     Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}"))
         .with_code("crash")
 }
 
-/// Puts what a call emitted before the rest of a failure: a call that was cut off answers with it.
-/// A tool that comes to an end has said in its answer what it wanted to say.
+/// Puts the emitted parts before the content of a failure, so that a stopped call answers with
+/// them. A successful answer is complete without them.
 pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     outcome.map_err(|mut failure| {
         let mut parts = take_emitted(emitted);
@@ -68,8 +68,8 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     })
 }
 
-/// Takes secrets out of what a guest made of the answers that it got: it may have put together or
-/// unpacked what the host didn't see whole.
+/// Redacts secrets in the answer of a guest. The guest may have joined or unpacked parts of
+/// responses, so the host didn't see the secrets in them.
 pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
     let Some(egress) = state.http.egress().filter(|egress| egress.knows_secrets()) else {
         return outcome;
@@ -89,7 +89,7 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
                 .structured
                 .iter_mut()
                 .chain(&mut output.meta)
-                .for_each(|value| strings(value, &text));
+                .for_each(|value| change_strings(value, &text));
             Ok(output)
         }
         Err(mut failure) => {
@@ -100,22 +100,22 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
                 .structured
                 .iter_mut()
                 .chain(&mut failure.meta)
-                .for_each(|value| strings(value, &text));
+                .for_each(|value| change_strings(value, &text));
             Err(failure)
         }
     }
 }
 
-/// Every string of a value, and the names in it.
-fn strings(value: &mut Value, change: &impl Fn(&mut String)) {
+/// Changes every string of a value, including the names of fields.
+fn change_strings(value: &mut Value, change: &impl Fn(&mut String)) {
     match value {
         Value::String(text) => change(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| strings(value, change)),
+        Value::Array(values) => values.iter_mut().for_each(|value| change_strings(value, change)),
         Value::Object(fields) => {
             let all = std::mem::take(fields);
             fields.extend(all.into_iter().map(|(mut name, mut value)| {
                 change(&mut name);
-                strings(&mut value, change);
+                change_strings(&mut value, change);
                 (name, value)
             }));
         }
@@ -123,11 +123,11 @@ fn strings(value: &mut Value, change: &impl Fn(&mut String)) {
     }
 }
 
-/// What the operator can do about a request that failed no guest knows, so the host says it.
+/// Adds what the operator can do about a failed request, since the guest doesn't know it.
 pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     outcome.map_err(|mut failure| {
         match state.http.take_obstacle() {
-            // What the host stopped says by which bound already.
+            // A failure by the host already names its limit.
             Some(Obstacle::Late(bound))
                 if failure.category == Category::Timeout && failure.suggestion.is_none() =>
             {
@@ -136,7 +136,7 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
             Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
                 failure.message = reason;
                 failure.code = Some("host".into());
-                failure.suggestion = Some("`berth doctor` says how to fix it.".to_owned());
+                failure.suggestion = Some("Run `berth doctor`; it says what to fix.".to_owned());
             }
             _ => {}
         }
@@ -144,24 +144,24 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     })
 }
 
-/// A tool that does not go on since a listing left something out can't know why. Where it was for a
-/// rule about calls, the host says so.
-fn for_what_was_left_out(failure: Failure, report: &Report) -> Failure {
+/// Adds the denial if a tool failed because a listing left out an entry. The tool can't know that a
+/// rule about calls was the reason.
+fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
     if failure.category != Category::PermanentFailure
         || failure.code.as_deref() != Some("not-permitted")
     {
         return failure;
     }
-    let mut told = report.entries();
-    let left_out = &mut told.left_out;
+    let mut entries = report.entries();
+    let left_out = &mut entries.left_out;
     let Some(denial) =
         left_out.denied.take().or_else(|| left_out.asked.take().map(|(denial, _)| denial))
     else {
         return failure;
     };
     let message = format!("{denial} (The tool said: {})", failure.message);
-    told.denials += 1;
-    told.denial.get_or_insert_with(|| denial.clone());
+    entries.denials += 1;
+    entries.denial.get_or_insert_with(|| denial.clone());
     Failure {
         category: Category::PolicyBlocked,
         code: None,
@@ -171,8 +171,8 @@ fn for_what_was_left_out(failure: Failure, report: &Report) -> Failure {
     }
 }
 
-/// The host remembers its denials: a failure that may have come from one says so, whatever the
-/// guest made of it (invariant 5).
+/// Adds a denial of the call to its failure if the denial may be the reason. The guest can't
+/// prevent that (invariant 5).
 pub(crate) fn with_denial(
     outcome: Outcome,
     state: &mut CallState,
@@ -180,37 +180,37 @@ pub(crate) fn with_denial(
     definition: &Definition,
     report: &Report,
 ) -> Outcome {
-    let (of_files, files) = state.files.denials().take();
-    let (of_requests, requests) = state.http.take_refused();
-    let (denial, count) = (of_files.or(of_requests), files + requests);
+    let (file_denial, files) = state.files.denials().take();
+    let (request_denial, requests) = state.http.take_refused();
+    let (denial, count) = (file_denial.or(request_denial), files + requests);
     if let Some(denial) = &denial {
-        let mut told = report.entries();
-        told.denials += count;
-        told.denial.get_or_insert_with(|| (**denial).clone());
+        let mut entries = report.entries();
+        entries.denials += count;
+        entries.denial.get_or_insert_with(|| (**denial).clone());
     }
     let failure = match outcome {
         Err(failure) => failure,
         ok => return ok,
     };
-    let Some(denial) = denial else { return Err(for_what_was_left_out(failure, report)) };
+    let Some(denial) = denial else { return Err(with_left_out_denial(failure, report)) };
     let host_stopped_it =
         matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
             || matches!(failure.category, Category::Timeout | Category::Cancelled);
-    let of_a_subject = || {
+    let is_about_subject = || {
         let named = definition.subjects.iter().filter(|subject| subject.kind.is_path());
         let named = named.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
         named.into_iter().any(|path| denial.action.ends_with(path))
     };
-    if host_stopped_it || (failure.category != Category::PermanentFailure && !of_a_subject()) {
+    if host_stopped_it || (failure.category != Category::PermanentFailure && !is_about_subject()) {
         return Err(failure);
     }
-    let told = denial.to_string();
-    // A tool that passes the refusal on has nothing to add to it. One that is told of it by a
-    // standard interface alone says so by its code.
+    let text = denial.to_string();
+    // The tool's message isn't needed if it only repeats the denial. A tool that got the denial
+    // from a standard interface has only its code.
     let repeats =
-        failure.message.contains(&told) || failure.code.as_deref() == Some("not-permitted");
+        failure.message.contains(&text) || failure.code.as_deref() == Some("not-permitted");
     let message =
-        if repeats { told } else { format!("{told} (The tool said: {})", failure.message) };
+        if repeats { text } else { format!("{text} (The tool said: {})", failure.message) };
     Err(Failure {
         category: Category::PolicyBlocked,
         code: None,

@@ -1,4 +1,4 @@
-//! A loaded plugin: immutable, shared by the calls that run on it.
+//! A loaded plugin. It is immutable and shared by its calls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
 use crate::warm_pool::WarmPool;
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Part of the program.
+    /// The program itself.
     BuiltIn,
     /// A file that the operator named.
     File(PathBuf),
 }
 
-/// A plugin that is part of the program.
+/// A built-in plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
     /// The plugin's name, as in its manifest.
     pub name: &'static str,
     /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
     pub wasm: &'static [u8],
-    /// Its code, where the build compiled it ahead of time; otherwise `None`, and it is compiled at
-    /// its first use.
+    /// Its code, if the build compiled it ahead of time. `None` if it has to be compiled at its
+    /// first use.
     pub compiled: Option<Precompiled>,
 }
 
-/// What is known of a plugin without running it.
+/// Facts about a plugin that are read without running it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PluginInfo {
-    /// What it says about itself.
+    /// Its manifest.
     #[serde(flatten)]
     pub manifest: Manifest,
-    /// Where it comes from.
+    /// The plugin's source.
     pub origin: Origin,
     /// SHA-256 of the component, in hexadecimal.
     pub digest: String,
@@ -54,17 +54,17 @@ pub struct PluginInfo {
     pub imports: Vec<String>,
 }
 
-/// A plugin that can be called: one version of it, whole and unchanging. Cheap to share.
+/// One version of a plugin, loaded and ready to be called. It never changes and is cheap to clone.
 #[derive(Clone)]
 pub struct Plugin(pub(crate) Arc<Loaded>);
 
 impl Plugin {
-    /// What is known of it.
+    /// Facts that are read without running the plugin.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.0.info
     }
 
-    /// What it may do: what it asked for and was granted, both.
+    /// Its policy: what it asks for and was granted, both.
     pub fn policy(&self) -> &PluginPolicy {
         &self.0.policy
     }
@@ -74,35 +74,35 @@ impl Plugin {
         self.0.filters.as_ref().map_or(&[], |filters| &filters.definitions)
     }
 
-    /// What is wrong with the operator's rules for its filters: each that is left out, and why.
+    /// Problems with the operator's rules for its filters: each rule that is left out, and why.
     pub fn filter_problems(&self) -> &[String] {
         self.0.filters.as_ref().map_or(&[], |filters| &filters.problems)
     }
 
-    /// How many fresh instances wait for its next calls.
+    /// The number of its warm instances.
     pub fn ready(&self) -> usize {
         self.0.warm_pool.count()
     }
 }
 
-/// What stands behind a [`Plugin`], shared by the calls that run on it.
+/// The data of a [`Plugin`], shared by its calls.
 pub(crate) struct Loaded {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
     pub(crate) info: Arc<PluginInfo>,
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) policy: PluginPolicy,
-    /// Where its exports for tools are. None: it has none.
+    /// The indices of its exports for tools. `None` if it exports no tools.
     pub(crate) exports: Option<PluginIndices>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) filters: Option<Filters>,
-    /// Instances that wait for its calls.
+    /// Its warm instances.
     pub(crate) warm_pool: WarmPool,
 }
 
 /// A tool of a plugin.
 pub(crate) struct Tool {
     pub(crate) definition: Arc<Definition>,
-    /// The name that the guest knows.
+    /// The tool's name inside the guest.
     pub(crate) guest_name: String,
 }

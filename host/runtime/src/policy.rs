@@ -1,4 +1,4 @@
-//! What the operator allows a plugin.
+//! The policy of a plugin: its grants and its limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,69 +12,69 @@ use berth_system::process::Places;
 
 use crate::limits::Limits;
 
-/// What the operator allows a plugin.
+/// The grants and limits of a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct PluginPolicy {
-    /// The granted directories. None: no files.
+    /// The granted directories. `None` if no files are granted.
     pub files: Option<Arc<Grants>>,
-    /// The directory that the guest is told it works in. None: the first that is granted.
+    /// The guest's working directory. `None` means the first granted directory.
     pub working_directory: Option<PathBuf>,
-    /// Whether none of them may be written, whatever their grants say.
+    /// Whether all directories are read-only, even if their grants allow writing.
     pub read_only: bool,
-    /// What it may start. None: nothing.
+    /// The processes that it may start. `None` if it may start none.
     pub process: Option<Arc<ProcessPolicy>>,
-    /// Where its requests may go. None: nowhere.
+    /// The egress of its requests. `None` if it may make no requests.
     pub egress: Option<Arc<Egress>>,
-    /// What the operator wrote for filters, where this plugin is the one to read it.
+    /// The operator's rules for filters. `None` if this plugin doesn't get them.
     pub filter_rules: Option<Arc<str>>,
-    /// The bounds of its calls.
+    /// The limits of its calls.
     pub limits: Limits,
-    /// Whether it is only looked at, for what it is. What it imports and asks for is there then,
-    /// and where nothing of it is granted, refuses.
+    /// Whether the plugin is only inspected. Then the capabilities that it imports and asks for are
+    /// linked without a grant, and refuse every use.
     pub looked_at: bool,
-    /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases
-    /// then.
+    /// Whether it replaces a built-in plugin. Then its tools have names without a prefix, and may
+    /// have aliases.
     pub replaces_built_in: bool,
 }
 
-/// What a plugin may start, and how.
+/// The processes that a plugin may start.
 pub struct ProcessPolicy {
     /// The programs that it may start, with their arguments.
     pub programs: Programs,
-    /// Whether a shell may run the commands that its calls act on.
+    /// Whether a shell may run the commands of its calls.
     pub shell: bool,
-    /// Whether its processes reach the network in any case. Otherwise a call's do where that was
-    /// decided on.
+    /// Whether its processes always have the network. If not, a call's processes have it if the
+    /// decision on the call allows it.
     pub network: bool,
-    /// What its processes see, and how they are confined.
+    /// The sandbox of its processes.
     pub places: Places,
-    /// The variables that they get.
+    /// The environment variables of its processes.
     pub environment: Vec<(String, String)>,
-    /// Who is asked about single commands.
+    /// The advisor for single commands.
     pub advisor: Box<dyn CommandAdvisor>,
 }
 
-/// Knows what the configuration says of single commands.
+/// Applies the configuration to single commands.
 pub trait CommandAdvisor: Send + Sync {
-    /// Why a command line may not run, whatever is granted.
+    /// The denial of a command line, which counts even if the command is granted.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
-    /// What could help where a command has failed, most likely first.
+    /// Advice after a failed command, the most likely first.
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String>;
 }
 
-/// A command that has failed, for who knows what could help.
+/// A failed command, for the advisor.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedCommand<'a> {
-    /// Its exit code. None where it was ended.
+    /// The exit code. `None` if the host ended the command.
     pub code: Option<i32>,
-    /// The end of what it wrote to its standard output.
+    /// The end of its standard output.
     pub stdout: &'a str,
-    /// The end of what it wrote to its standard error.
+    /// The end of its standard error.
     pub stderr: &'a str,
     /// Whether it had the network.
     pub network: bool,
-    /// What the rules about calls said of the paths that it reached.
+    /// The rules of the call about the paths that it reached.
     pub path_rules: Option<&'a dyn PathRules>,
 }
 
@@ -88,8 +88,8 @@ impl fmt::Debug for ProcessPolicy {
 }
 
 impl PluginPolicy {
-    /// Where the plugin's relative paths start: its working directory, else the first directory
-    /// that it is granted.
+    /// The start of the plugin's relative paths: its working directory, or else the first granted
+    /// directory.
     pub fn directory(&self) -> Option<&Path> {
         let first = || Some(self.files.as_ref()?.roots().first()?.path.as_path());
         self.working_directory.as_deref().or_else(first)

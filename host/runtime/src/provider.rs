@@ -1,5 +1,5 @@
-//! A loaded plugin as a provider of tools: one version of it, which never changes. Another version
-//! is another provider, so that a call that has begun runs on the version that it was checked
+//! Makes a loaded plugin a provider of tools. A provider is one version of a plugin and never
+//! changes. Another version is another provider, so a call runs on the version that it was checked
 //! against.
 
 use std::sync::Arc;

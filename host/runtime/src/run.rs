@@ -1,4 +1,4 @@
-//! Running a call: admission, a fresh store, watching it, and telling what became of it.
+//! Runs a call: admission, a store, the watch, and the outcome.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -29,22 +29,23 @@ use crate::stop::{self, Stop};
 use crate::warm_pool::WarmInstance;
 use crate::watch::Watch;
 
-/// How long the host waits for a thread that should have seen by itself that its call is over: one
-/// that hangs in a system call.
+/// How long the host waits for a thread after its call should have ended. The thread may hang in a
+/// system call.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Handles beyond those of the host's table: a guest that has taken all of them still needs some to
-/// call with, so that it gets an error from the function that would make one more, and no trap.
+/// Handles in addition to those of the host's table. A guest that has used up the table needs some
+/// handles to make calls. So it gets an error from the function that would add a handle, not a trap.
 const HANDLE_SLACK: usize = 64;
 
-/// A call as it goes through this module.
+/// The data of one call.
 struct Job {
     plugin: Arc<Loaded>,
     tool: usize,
     call: Call,
     watch: Arc<Watch>,
     emitted: Emitted,
-    /// Held until the guest is gone, not until the answer is: a thread that hangs keeps its place.
+    /// Held until the guest has ended, not only until the answer. A thread that hangs keeps its
+    /// place.
     place: Place,
     ticking: TickGuard,
 }
@@ -52,7 +53,7 @@ struct Job {
 /// Runs a call of a plugin's tool.
 pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> Outcome {
     let limits = &plugin.policy.limits;
-    // Cancelled with the caller's token, and when this future is dropped.
+    // The call is cancelled with the caller's token, and when this future is dropped.
     call.cancel = call.cancel.child_token();
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
@@ -69,21 +70,21 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
-    let outcome = driven(watch, execute(job), blocks).await;
+    let outcome = drive(watch, execute(job), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
 
-/// Sees a guest through to its end, on a thread where what it does keeps nobody waiting. `blocks`:
-/// whether it may block.
-pub(crate) async fn driven<T: Send + 'static>(
+/// Runs a guest to its end, on a thread on which it doesn't delay other work. `blocks`: whether the
+/// guest may block.
+pub(crate) async fn drive<T: Send + 'static>(
     watch: Arc<Watch>,
     run: impl Future<Output = Result<T, Failure>> + Send + 'static,
     blocks: bool,
 ) -> Result<T, Failure> {
     let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
     if !blocks {
-        // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick.
-        // Most are done by then, and a hop to another thread costs more than they do.
+        // This guest can't block, so it may use the caller's thread for a tick. Most calls end in
+        // that time, and a move to another thread costs more than they do.
         watch.set_borrowed(true);
         if let Poll::Ready(outcome) =
             poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await
@@ -98,20 +99,20 @@ pub(crate) async fn driven<T: Send + 'static>(
         tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
     match timeout(
         watch.end.saturating_duration_since(Instant::now()) + STUCK,
-        given_up(running, &watch),
+        wait_for_thread(running, &watch),
     )
     .await
     {
         Ok(outcome) => outcome,
-        // The thread hangs. It is left behind, with its permit, and the answer goes out.
-        Err(_) => Err(watch.stopped(Stop::Timeout)),
+        // The thread hangs. The host abandons it, with its place, and answers.
+        Err(_) => Err(watch.stop_failure(Stop::Timeout)),
     }
 }
 
-/// A guest on its way to its end.
+/// A running guest.
 type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Asks a plugin for its tools, with nothing granted and little allowed.
+/// Asks a plugin for its tools, without grants and under small limits.
 pub(crate) async fn list_tools(
     plugin: &Loaded,
     exports: PluginIndices,
@@ -123,11 +124,11 @@ pub(crate) async fn list_tools(
         };
         (store, listed.map(|listed| listed.map_err(|failure| failure.message)))
     };
-    listed(plugin, "tools", ask).await
+    list(plugin, "tools", ask).await
 }
 
-/// Asks a plugin what it offers, in an instance of its own.
-pub(crate) async fn listed<T: Send + 'static, A>(
+/// Asks a plugin for what it offers, in a separate instance.
+pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &Loaded,
     what: &str,
     ask: impl FnOnce(Store<CallState>, Instance) -> A + Send + 'static,
@@ -143,7 +144,7 @@ where
         CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
     let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
-    let list = async move {
+    let run = async move {
         let _ticking = ticking;
         let (store, instance) = instantiate(&pre, state, &limits).await;
         let (store, listed) = match instance {
@@ -158,7 +159,7 @@ where
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
-    let reason = match driven(watch, list, true).await {
+    let reason = match drive(watch, run, true).await {
         Ok(listed) => return Ok(listed),
         Err(failure) if failure.category == Category::Timeout => "it takes too long".into(),
         Err(failure) => failure.message,
@@ -166,10 +167,10 @@ where
     Err(format!("it does not list its {what}: {reason}"))
 }
 
-/// One call in a store of its own, in an instance that waited for it or in a fresh one.
+/// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
     let Job { plugin, tool, call, watch, emitted, place, ticking } = job;
-    // Dropped last, after the store or when it is in other hands.
+    // These are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
@@ -181,10 +182,10 @@ async fn execute(job: Job) -> Outcome {
         Ok(instance) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
-            // All that a call can look at beside its arguments goes through the path layer, which
-            // tells. What was looked at before there was a call, nobody knows.
+            // All files that a call reads go through the path layer, which reports them. What the
+            // instance read before the call is unknown.
             call.report.tells_what_it_sees();
-            if store.data().files.looked() {
+            if store.data().files.accessed() {
                 call.report.lost_sight();
             }
             let view = |grants| {
@@ -230,8 +231,7 @@ async fn execute(job: Job) -> Outcome {
             instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
         }
         Err(error) => {
-            // It ended before the call began in it, and the log says nevertheless whose end that
-            // was.
+            // The instance ended before the call started in it. The log names the call anyway.
             store.data_mut().call.id = call.id;
             Err(error)
         }
@@ -253,7 +253,7 @@ async fn execute(job: Job) -> Outcome {
     outcome
 }
 
-/// A fresh instance of a plugin, which knows of no call yet.
+/// A fresh instance of a plugin, without a call.
 pub(crate) async fn fresh(
     plugin: &Loaded,
     watch: &Arc<Watch>,
@@ -275,7 +275,7 @@ pub(crate) async fn fresh(
     (store, tools)
 }
 
-/// The one place that makes a store: everything that bounds a guest is set here.
+/// Makes a store and sets all its limits. No other place makes stores.
 pub(crate) async fn instantiate(
     pre: &InstancePre<CallState>,
     state: CallState,
@@ -286,48 +286,49 @@ pub(crate) async fn instantiate(
     store.set_hostcall_fuel(limits.host_allocation);
     store.set_max_component_handles(limits.handles.saturating_add(HANDLE_SLACK));
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| Ok(store.data().call.watch.look()));
+    store.epoch_deadline_callback(|store| Ok(store.data().call.watch.check()));
     let instance = pre.instantiate_async(&mut store).await;
     (store, instance)
 }
 
-/// Counts the time of each poll as the call's.
+/// Counts the time of each poll for the call.
 pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
-        watch.meter.poll_begins();
+        watch.meter.start_poll();
         let polled = future.as_mut().poll(context);
-        // Nobody asks what a call has used that is over.
+        // The time of a finished call isn't needed.
         if polled.is_pending() {
-            watch.meter.poll_ends();
+            watch.meter.end_poll();
         }
         polled
     })
     .await
 }
 
-/// Ends a guest that waits in the host for something that never comes: it does not run, so the
-/// ticks don't reach it.
+/// Ends a guest that waits in a host function for too long. It doesn't run guest code then, so the
+/// ticks can't stop it.
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failure> {
-    // A tick later than the guest would be stopped while it runs, so that it is the one to tell.
+    // This comes after the ticks would stop a running guest, so that the guest's own stop is
+    // reported.
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
-        // First: where the reactor has ended with its program, what the guest waits for must not be
-        // looked at any more.
+        // The cancellation is polled first: when the reactor ends with its program, the guest must
+        // not be polled any more.
         if cancelled.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(watch.stopped(Stop::Cancelled)));
+            return Poll::Ready(Err(watch.stop_failure(Stop::Cancelled)));
         }
         if let Poll::Ready(outcome) = run.as_mut().poll(context) {
             return Poll::Ready(outcome);
         }
-        end.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Timeout)))
+        end.as_mut().poll(context).map(|()| Err(watch.stop_failure(Stop::Timeout)))
     })
     .await
 }
 
-/// Waits for the thread that runs the call, and a little after its cancellation.
-async fn given_up<T>(
+/// Waits for the thread that runs the call. After a cancellation, waits at most [`STUCK`].
+async fn wait_for_thread<T>(
     running: tokio::task::JoinHandle<Result<T, Failure>>,
     watch: &Watch,
 ) -> Result<T, Failure> {
@@ -340,7 +341,7 @@ async fn given_up<T>(
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
             return Poll::Ready(joined.unwrap_or_else(|_| Err(stop::host_failed())));
         }
-        late.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Cancelled)))
+        late.as_mut().poll(context).map(|()| Err(watch.stop_failure(Stop::Cancelled)))
     })
     .await
 }

@@ -1,26 +1,26 @@
-//! The schemas of strangers: bounded, self-contained, and neutral before anyone reads them.
+//! Checks untrusted schemas: they are bounded, self-contained, and neutralised.
 
 use std::collections::HashMap;
 
 use berth_contract::text::neutral_json;
 use serde_json::Value;
 
-/// Bytes of a schema.
+/// Most bytes of a schema.
 const MAX_SCHEMA: usize = 64 * 1024;
 
-/// How deep a schema is nested.
+/// Most levels of nesting in a schema.
 const MAX_DEPTH: usize = 32;
 
-/// Values in a schema once every reference is replaced by what it names. Checking arguments takes
-/// time in proportion to it, and a few dozen definitions that each refer twice to the next would
-/// keep a processor busy for ever.
+/// Most values in a schema after every reference is replaced by its target. The time for checking
+/// arguments grows with this number. With a few dozen definitions that each refer twice to the next
+/// one, the check would never end.
 const MAX_UNFOLDED: usize = 100_000;
 
-/// References that lead from one to the next: whoever follows them does so on a stack.
+/// Most references in a row, since following them uses the stack.
 const MAX_CHAIN: usize = 100;
 
-/// How many values checking arguments against a schema may look at for one place in them: the
-/// values of the schema, references followed.
+/// The cost of checking one value of the arguments against a schema: the number of values in the
+/// schema, references followed.
 pub fn schema_weight(schema: &Value) -> usize {
     Unfolding::from_document(schema).values
 }
@@ -29,10 +29,10 @@ pub fn schema_weight(schema: &Value) -> usize {
 ///
 /// # Errors
 ///
-/// What is wrong, to be read after "its schema".
-pub(crate) fn checked(text: &str) -> Result<Value, String> {
+/// What is wrong, as a phrase after "its schema".
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.len() > MAX_SCHEMA {
-        return Err(format!("has {} bytes; at most {MAX_SCHEMA} are taken", text.len()));
+        return Err(format!("is {} bytes; the limit is {MAX_SCHEMA} bytes", text.len()));
     }
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
@@ -40,22 +40,22 @@ pub(crate) fn checked(text: &str) -> Result<Value, String> {
     let cost = Unfolding::from_document(&value);
     if cost.values > MAX_UNFOLDED {
         return Err(format!(
-            "unfolds to more than {MAX_UNFOLDED} values, or over more than {MAX_CHAIN} references in a row; let its definitions refer to \
-             each other less often"
+            "unfolds to more than {MAX_UNFOLDED} values or has more than {MAX_CHAIN} references in a row, which are the limits; use fewer \
+             references between its definitions"
         ));
     }
     if cost.returns > 1 {
         return Err(
-            "refers back to itself more than once for the same place in the arguments".into()
+            "refers back to itself more than once for the same place in the arguments; use one such reference for each place".into()
         );
     }
-    // Models and people read what it says (invariant 6).
+    // Models and people read the schema's texts (invariant 6).
     Ok(neutral_json(value))
 }
 
 fn check(value: &Value, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!("is nested more than {MAX_DEPTH} deep"));
+        return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
     }
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| check(item, depth + 1)),
@@ -69,8 +69,7 @@ fn check(value: &Value, depth: usize) -> Result<(), String> {
     }
 }
 
-/// References are by pointer and from the root, so that what they name can be told without a second
-/// opinion.
+/// References have to be pointers from the root, so that their targets are unambiguous.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
     let plain = |target: &str| target == "#" || (target.starts_with("#/") && !target.contains('%'));
     match key {
@@ -78,36 +77,36 @@ fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
             Err("refers to another document".into())
         }
         "$ref" if !plain(text) => {
-            Err(format!("refers to {text:?}; a reference here has the form `#/$defs/NAME`"))
+            Err(format!("refers to {text:?}; references need the form `#/$defs/NAME`"))
         }
-        "$dynamicRef" | "$recursiveRef" => {
-            Err(format!("has a `{key}`; `$ref` is what is taken here"))
-        }
+        "$dynamicRef" | "$recursiveRef" => Err(format!("has a `{key}`; use `$ref`")),
         "$id" if depth > 0 => {
-            Err("has an `$id` inside, which gives references there another root".into())
+            Err("has a nested `$id`, which gives references inside it another root".into())
         }
-        "$schema" if !text.contains("json-schema.org/") => Err("is of an unknown dialect".into()),
+        "$schema" if !text.contains("json-schema.org/") => {
+            Err("has an unknown dialect in `$schema`".into())
+        }
         _ => Ok(()),
     }
 }
 
-/// What checking arguments against a part of a schema may take.
+/// The cost of checking arguments against a part of a schema.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// Values of the schema, references followed. One that leads back to where it is being followed
-    /// from counts as nothing more: how often it is followed again depends on the arguments.
+    /// Values of the schema, references followed. A circular reference isn't followed again here:
+    /// the arguments decide how often the check follows it.
     values: usize,
-    /// How often at most one place in the arguments is checked against a reference that leads back.
-    /// Twice, and the work doubles with each level of the arguments.
+    /// Most circular references that apply to one place in the arguments. With two, the work
+    /// doubles at each level of the arguments.
     returns: usize,
 }
 
 /// Adds up the cost of a schema.
 struct Unfolding<'s> {
     document: &'s Value,
-    /// By target; absent from the moment that it is looked into until its cost is known.
+    /// Costs by target. `None` while the cost is being computed.
     costs: HashMap<&'s str, Option<Cost>>,
-    /// References that are being followed.
+    /// The number of references that are being followed.
     chain: usize,
 }
 
@@ -121,7 +120,7 @@ impl<'s> Unfolding<'s> {
         match value {
             Value::Array(items) => items.iter().fold(one, |sum, item| sum.and(self.cost(item))),
             Value::Object(fields) => {
-                // Each of these is about another place in the arguments than the rest.
+                // Properties and items apply to other places in the arguments than the rest does.
                 let mut elsewhere = one;
                 let here = fields.iter().fold(one, |sum, (key, item)| match (key.as_str(), item) {
                     ("$ref", Value::String(target)) => sum.and(self.target(target)),
@@ -135,7 +134,7 @@ impl<'s> Unfolding<'s> {
                         elsewhere = elsewhere.beside(self.cost(place));
                         sum
                     }
-                    // Only through references.
+                    // Definitions count through references only.
                     ("$defs" | "definitions", _) => sum,
                     _ => sum.and(self.cost(item)),
                 });
@@ -165,7 +164,7 @@ impl<'s> Unfolding<'s> {
 }
 
 impl Cost {
-    /// Of both, for one place in the arguments.
+    /// The cost of both parts, if they apply to the same place in the arguments.
     fn and(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
@@ -173,7 +172,7 @@ impl Cost {
         }
     }
 
-    /// Of both, for two places.
+    /// The cost of both parts, if they apply to different places.
     fn beside(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
@@ -189,13 +188,13 @@ mod tests {
 
     #[track_caller]
     fn check_refused(schema: &str, reason: &str) {
-        let error = checked(schema).expect_err("is refused");
+        let error = parse(schema).expect_err("the schema is refused");
         assert!(error.contains(reason), "{error}");
     }
 
     #[test]
-    fn schemas_of_strangers_stay_in_their_document_and_bounds() {
-        assert!(checked(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}"##).is_ok());
+    fn untrusted_schemas_stay_in_their_document_and_limits() {
+        assert!(parse(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}"##).is_ok());
         check_refused(r#"{"$ref":"https://example.com/x"}"#, "another document");
         check_refused(r#"{"properties":{"a":{"$dynamicRef":"other.json#x"}}}"#, "another document");
         check_refused("{", "not JSON");
@@ -204,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn references_are_plain_pointers_from_the_root() {
+    fn references_have_to_be_plain_pointers_from_the_root() {
         check_refused(r##"{"$ref":"#anchor"}"##, "the form");
         check_refused(r##"{"$ref":"#/$defs/a%31"}"##, "the form");
-        check_refused(r##"{"$dynamicRef":"#a"}"##, "`$ref` is what is taken");
+        check_refused(r##"{"$dynamicRef":"#a"}"##, "use `$ref`");
         check_refused(r#"{"$defs":{"a":{"$id":"x"}}}"#, "another root");
         assert!(
-            checked(r#"{"$id":"https://example.com/mine","properties":{"$id":{"type":"string"}}}"#)
+            parse(r#"{"$id":"https://example.com/mine","properties":{"$id":{"type":"string"}}}"#)
                 .is_ok()
         );
     }
@@ -225,26 +224,26 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_back_to_itself_does_so_once_a_place() {
+    fn circular_reference_is_allowed_once_a_place() {
         let tree = |node: &str| {
             format!(r##"{{"$ref":"#/$defs/t","$defs":{{"t":{{"properties":{{"x":{node}}}}}}}}}"##)
         };
         let back = r##"{"$ref":"#/$defs/t"}"##;
-        assert!(checked(&tree(back)).is_ok());
-        assert!(checked(&tree(&format!(r#"{{"anyOf":[{back},{{"type":"null"}}]}}"#))).is_ok());
+        assert!(parse(&tree(back)).is_ok());
+        assert!(parse(&tree(&format!(r#"{{"anyOf":[{back},{{"type":"null"}}]}}"#))).is_ok());
         check_refused(&tree(&format!(r#"{{"allOf":[{back},{back}]}}"#)), "more than once");
         check_refused(&tree(&format!(r#"{{"not":{back},"items":{back}}}"#)), "more than once");
     }
 
     #[test]
-    fn a_schema_does_not_unfold_without_end() {
+    fn schema_that_unfolds_too_far_is_refused() {
         check_refused(&chain(60, 2), "unfolds");
         check_refused(&chain(8, 10), "unfolds");
         check_refused(&chain(500, 1), "unfolds");
-        assert!(checked(&chain(60, 1)).is_ok());
+        assert!(parse(&chain(60, 1)).is_ok());
         assert!(
-            checked(r##"{"properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}}}"##).is_ok(),
-            "a tree is no fault"
+            parse(r##"{"properties":{"left":{"$ref":"#"},"right":{"$ref":"#"}}}"##).is_ok(),
+            "a tree is allowed"
         );
     }
 }

@@ -1,32 +1,32 @@
-//! The shape of a component, looked at before it is compiled: what is small to write down and takes
-//! long to compile.
+//! Checks a component before it is compiled, for small code that takes long to compile.
 
 use wasmparser::{ComponentInstance, FunctionBody, Operator, Parser, Payload};
 
-/// Loops within each other in one function. Nobody writes or generates half as many, and a
-/// compiler's time grows with their square and more.
+/// Most nested loops in one function. Real code has fewer than half as many. The time for compiling
+/// grows at least with their square.
 const MAX_LOOPS: usize = 64;
 
-/// Functions that any component may have, and the bytes of it for each one more: a function takes a
-/// compiler time and memory however little there is in it, and those of real components have some
+/// Functions that every component may have, and the bytes of the component for each more. Even an
+/// empty function costs the compiler time and memory. Functions of real components have some
 /// hundred bytes.
 const FUNCTIONS: usize = 20_000;
 const BYTES_OF_FUNCTION: usize = 50;
 
-/// Instances of all modules and components within each other. A component that makes two of another
-/// one that makes two of a third, and so on, is unfolded by the compiler; what runs may have 64.
+/// Most nested instances of modules and components. If a component makes two instances of another
+/// one, which makes two of a third, and so on, the compiler unfolds them all. At run time, the
+/// limit is 64.
 const MAX_INSTANCES: usize = 1000;
 
-/// Refuses a component whose compiling would take long for its size.
+/// Refuses a component that would take long to compile for its size.
 ///
 /// # Errors
 ///
-/// What is wrong with it, and the limit. Damage is left to the compiler to tell.
+/// What is wrong with it, and the limit. The compiler reports damage.
 pub(crate) fn check(wasm: &[u8]) -> Result<(), String> {
     let most = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
-    // The instances of each component that is being read, the outer ones first, and of the largest
-    // that was; modules are among them.
+    // `within`: the number of instances in each open component or module, the outer ones first.
+    // `largest`: the most instances in a component or module that was read.
     let (mut within, mut largest) = (vec![0_usize], 1);
     for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
         let mut made = 0_usize;
@@ -37,8 +37,8 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), String> {
                 made = usize::try_from(instances.count()).unwrap_or(usize::MAX);
             }
             Payload::ComponentInstanceSection(instances) => {
-                // Which component it is would take following names through all of them: it is no
-                // larger than the largest.
+                // Finding the component would need name resolution. It isn't larger than the
+                // largest one.
                 let instances = instances.into_iter().map_while(Result::ok);
                 made = instances
                     .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
@@ -73,10 +73,10 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// How many loops of a function are within each other.
+/// The most nested loops of a function.
 fn loops(body: &FunctionBody<'_>) -> usize {
     let Ok(mut operators) = body.get_operators_reader() else { return 0 };
-    // Whether each block that is open is a loop.
+    // `open`: for each open block, whether it is a loop.
     let (mut open, mut now, mut most) = (Vec::new(), 0_usize, 0);
     while let Ok(operator) = operators.read() {
         match operator {

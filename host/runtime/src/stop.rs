@@ -1,4 +1,4 @@
-//! Why the host stops a guest, or doesn't start it, and what it says then.
+//! The failures of guests that the host stops or doesn't start.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -25,26 +25,27 @@ impl Stop {
     }
 }
 
-/// The failure of a guest that the host stopped. `waited`: how much of its time it waited for its
-/// place.
-pub(crate) fn stopped(stop: Stop, time: Duration, waited: Duration) -> Failure {
+/// The failure of a guest that the host stopped. `waited`: the part of its time that it waited for
+/// its place.
+pub(crate) fn failure(stop: Stop, time: Duration, waited: Duration) -> Failure {
     let waited = match waited.as_secs() {
         0 => String::new(),
-        waited => format!(", {waited} s of which it waited for other calls,"),
+        waited => format!(" (including {waited} s of waiting for other calls)"),
     };
     match stop {
         Stop::Timeout => {
-            Failure::new(Category::Timeout, format!("the tool took longer than its {} s{waited} and was stopped", time.as_secs()))
-                .with_suggestion("Ask for less at once, or give it more time: a `timeout` argument where it has one, else `[tools] call`.")
+            Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waited} and was stopped", time.as_secs()))
+                .with_suggestion("Ask for less at once, or give it more time: with the `timeout` argument if the tool has one, else with `[tools] call`.")
         }
         Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
         Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
-            .with_suggestion("Ask for less at once; the bound is `cpu_secs` in [tools.limits]."),
+            .with_suggestion("Ask for less at once; the limit is `cpu_secs` in [tools.limits]."),
     }
 }
 
-/// Too many calls at once: this one waited so long, or was refused at once.
+/// The failure of a call that got no place. `waited`: how long it waited, zero if it was refused at
+/// once.
 pub(crate) fn busy(waited: Duration) -> Failure {
     let message = match waited.is_zero() {
         true => "too many calls are waiting; this one was not started".to_owned(),
@@ -60,8 +61,8 @@ pub(crate) fn busy(waited: Duration) -> Failure {
     failure
 }
 
-/// The host's own fault.
+/// The failure of a call because of the host itself.
 pub(crate) fn host_failed() -> Failure {
-    Failure::new(Category::PermanentFailure, "the host failed to run the call; its log says more")
+    Failure::new(Category::PermanentFailure, "the host failed to run the call; see its log")
         .with_code("host")
 }

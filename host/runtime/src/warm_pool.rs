@@ -1,5 +1,4 @@
-//! The instances of a plugin that wait for its next calls. Each serves one call and is never put
-//! back.
+//! The warm instances of a plugin. Each serves one call and is never reused.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,81 +9,81 @@ use wasmtime::component::InstancePre;
 use crate::guest::bindings::Plugin as Instance;
 use crate::guest::state::CallState;
 
-/// Instances that wait for calls of one plugin: as many as an agent often makes at once.
+/// Most warm instances of one plugin. An agent often makes two calls at once.
 pub(crate) const EACH: usize = 2;
 
-/// Plugins that have instances waiting.
+/// Most plugins with warm instances.
 pub(crate) const PLUGINS: usize = 8;
 
-/// Used stores that wait to be taken apart. What comes on top of them is taken apart at once, by
-/// the call itself.
+/// Most used stores that the housekeeper has still to drop. If there are more, a call drops its own
+/// store.
 pub(crate) const USED: usize = 4;
 
-/// Instances of filters that are kept for their sessions, of all plugins together.
+/// Most filter instances that are kept for their sessions, of all plugins together.
 pub(crate) const FILTERS: usize = 16;
 
-/// Stores that may be there beside those of running calls: those that wait, used ones that wait and
-/// as many that are being taken apart, and the one that is being made; and those of filters that
-/// are kept for the next output of their session.
+/// Most stores besides those of running calls: warm instances, used stores that wait, as many that
+/// are being dropped, the one that is being made, and the filter instances that are kept for their
+/// sessions.
 pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + FILTERS;
 
-/// Memories and tables of a component that is readied: the pool has so many more for each of
-/// [`SPARE`], so that no call goes short of them.
+/// Most memories and tables of a component with warm instances. The pool has this many for each
+/// store of [`SPARE`], so that calls don't lack them.
 pub(crate) const MEMORIES: u32 = 1;
 pub(crate) const TABLES: u32 = 4;
 
-/// Bytes of memory with which an instance may wait, before its call or after it.
+/// Most bytes of memory of an instance that waits, before its call or after it.
 pub(crate) const MEMORY: usize = 64 << 20;
 
-/// An instance that no call has begun in.
+/// An instance that was made before a call needs it.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<CallState>,
     pub(crate) instance: Instance,
 }
 
-/// A plugin's instances that wait for a call. They go when the plugin does.
+/// The warm instances of a plugin. They are dropped with the plugin.
 pub(crate) struct WarmPool {
     instances: Mutex<Vec<WarmInstance>>,
-    /// Whether its stores are of the size that the pool has spare room for.
+    /// Whether the plugin's stores fit into the spare slots of the pool.
     pub(crate) fits: bool,
-    /// Whether there is a reason to make no more.
-    pub(crate) spoiled: AtomicBool,
-    /// Whether it was called since the housekeeper last looked.
+    /// Whether no more warm instances are made for this plugin.
+    pub(crate) disabled: AtomicBool,
+    /// Whether the plugin was called since the housekeeper last checked.
     pub(crate) called: AtomicBool,
-    /// Whether the housekeeper knows it.
-    pub(crate) known: AtomicBool,
+    /// Whether the housekeeper tracks the plugin.
+    pub(crate) tracked: AtomicBool,
 }
 
-/// Whether the stores of a plugin are of the size that the pool has spare room for.
+/// Whether the stores of a plugin fit into the spare slots of the pool.
 pub(crate) fn fits(plugin: &InstancePre<CallState>) -> bool {
     let needs = plugin.component().resources_required();
     needs.is_some_and(|needs| needs.num_memories <= MEMORIES && needs.num_tables <= TABLES)
 }
 
 impl WarmPool {
-    /// None of a plugin that was just loaded: nobody knows yet whether it is called at all.
+    /// An empty pool for a plugin that was just loaded, since it may never be called.
     pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
         let fits = fits(plugin);
         Self {
             instances: Mutex::default(),
             fits,
-            spoiled: AtomicBool::new(!fits),
+            disabled: AtomicBool::new(!fits),
             called: AtomicBool::default(),
-            known: AtomicBool::default(),
+            tracked: AtomicBool::default(),
         }
     }
 
-    /// An instance, for one call.
+    /// Takes an instance, for one call.
     pub(crate) fn take(&self) -> Option<WarmInstance> {
         self.instances().pop()
     }
 
-    /// Adds one.
+    /// Adds an instance.
     pub(crate) fn put(&self, instance: WarmInstance) {
         self.instances().push(instance);
     }
 
-    /// How many instances wait.
+    /// The number of warm instances.
     pub(crate) fn count(&self) -> usize {
         self.instances().len()
     }

@@ -1,5 +1,4 @@
-//! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody
-//! waits any more.
+//! Checks a running guest: its deadline, its processor time and its cancellation.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,21 +10,21 @@ use wasmtime::UpdateDeadline;
 use crate::limits::Limits;
 use crate::stop::{self, Stop};
 
-/// What the thread that runs a guest and the one that waits for it share.
+/// The state that the guest's thread and the waiting thread share.
 pub(crate) struct Watch {
     pub(crate) meter: Meter,
     pub(crate) cancel: CancellationToken,
-    /// When the tool's own time is over.
+    /// The end of the tool's time.
     pub(crate) deadline: Instant,
-    /// When the guest is stopped: a grace after its own time.
+    /// The time when the guest is stopped: the deadline and a grace.
     pub(crate) end: Instant,
     /// Why the guest was stopped, see [`Stop`].
     stop: AtomicU8,
-    /// Whether the guest runs on a thread that others wait for.
+    /// Whether the guest runs on the caller's thread, which has other work.
     borrowed: AtomicBool,
-    /// The tool's own time.
+    /// The time of the tool.
     time: Duration,
-    /// Seconds of it that the call waited for its place.
+    /// Seconds of that time that the call waited for its place.
     waited: AtomicU64,
     cpu: Duration,
 }
@@ -48,33 +47,33 @@ impl Watch {
         }
     }
 
-    /// Says whether the guest runs on a thread that others wait for. It gives such a thread back at
-    /// the next look.
+    /// Sets whether the guest runs on the caller's thread. The guest leaves such a thread at the
+    /// next check.
     pub(crate) fn set_borrowed(&self, borrowed: bool) {
         self.borrowed.store(borrowed, Ordering::Relaxed);
     }
 
-    /// Processor time that may still be used. Only to be asked on the thread that polls the call.
+    /// The processor time that is left. Call it only on the thread that polls the call.
     pub(crate) fn cpu_left(&self) -> Duration {
         self.cpu.saturating_sub(self.meter.used())
     }
 
-    /// What the guest is told to have failed with, where it was stopped.
-    pub(crate) fn stopped_by(&self) -> Option<Failure> {
-        Stop::load(&self.stop).map(|stop| self.stopped(stop))
+    /// The failure of a guest that was stopped. `None` if it wasn't.
+    pub(crate) fn failure_if_stopped(&self) -> Option<Failure> {
+        Stop::load(&self.stop).map(|stop| self.stop_failure(stop))
     }
 
-    pub(crate) fn stopped(&self, stop: Stop) -> Failure {
-        stop::stopped(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
+    pub(crate) fn stop_failure(&self, stop: Stop) -> Failure {
+        stop::failure(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
     }
 
-    /// Says how long the call waited for its place.
+    /// Sets how long the call waited for its place.
     pub(crate) fn set_waited(&self, waited: Duration) {
         self.waited.store(waited.as_secs(), Ordering::Relaxed);
     }
 
-    /// Looks at a running guest, every [`TICK`](crate::clock::TICK), from the thread that runs it.
-    pub(crate) fn look(&self) -> UpdateDeadline {
+    /// Checks a running guest at every [`TICK`](crate::clock::TICK), on the guest's thread.
+    pub(crate) fn check(&self) -> UpdateDeadline {
         let stop = if self.cancel.is_cancelled() {
             Stop::Cancelled
         } else if Instant::now() >= self.end {
@@ -91,31 +90,31 @@ impl Watch {
     }
 }
 
-/// What a call has used of a processor: the time of whatever thread polled it, while it did, and
-/// what host functions used on others.
+/// The processor time of a call: the time of its polls, on any thread, and the time that host
+/// functions used on other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Nanoseconds of polls that are over, and of helping threads.
+    /// Nanoseconds of finished polls and of other threads.
     used: AtomicU64,
-    /// The thread's clock when the poll began that is running now.
+    /// The thread's clock at the start of the current poll.
     since: AtomicU64,
 }
 
 impl Meter {
-    pub(crate) fn poll_begins(&self) {
+    pub(crate) fn start_poll(&self) {
         self.since.store(thread_nanos(), Ordering::Relaxed);
     }
 
-    pub(crate) fn poll_ends(&self) {
+    pub(crate) fn end_poll(&self) {
         self.used.fetch_add(self.current(), Ordering::Relaxed);
     }
 
-    /// Adds what other threads worked for the call.
+    /// Adds the time that other threads used for the call.
     pub(crate) fn charge(&self, time: Duration) {
         self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// What the call has used. Only to be asked on the thread that polls it.
+    /// The time that the call has used. Call it only on the thread that polls the call.
     pub(crate) fn used(&self) -> Duration {
         Duration::from_nanos(self.used.load(Ordering::Relaxed).saturating_add(self.current()))
     }

@@ -1,4 +1,4 @@
-//! The contract and the file system interface of WASI as Rust types, made from their WIT.
+//! The contract and the file system interface of WASI as Rust types, generated from their WIT.
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({

@@ -1,5 +1,5 @@
-//! Between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once; what is no
-//! JSON is the guest's failure.
+//! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once. If
+//! it isn't valid JSON, the call fails.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use serde_json::Value;
 
 use crate::guest::bindings::berth::tool::types;
 
-/// Bytes of a failure's message or suggestion.
+/// Most bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
 
-/// Bytes of what describes a part of an answer or a tool.
+/// Most bytes of the `meta` of a part or a tool.
 pub(crate) const MAX_META: usize = 64 * 1024;
 
-/// Commas and brackets in a structured value. Parsed, each value takes many times its text.
+/// Most commas and brackets in a structured value. A parsed value takes many times the memory of
+/// its text.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Bytes of a code, a media type or another short word.
+/// Most bytes of a code, a media type or another short word.
 const WORD: usize = 128;
 
-/// What a guest answered, as the host's outcome, within `limit` bytes.
+/// Converts a guest's answer into the host's outcome, within `limit` bytes.
 pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usize) -> Outcome {
     let size = match &answer {
         Ok(output) => size(&output.content, [&output.structured, &output.meta]),
         Err(failure) => size(&failure.content, [&failure.structured, &failure.meta]),
     };
     if size > limit {
-        let message = format!("the tool's answer has {size} bytes; at most {limit} are taken");
+        let message = format!("the tool's answer is {size} bytes; the limit is {limit}");
         return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
     }
     match answer {
@@ -37,11 +38,11 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
             structured: json(output.structured, "structured output")?,
             meta: json(output.meta, "meta")?,
         }),
-        Err(failure) => Err(failure_of_guest(failure)?),
+        Err(failure) => Err(convert_failure(failure)?),
     }
 }
 
-fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
+fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     Ok(Failure {
         category: category(failure.category),
         code: failure
@@ -58,7 +59,7 @@ fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
     })
 }
 
-/// A part of an answer. It is neutralised where it leaves the host.
+/// Converts a part of an answer. It is neutralised later, when it leaves the host.
 pub(crate) fn content(content: types::Content) -> Content {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
@@ -68,7 +69,7 @@ pub(crate) fn content(content: types::Content) -> Content {
     Content {
         body,
         media_type: content.media_type.map(|written| media_type(&written)),
-        // Room to grow, not needed to understand the part: what does not parse is left out.
+        // `meta` is optional, so it is left out if it isn't valid.
         meta: content
             .meta
             .filter(|text| text.len() <= MAX_META)
@@ -76,8 +77,8 @@ pub(crate) fn content(content: types::Content) -> Content {
     }
 }
 
-/// A media type. It may come from a server of nobody knows whom, and stands beside the part, where
-/// readers take it for the host's word: so it is two short words, and nothing of the parameters.
+/// Checks a media type. It may come from an untrusted server, but readers trust it, since it is
+/// next to the part and not inside. So only its two short words are kept, without parameters.
 fn media_type(written: &str) -> String {
     let token = |text: &str| {
         !text.is_empty()
@@ -90,7 +91,7 @@ fn media_type(written: &str) -> String {
     }
 }
 
-/// A part on its way to a guest.
+/// Converts a part for a guest.
 pub(crate) fn content_for_guest(content: Content) -> types::Content {
     let body = match content.body {
         Body::Text(text) => types::Body::Text(text),
@@ -108,7 +109,7 @@ fn contents(parts: Vec<types::Content>) -> Vec<Content> {
     parts.into_iter().map(content).collect()
 }
 
-/// What a part counts against the bound of an answer. It costs something even where it is empty.
+/// The size of a part for the limit of an answer. Even an empty part has a size.
 pub(crate) fn part_size(part: &types::Content) -> usize {
     let body = match &part.body {
         types::Body::Text(text) | types::Body::Link(text) => text.len(),
@@ -125,19 +126,19 @@ fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let parse = |text: String| {
         if values(&text) > MAX_VALUES {
-            let message = format!("the tool's {what} has more than {MAX_VALUES} values");
+            let message =
+                format!("the tool's {what} has more than {MAX_VALUES} values, which is the limit");
             return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
         }
         serde_json::from_str(&text).map_err(|error| {
-            let message = format!("the tool's {what} is not JSON: {error}");
+            let message = format!("the tool's {what} isn't valid JSON: {error}");
             Failure::new(Category::PermanentFailure, message).with_code("bad_answer")
         })
     };
     text.map(parse).transpose()
 }
 
-/// How many commas and brackets a JSON text has outside of its strings, which may hold any number
-/// of them.
+/// How many commas and brackets a JSON text has outside its strings.
 fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut escaped) = (0, false, false);
     for byte in text.bytes() {
@@ -152,7 +153,7 @@ fn values(text: &str) -> usize {
     count
 }
 
-/// A guest's category, less those that only the host may say (invariant 5).
+/// Converts a guest's category, except those that only the host may use (invariant 5).
 fn category(category: types::Category) -> Category {
     match category {
         types::Category::InvalidParameters => Category::InvalidParameters,
@@ -169,7 +170,7 @@ fn category(category: types::Category) -> Category {
     }
 }
 
-/// A category on its way to a guest.
+/// Converts a category for a guest.
 pub(crate) fn category_for_guest(category: Category) -> types::Category {
     match category {
         Category::ToolNotFound => types::Category::ToolNotFound,
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_counted_and_what_strings_hold_is_not() {
+    fn values_are_counted_outside_of_strings() {
         for (text, count) in
             [("1", 0), ("[1,2]", 2), (r#"{"a,b":["[{,","\"," ,"\\"]}"#, 4), (r#"",,,""#, 0)]
         {

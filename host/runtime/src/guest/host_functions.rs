@@ -1,4 +1,4 @@
-//! `berth:host/call` and `berth:host/log`: what every guest may always do, within bounds.
+//! `berth:host/call` and `berth:host/log`, which every guest may use, within limits.
 
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,13 +12,13 @@ use crate::guest::bindings::berth::tool::types;
 use crate::guest::convert;
 use crate::guest::state::CallState;
 
-/// Progress messages that are passed on in one second.
+/// Most progress messages that are passed on in one second.
 const PROGRESS_A_SECOND: u32 = 10;
 
-/// Characters of a progress message.
+/// Most characters of a progress message.
 const PROGRESS_MESSAGE: usize = 200;
 
-/// Bytes of a log message.
+/// Most bytes of a log message.
 const LOG_MESSAGE: usize = 4096;
 
 impl call::Host for &mut CallState {
@@ -36,7 +36,7 @@ impl call::Host for &mut CallState {
     }
 
     fn progress(&mut self, fraction: Option<f64>, message: String) -> wasmtime::Result<()> {
-        // The wall clock will do: what counts is how many a person or a client gets.
+        // The wall clock is exact enough for limiting messages to a person or a client.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (second, count) = &mut self.call.progress;
         if second.as_secs() != now.as_secs() {
@@ -56,13 +56,13 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        // Before anything is made of it; a part costs something even where it is empty.
+        // The budget is checked before the part is converted. Even an empty part has a cost.
         let Some(left) = self.call.emit_budget.checked_sub(convert::part_size(&part)) else {
             self.call.emit_budget = 0;
             return Ok(false);
         };
         self.call.emit_budget = left;
-        // Shown as it comes, so neutralised here and not with the answer (invariant 6).
+        // The part is shown before the answer, so it is neutralised here (invariant 6).
         let mut part: Content = convert::content(part).neutralised();
         if let Some(egress) = self.http.egress() {
             crate::guest::http::part_without_secrets(&mut part, egress);
@@ -78,7 +78,7 @@ impl log::Host for &mut CallState {
         let call = &mut self.call;
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
-        // A log is read by others than an answer, so no configuration lets secrets into it.
+        // Other people read the log than the answer, so it is always redacted.
         let message = redaction::owned(
             neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)),
             Keys::Text,
@@ -99,7 +99,7 @@ impl log::Host for &mut CallState {
             }
         }
         if left == 0 {
-            tracing::warn!(target: "berth::guest", plugin, call = %id, "has used up its log lines; the rest is dropped");
+            tracing::warn!(target: "berth::guest", plugin, call = %id, "the call has used up its log lines; further lines are dropped");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `wasi:http` and `berth:host/secrets` for guests: their requests, by the host's one way out.
+//! `wasi:http` and `berth:host/secrets` for guests. All requests go through the host's egress.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView,
 use crate::guest::bindings::berth::host::secrets as wit;
 use crate::guest::state::CallState;
 
-/// Bytes of a set of headers, as they are in memory: some times as many as on the wire.
+/// Most bytes of a set of headers in memory. This is several times their size on the wire.
 const FIELDS: usize = 512 * 1024;
 
-/// The requests of the one call of an instance, and what `wasi:http` needs beside them.
+/// The requests of an instance's call, and the context of `wasi:http`.
 #[derive(Debug)]
 pub(crate) struct Http {
     context: WasiHttpCtx,
@@ -25,7 +25,7 @@ pub(crate) struct Http {
 
 #[derive(Debug, Default)]
 struct Hooks {
-    /// None: nothing is granted, or there is no call.
+    /// `None` if no requests are granted, or there is no call.
     requests: Option<Arc<Requests>>,
 }
 
@@ -43,22 +43,22 @@ impl Http {
         self.hooks.requests = requests.map(Arc::new);
     }
 
-    /// The way out of its plugin, where there is one.
+    /// The egress of its plugin. `None` if no requests are granted.
     pub(crate) fn egress(&self) -> Option<&Egress> {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
-    /// What a guest says, without the secrets that were put into its requests.
+    /// A guest's text, without the secrets of its requests.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
     }
 
-    /// What a request met with that the operator can do something about.
+    /// A problem of a request that the operator can fix.
     pub(crate) fn take_obstacle(&self) -> Option<Obstacle> {
         self.hooks.requests.as_ref()?.take_obstacle()
     }
 
-    /// The first refusal of a request, and how many there were.
+    /// The first refusal of a request, and the number of refusals.
     pub(crate) fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()
     }
@@ -71,17 +71,17 @@ impl CallState {
     }
 }
 
-/// What comes of a request: the answer, and what goes on beside it.
-type Sent = Result<(http::Response<WasiBody>, BesideIt), wasmtime_wasi_http::Error>;
-type BesideIt = Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>;
+/// The result of a request: the response, and a background task for the connection.
+type SendResult = Result<(http::Response<WasiBody>, BackgroundTask), wasmtime_wasi_http::Error>;
+type BackgroundTask = Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>;
 
 impl WasiHttpHooks for Hooks {
     fn send_request(
         &mut self,
         request: http::Request<WasiBody>,
         options: Option<RequestOptions>,
-        _processed: BesideIt,
-    ) -> Box<dyn Future<Output = Sent> + Send> {
+        _processed: BackgroundTask,
+    ) -> Box<dyn Future<Output = SendResult> + Send> {
         let requests = self.requests.clone();
         let options = options.unwrap_or_default();
         let timeouts = Timeouts {
@@ -93,71 +93,71 @@ impl WasiHttpHooks for Hooks {
                 return Err(wasmtime_wasi_http::Error::HttpRequestDenied);
             };
             let response = requests.send(request, timeouts).await.map_err(error_for_guest)?;
-            let nothing: BesideIt = Box::new(async { Ok(()) });
-            Ok((response.map(|body| body.map_err(error_for_guest).boxed_unsync()), nothing))
+            let no_task: BackgroundTask = Box::new(async { Ok(()) });
+            Ok((response.map(|body| body.map_err(error_for_guest).boxed_unsync()), no_task))
         })
     }
 }
 
-/// What a guest is told. Which rule refused a request, the host remembers.
+/// The error for a guest. It doesn't name the rule of a refusal, which the host remembers.
 fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
-    use wasmtime_wasi_http::Error as Told;
+    use wasmtime_wasi_http::Error as GuestError;
     match error {
-        Error::Refused(_) => Told::HttpRequestDenied,
-        Error::Address(_) => Told::DestinationIpProhibited,
-        Error::Url(_) => Told::HttpRequestUriInvalid,
-        Error::RequestHeaders(_) => Told::HttpRequestHeaderSectionSize(None),
-        Error::RequestBody(most) => Told::HttpRequestBodySize(Some(most)),
-        Error::RequestBodyBroken(reason) => Told::InternalError(Some(reason)),
-        Error::Redirects(_) => Told::LoopDetected,
-        Error::Busy => Told::ConnectionLimitReached,
-        Error::Name(reason) => Told::DnsError { rcode: Some(reason), info_code: None },
-        Error::NameTimeout => Told::DnsTimeout,
-        Error::ConnectionRefused => Told::ConnectionRefused,
-        Error::ConnectionTimeout => Told::ConnectionTimeout,
-        Error::Connection(_) => Told::ConnectionTerminated,
-        Error::Certificate(_) => Told::TlsCertificateError,
-        Error::Tls(_) => Told::TlsProtocolError,
-        Error::Timeout(_) => Told::HttpResponseTimeout,
-        Error::Headers => Told::HttpResponseHeaderSectionSize(None),
-        Error::Body(most) => Told::HttpResponseBodySize(Some(most)),
-        Error::Incomplete => Told::HttpResponseIncomplete,
-        Error::Coding(coding) => Told::HttpResponseContentCoding(Some(coding)),
-        Error::Protocol(_) => Told::HttpProtocolError,
-        // Nothing in the interface is about these, and their words tell.
-        Error::Requests(_) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
-        // A guest has no use for what the operator has to mend: the answer, the log and the record
-        // say it.
-        Error::Secret(..) | Error::Setup(_) => Told::ConfigurationError,
+        Error::Refused(_) => GuestError::HttpRequestDenied,
+        Error::Address(_) => GuestError::DestinationIpProhibited,
+        Error::Url(_) => GuestError::HttpRequestUriInvalid,
+        Error::RequestHeaders(_) => GuestError::HttpRequestHeaderSectionSize(None),
+        Error::RequestBody(most) => GuestError::HttpRequestBodySize(Some(most)),
+        Error::RequestBodyBroken(reason) => GuestError::InternalError(Some(reason)),
+        Error::Redirects(_) => GuestError::LoopDetected,
+        Error::Busy => GuestError::ConnectionLimitReached,
+        Error::Name(reason) => GuestError::DnsError { rcode: Some(reason), info_code: None },
+        Error::NameTimeout => GuestError::DnsTimeout,
+        Error::ConnectionRefused => GuestError::ConnectionRefused,
+        Error::ConnectionTimeout => GuestError::ConnectionTimeout,
+        Error::Connection(_) => GuestError::ConnectionTerminated,
+        Error::Certificate(_) => GuestError::TlsCertificateError,
+        Error::Tls(_) => GuestError::TlsProtocolError,
+        Error::Timeout(_) => GuestError::HttpResponseTimeout,
+        Error::Headers => GuestError::HttpResponseHeaderSectionSize(None),
+        Error::Body(most) => GuestError::HttpResponseBodySize(Some(most)),
+        Error::Incomplete => GuestError::HttpResponseIncomplete,
+        Error::Coding(coding) => GuestError::HttpResponseContentCoding(Some(coding)),
+        Error::Protocol(_) => GuestError::HttpProtocolError,
+        // The interface has no error for these, so the guest gets the text.
+        Error::Requests(_) | Error::Proxy(_) => GuestError::InternalError(Some(error.to_string())),
+        // The operator has to fix these, not the guest. The answer, the log and the audit have the
+        // details.
+        Error::Secret(..) | Error::Setup(_) => GuestError::ConfigurationError,
     }
 }
 
-/// Tells guests why a body ended before its end. The crate's own function looks for another type
-/// than the one that the streams of its bodies fail with, and so never finds a reason.
+/// Links the function that tells guests why a body ended early. The crate's own function expects
+/// another error type than its body streams return, so it never finds a reason.
 pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
-    let why = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
+    let error_code = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
         let (_, table) = store.data_mut().http_and_table();
         let error: &wasmtime::Error = table.get(&error)?;
-        Ok((error.downcast_ref().map(of_body),))
+        Ok((error.downcast_ref().map(body_error_code),))
     };
-    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", why)?;
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-/// What a body can end with, of what [`told`] makes.
-fn of_body(error: &wasmtime_wasi_http::Error) -> ErrorCode {
-    use wasmtime_wasi_http::Error as Told;
+/// The code for an error of a body, out of those of [`error_for_guest`].
+fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
+    use wasmtime_wasi_http::Error as GuestError;
     match error {
-        Told::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
-        Told::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
-        Told::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
-        Told::HttpResponseContentCoding(coding) => {
+        GuestError::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
+        GuestError::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
+        GuestError::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
+        GuestError::HttpResponseContentCoding(coding) => {
             ErrorCode::HttpResponseContentCoding(coding.clone())
         }
-        Told::HttpProtocolError => ErrorCode::HttpProtocolError,
-        Told::ConnectionTerminated => ErrorCode::ConnectionTerminated,
+        GuestError::HttpProtocolError => ErrorCode::HttpProtocolError,
+        GuestError::ConnectionTerminated => ErrorCode::ConnectionTerminated,
         other => ErrorCode::InternalError(Some(other.to_string())),
     }
 }
@@ -169,7 +169,7 @@ impl wit::Host for &mut CallState {
     }
 }
 
-/// Takes secrets out of one part of an answer.
+/// Redacts secrets in one part of an answer.
 pub(crate) fn part_without_secrets(part: &mut Content, egress: &Egress) {
     match &mut part.body {
         Body::Text(text) | Body::Link(text) => {

@@ -1,8 +1,8 @@
-//! What a component may import, and the host functions behind it.
+//! Links the host functions, and decides which imports a component may have.
 //!
-//! The WASI base is always linked, since interpreters import all of it, used or not; without a
-//! grant it is empty: no directories, no environment, no arguments, sockets that refuse every call.
-//! Everything else is a capability.
+//! The WASI base is always linked, since interpreters import all of it. Without a grant it is empty:
+//! no directories, no environment, no arguments, and sockets that refuse every call. All other
+//! interfaces are capabilities.
 
 use wasmtime::Engine;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -23,7 +23,7 @@ use crate::guest::wasi::HasFiles;
 use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
 
-/// Interfaces that are always linked, by package and name, in whatever version of the same line.
+/// Interfaces that are always linked, by package and name, in any compatible version.
 const BASE: [&str; 32] = [
     "berth:host/call",
     "berth:host/log",
@@ -59,14 +59,14 @@ const BASE: [&str; 32] = [
     "wasi:sockets/udp-create-socket",
 ];
 
-/// The capability of starting programs.
+/// The capability to start programs.
 const PROCESS: &str = "berth:host/process";
 
-/// The capability of making requests. Serving them is none.
+/// The capability to make requests. There is no capability to serve them.
 const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
 
-/// Why a component's import is refused, or nothing where it is allowed. `manifest`: what the
-/// component asks for; `policy`: what it gets.
+/// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
+/// capabilities. `policy`: the granted ones.
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     let (process, http) = (name == PROCESS, HTTP.contains(&name));
@@ -89,28 +89,28 @@ pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) 
         let remedy = match manifest.asks_for(capability) {
             None => {
                 format!(
-                    "Its manifest doesn't ask for `{capability}`, so it can't be granted: the plugin's author has to add that."
+                    "Its manifest doesn't ask for `{capability}`, so it can't be granted. The plugin's author has to add that."
                 )
             }
             Some(_) => {
-                format!("To grant it, name {what} in berth.toml:\n[plugins.{plugin}]\n{line}")
+                format!("To grant it, list {what} in berth.toml:\n[plugins.{plugin}]\n{line}")
             }
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
     let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
         "wasi:http" => {
-            "A plugin makes requests and serves none, so no line of the configuration grants it. Build the plugin without it."
+            "Plugins can make requests but can't serve them, so no line of the configuration grants it. Build the plugin without it."
         }
-        "berth:host" => "This version of Berth does not offer that interface: a newer one may.",
+        "berth:host" => "This version of Berth doesn't have that interface. A newer version may.",
         _ => {
-            "Berth does not offer that interface, so no line of the configuration grants it. Build the plugin without it."
+            "Berth doesn't have that interface, so no line of the configuration grants it. Build the plugin without it."
         }
     };
     Some(format!("it imports `{import}`, which is not granted. {remedy}"))
 }
 
-/// Links everything that is ever allowed; what a component imports beyond it does not get this far.
+/// Links all interfaces that can be allowed. Components with other imports are refused before.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     let l = &mut linker;
@@ -136,7 +136,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
     cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
 
-    // Linked for those who import them; the context allows no socket and no look-up.
+    // Components may import sockets, but the context allows no socket and no name lookup.
     sockets::tcp::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
     sockets::tcp_create_socket::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
     sockets::udp::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
@@ -168,7 +168,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     Ok(linker)
 }
 
-/// Names the table to the linker.
+/// Tells the linker that the host data is the table.
 struct HasTable;
 
 impl HasData for HasTable {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_allowed_in_every_version_of_its_line() {
+    fn base_is_allowed_in_every_compatible_version() {
         for import in [
             "wasi:filesystem/types@0.2.0",
             "wasi:sockets/udp-create-socket@0.2.9",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_import_and_what_would_help() {
+    fn refusal_names_the_import_and_the_remedy() {
         let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
         assert!(
             text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"),

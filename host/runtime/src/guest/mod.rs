@@ -1,5 +1,5 @@
-//! What an instance sees and holds: the interfaces that it may import, the host's side of each, and
-//! the state of its one call.
+//! The host's side of an instance: the interfaces that it may import, their functions, and the state
+//! of its call.
 
 pub(crate) mod bindings;
 pub(crate) mod convert;

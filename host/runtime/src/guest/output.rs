@@ -1,5 +1,5 @@
-//! What a guest prints: kept up to a bound, so that a flood costs the guest its words and the host
-//! nothing.
+//! Captures the printed text of a guest, up to a limit. The rest is dropped, so that it costs the
+//! host no memory.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,26 +26,26 @@ impl Capture {
         Self(Arc::new(Mutex::new(CapturedOutput { bytes: Vec::new(), bound, dropped: 0 })))
     }
 
-    /// What was kept, as text, with a note of what was dropped. Empty where nothing was printed.
+    /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.
     pub(crate) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::from_utf8_lossy(&kept.bytes).into_owned();
-        if kept.dropped > 0 {
-            text.push_str(&format!("\n[{} more bytes were dropped]", kept.dropped));
+        let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
+        if output.dropped > 0 {
+            text.push_str(&format!("\n[{} more bytes were dropped]", output.dropped));
         }
         text
     }
 
     fn take(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = kept.bound - kept.bytes.len();
-        let (keep, drop) = bytes.split_at(bytes.len().min(room));
-        kept.bytes.extend_from_slice(keep);
-        kept.dropped += drop.len() as u64;
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = output.bound - output.bytes.len();
+        let (kept, dropped) = bytes.split_at(bytes.len().min(room));
+        output.bytes.extend_from_slice(kept);
+        output.dropped += dropped.len() as u64;
     }
 }
 
-/// How much a guest may hand over at once.
+/// Most bytes that a guest writes at once.
 const CHUNK: usize = 64 * 1024;
 
 impl OutputStream for Capture {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_not_kept() {
+    fn output_beyond_the_limit_is_counted_and_dropped() {
         let capture = Capture::new(4);
         capture.take(b"abc");
         capture.take(b"defg");

@@ -1,5 +1,5 @@
-//! `berth:host/process` for guests: what is asked for is checked against what was granted and
-//! decided, and runs in its sandbox.
+//! `berth:host/process` for guests. Checks each request against the grants and the decision on the
+//! call, and runs the process in its sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,32 +17,32 @@ use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::FailedCommand;
 
-/// Bytes that are kept of each output, and that are read from a guest for a standard input.
+/// Most bytes that are kept of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_INPUT: usize = 1 << 20;
 
-/// Words of a command, and bytes of all of them: what the kernel takes is not much more.
+/// Most words of a command, and most bytes of all words. The kernel's limits are not much higher.
 const MAX_WORDS: usize = 4096;
 const MAX_COMMAND: usize = 128 * 1024;
 
-/// Variables that a guest may add, and bytes of one.
+/// Most variables that a guest may add, and most bytes of one.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 32 * 1024;
 
-/// Processes that one call may have at a time.
+/// Most processes of one call at a time.
 const MAX_CHILDREN: usize = 8;
 
-/// Bytes of an output's end that are looked at for what could help.
-const MAX_LOOKED_AT: usize = 16 * 1024;
+/// Bytes at the end of an output that the advisor gets.
+const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
 
-/// Bytes without an end of a line that are waited for.
+/// Most bytes of an unfinished line before it is passed on.
 const MAX_LINE: usize = 64 * 1024;
 
-/// How often a caller is told of output that comes.
-const TELL: Duration = Duration::from_millis(100);
+/// Shortest time between two pieces of live output.
+const LIVE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Variables that make a program load or run something else.
-const STEERING: [&str; 22] = [
+/// Variables that make a program load or run other code.
+const CODE_LOADING: [&str; 22] = [
     "BASH_ENV",
     "CDPATH",
     "ENV",
@@ -66,45 +66,46 @@ const STEERING: [&str; 22] = [
     "SHELLOPTS",
     "SSH_ASKPASS",
 ];
-const STEERING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
+const CODE_LOADING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
 
-/// A process, as a guest holds it.
+/// A process of a guest.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
 pub struct Child {
     child: process::Child,
-    teller: Teller,
+    live: LiveOutput,
     /// Counts the processes of the call.
     _running: Arc<()>,
 }
 
-/// Shows output as it comes, where the guest wants that.
-struct Teller {
+/// Passes output on to the caller while the process runs, if the guest wants that.
+struct LiveOutput {
     events: Option<Arc<dyn berth_contract::Events>>,
     waiting: Vec<u8>,
-    told: Instant,
+    last_sent: Instant,
 }
 
-impl Teller {
+impl LiveOutput {
     fn new(events: Option<Arc<dyn berth_contract::Events>>) -> Self {
-        Self { events, waiting: Vec::new(), told: Instant::now() }
+        Self { events, waiting: Vec::new(), last_sent: Instant::now() }
     }
 
-    /// Notes what was written, if anything was, and tells it where it is time.
-    fn see(&mut self, bytes: &[u8]) {
+    /// Adds output, which may be empty, and sends it if the interval is over.
+    fn add(&mut self, bytes: &[u8]) {
         if self.events.is_none() || bytes.is_empty() && self.waiting.is_empty() {
             return;
         }
         self.waiting.extend_from_slice(bytes);
-        if self.told.elapsed() >= TELL {
-            self.tell(false);
+        if self.last_sent.elapsed() >= LIVE_INTERVAL {
+            self.send(false);
         }
     }
 
-    /// Tells whole lines; what follows them waits, unless there won't be more.
-    fn tell(&mut self, all: bool) {
+    /// Sends whole lines. An unfinished line waits, unless `all` is set.
+    fn send(&mut self, all: bool) {
         let Some(events) = &self.events else { return };
-        // Told or not: what has no end of a line is not looked through again for each piece of it.
-        self.told = Instant::now();
+        // The time is set even if nothing is sent, so that an unfinished line isn't searched again
+        // for each new piece.
+        self.last_sent = Instant::now();
         let all = all || self.waiting.len() > MAX_LINE;
         let end = if all {
             self.waiting.len()
@@ -121,7 +122,7 @@ impl Teller {
 }
 
 impl CallState {
-    /// Checks what is to be started, and starts it.
+    /// Checks a command, and starts it.
     fn start(
         &mut self,
         command: wit::Command,
@@ -132,12 +133,12 @@ impl CallState {
         });
         let (command, policy) = match checked {
             Ok(checked) => checked,
-            Err(Refused::Denied(denial)) => {
-                let told = denial.to_string();
+            Err(Refusal::Denied(denial)) => {
+                let text = denial.to_string();
                 self.files.denials().remember(denial);
-                return Err(wit::ProcessError::Denied(told));
+                return Err(wit::ProcessError::Denied(text));
             }
-            Err(Refused::Invalid(reason)) => return Err(wit::ProcessError::Invalid(reason)),
+            Err(Refusal::Invalid(reason)) => return Err(wit::ProcessError::Invalid(reason)),
         };
         let call = &self.call;
         let Some(processes) = &call.processes else {
@@ -145,22 +146,22 @@ impl CallState {
         };
         if Arc::strong_count(&processes.running) > MAX_CHILDREN {
             return Err(wit::ProcessError::Failed(format!(
-                "a call has at most {MAX_CHILDREN} processes at the same time"
+                "the call has {MAX_CHILDREN} running processes, which is the limit"
             )));
         }
         let running = Arc::clone(&processes.running);
-        // What a program has looked at, nobody can tell.
+        // The host doesn't see which files a program reads.
         processes.report.lost_sight();
         let limit = options.output_limit.map_or(MAX_OUTPUT, |limit| {
             usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT)
         });
-        let asked = options
+        let requested = options
             .timeout_ms
             .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let end = asked.unwrap_or(call.watch.deadline).min(call.watch.deadline);
-        let teller = Teller::new(options.live.then(|| Arc::clone(&call.events)));
+        let end = requested.unwrap_or(call.watch.deadline).min(call.watch.deadline);
+        let live = LiveOutput::new(options.live.then(|| Arc::clone(&call.events)));
         match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
-            Ok(child) => Ok(Child { child, teller, _running: running }),
+            Ok(child) => Ok(Child { child, live, _running: running }),
             Err(StartError::Sandbox(reason)) => {
                 Err(wit::ProcessError::Unavailable(unavailable(&reason)))
             }
@@ -172,11 +173,11 @@ impl CallState {
         }
     }
 
-    fn processes(&self) -> Result<&Processes, Refused> {
+    fn processes(&self) -> Result<&Processes, Refusal> {
         let Some(processes) = &self.call.processes else {
-            return Err(Refused::denied(
+            return Err(Refusal::denied(
                 "start a program".to_owned(),
-                "the rule that a plugin starts nothing without a grant",
+                "programs need a grant",
                 "built in",
                 format!(
                     "To allow it, set `programs` in [plugins.{}] of berth.toml; the plugin's manifest has to ask for `process`.",
@@ -185,9 +186,9 @@ impl CallState {
             ));
         };
         if processes.read_only {
-            return Err(Refused::denied(
+            return Err(Refusal::denied(
                 "start a program".to_owned(),
-                "the tool's own claim that it only reads",
+                "read-only tools can't start programs",
                 "the tool's annotations",
                 "The tool's author has to drop `read-only`.".to_owned(),
             ));
@@ -195,8 +196,8 @@ impl CallState {
         Ok(processes)
     }
 
-    /// What became of a process, for the guest and for the record.
-    fn ended(
+    /// Describes the end of a process, for the guest and for the audit.
+    fn describe_end(
         &self,
         finished: &process::CommandResult,
         missing: &[String],
@@ -208,8 +209,8 @@ impl CallState {
             processes.report.entries().exit_code = finished.code.or(Some(-1));
             if finished.code != Some(0) {
                 let tail = |bytes: &[u8]| {
-                    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..])
-                        .into_owned()
+                    let start = bytes.len().saturating_sub(MAX_ADVISOR_OUTPUT);
+                    String::from_utf8_lossy(&bytes[start..]).into_owned()
                 };
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
                 let path_rules = processes.path_rules.as_deref();
@@ -226,7 +227,7 @@ impl CallState {
         }
         if !missing.is_empty() {
             notices.push(format!(
-                "This machine doesn't give all of the sandbox. Missing: {}",
+                "This machine doesn't support all parts of the sandbox. Missing: {}",
                 missing.join("; ")
             ));
         }
@@ -250,18 +251,18 @@ impl CallState {
 
 fn unavailable(reason: &str) -> String {
     format!(
-        "the sandbox can't be had here: {}. `berth doctor` says what this machine gives; `sandbox = \"best-effort\"` in [tools.shell] does with that",
+        "the sandbox isn't available: {}. Run `berth doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] to use only that",
         neutral_line(cut(reason, 1024))
     )
 }
 
-/// Why nothing is started.
-enum Refused {
+/// Why a command isn't started.
+enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
 }
 
-impl Refused {
+impl Refusal {
     fn denied(
         action: String,
         rule: impl Into<String>,
@@ -278,8 +279,8 @@ impl Refused {
 }
 
 impl Processes {
-    /// What is started for a guest, if it may be. Nothing is touched before that is known.
-    fn command(&self, command: wit::Command, options: &wit::Options) -> Result<Command, Refused> {
+    /// Checks a guest's command and its options. Nothing is started before all checks.
+    fn command(&self, command: wit::Command, options: &wit::Options) -> Result<Command, Refusal> {
         let arguments = match command {
             wit::Command::Program(words) => self.program(words)?,
             wit::Command::Shell(text) => self.shell(text)?,
@@ -299,56 +300,57 @@ impl Processes {
         self.network || self.policy.network
     }
 
-    fn program(&self, words: Vec<String>) -> Result<Vec<String>, Refused> {
+    fn program(&self, words: Vec<String>) -> Result<Vec<String>, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
-            return Err(Refused::invalid(format!(
-                "a command has at most {MAX_WORDS} words and {MAX_COMMAND} bytes"
+            return Err(Refusal::invalid(format!(
+                "the command has {} words and {size} bytes; the limits are {MAX_WORDS} and {MAX_COMMAND}",
+                words.len()
             )));
         }
         if words.iter().any(|word| word.contains('\0')) {
-            return Err(Refused::invalid("a command has no NUL"));
+            return Err(Refusal::invalid("the command contains a NUL byte"));
         }
         let Some((program, arguments)) =
             words.split_first().filter(|(program, _)| !program.is_empty())
         else {
-            return Err(Refused::invalid("a command begins with a program"));
+            return Err(Refusal::invalid("the command has no program"));
         };
         let line = berth_policy::command_line(&words);
         if !self.policy.programs.allow(program, arguments) {
             let shown = neutral_line(cut(&line, 512));
             let Some(place) = self.policy.programs.place(program) else {
                 let remedy =
-                    "To allow it, name it in `programs` of the plugin's table in berth.toml."
+                    "To allow it, add it to `programs` in the plugin's table in berth.toml."
                         .to_owned();
-                return Err(Refused::denied(
+                return Err(Refusal::denied(
                     format!("run {shown}"),
-                    "programs, which names none",
+                    "`programs` is empty",
                     "built in",
                     remedy,
                 ));
             };
             let remedy =
                 place.remedy(|| format!("To allow it, add to `programs`: \"{shown}\", with `*` and `**` for arguments that may differ."));
-            return Err(Refused::denied(
+            return Err(Refusal::denied(
                 format!("run {shown}"),
-                "programs, which has no match",
+                "`programs` has no match",
                 place.text.clone(),
                 remedy.into_owned(),
             ));
         }
-        // Whatever is granted, and however it is written there.
+        // A grant doesn't override the rules about commands.
         if let Some(denial) = self.policy.advisor.blocked(&line) {
-            return Err(Refused::Denied(Box::new(denial)));
+            return Err(Refusal::Denied(Box::new(denial)));
         }
         Ok(words)
     }
 
-    fn shell(&self, text: String) -> Result<Vec<String>, Refused> {
+    fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {
         let shown = || neutral_line(cut(&text, 512));
         if !self.policy.shell {
             let remedy = "To allow it, set `shell = true` in the plugin's table in berth.toml, which grants every command that the rules allow.";
-            return Err(Refused::denied(
+            return Err(Refusal::denied(
                 format!("run {} in a shell", shown()),
                 "shell = false",
                 "the default of a plugin",
@@ -356,55 +358,59 @@ impl Processes {
             ));
         }
         if !self.commands.contains(&text) {
-            return Err(Refused::denied(
+            return Err(Refusal::denied(
                 format!("run {} in a shell", shown()),
-                "the rule that a shell runs what was decided on, to the letter",
+                "a shell runs only the checked commands of its call",
                 "built in",
                 "The tool's author has to declare the argument that holds the command as a subject of kind `command`.".to_owned(),
             ));
         }
         if text.contains('\0') {
-            return Err(Refused::invalid("a command has no NUL"));
+            return Err(Refusal::invalid("the command contains a NUL byte"));
         }
         if text.len() > MAX_COMMAND {
-            return Err(Refused::invalid(format!("a command has at most {MAX_COMMAND} bytes")));
+            return Err(Refusal::invalid(format!(
+                "the command is {} bytes; the limit is {MAX_COMMAND}",
+                text.len()
+            )));
         }
         Ok(vec!["bash".to_owned(), "-c".to_owned(), "--".to_owned(), text])
     }
 
-    /// Where it works: a directory that the plugin may look into, by its real path.
-    fn directory(&self, asked: Option<&str>) -> Result<PathBuf, Refused> {
-        let Some(asked) = asked.map(Path::new).or(self.directory.as_deref()) else {
-            return Err(Refused::denied(
+    /// The real path of the process's working directory, which the plugin has to be able to read.
+    fn directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
+        let Some(directory) = requested.map(Path::new).or(self.directory.as_deref()) else {
+            return Err(Refusal::denied(
                 "start a program in the working directory".to_owned(),
-                "allowed_paths of commands, which doesn't hold it",
+                "`allowed_paths` of commands doesn't include it",
                 "[tools.shell], or the plugin's own table",
-                "To allow it, name it there, or \".\": `allowed_paths = [\".\"]` in [tools.shell] of berth.toml, for a plugin in [plugins.NAME].".to_owned(),
+                "To allow it, add the directory or \".\": `allowed_paths = [\".\"]` in [tools.shell] of berth.toml, for a plugin in [plugins.NAME].".to_owned(),
             ));
         };
-        if !asked.is_absolute() {
-            return Err(Refused::invalid("the working directory is given by its absolute path"));
+        if !directory.is_absolute() {
+            return Err(Refusal::invalid("the working directory has to be an absolute path"));
         }
         let rules = self.policy.places.grants.rules();
         let refuse = |path: &Path, refusal| {
-            Refused::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
+            Refusal::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
         };
-        let real = berth_system::files::real_or_given(asked);
+        let real = berth_system::files::real_or_given(directory);
         rules
             .decide(&real, Kind::Directory, Access::Read)
             .map_err(|refusal| refuse(&real, refusal))?;
         if let Some(rules) = &self.path_rules {
             let explain =
-                |refusal| Refused::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
+                |refusal| Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
             rules.decide(&real, Access::Read).map_err(explain)?;
         }
         Ok(real)
     }
 
-    fn environment(&self, added: &[(String, String)]) -> Result<Vec<(String, String)>, Refused> {
+    fn environment(&self, added: &[(String, String)]) -> Result<Vec<(String, String)>, Refusal> {
         if added.len() > MAX_VARIABLES {
-            return Err(Refused::invalid(format!(
-                "at most {MAX_VARIABLES} variables can be added"
+            return Err(Refusal::invalid(format!(
+                "{} variables are added; the limit is {MAX_VARIABLES}",
+                added.len()
             )));
         }
         let mut environment = self.policy.environment.clone();
@@ -415,30 +421,27 @@ impl Processes {
                 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 || name.len() + value.len() > MAX_VARIABLE
             {
-                return Err(Refused::invalid(format!("`{shown}` can't be set")));
+                return Err(Refusal::invalid(format!(
+                    "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
+                     and have at most {MAX_VARIABLE} bytes with its value"
+                )));
             }
             if value.contains('\0') {
-                return Err(Refused::invalid(format!("the value of {shown} has a NUL")));
+                return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
             }
             let refuse = |rule: &str, remedy: String| {
-                Refused::denied(format!("set {shown}"), rule, "built in", remedy)
+                Refusal::denied(format!("set {shown}"), rule, "built in", remedy)
             };
-            if STEERING.contains(&name.as_str())
-                || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            if CODE_LOADING.contains(&name.as_str())
+                || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             {
                 let remedy = "No key changes that.".to_owned();
-                return Err(refuse(
-                    "the rule that a call doesn't choose what programs load",
-                    remedy,
-                ));
+                return Err(refuse("variables that make programs load code are blocked", remedy));
             }
             if redaction::field(name, value, Keys::Text) != *value {
                 let remedy =
-                    format!("To pass it on, have the operator name it: `env = [\"{shown}\"]`.");
-                return Err(refuse(
-                    "the rule that what looks like a credential is passed on by its name alone",
-                    remedy,
-                ));
+                    format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`.");
+                return Err(refuse("variables that look like credentials are blocked", remedy));
             }
             environment.retain(|(known, _)| known != name);
             environment.push((name.clone(), value.clone()));
@@ -466,7 +469,8 @@ impl wit::Host for &mut CallState {
     ) -> wasmtime::Result<Result<(wit::Finished, wit::Output), wit::ProcessError>> {
         let started = if input.len() > MAX_INPUT {
             Err(wit::ProcessError::Invalid(format!(
-                "a standard input has at most {MAX_INPUT} bytes"
+                "the standard input is {} bytes; the limit is {MAX_INPUT}",
+                input.len()
             )))
         } else {
             self.start(command, &options)
@@ -475,13 +479,15 @@ impl wit::Host for &mut CallState {
             Ok(started) => started,
             Err(error) => return Ok(Err(error)),
         };
-        let Child { child, teller, .. } = &mut started;
-        child.write(&input, &mut |bytes| teller.see(bytes));
+        let Child { child, live, .. } = &mut started;
+        child.write(&input, &mut |bytes| live.add(bytes));
         child.close_input();
-        let finished = child.wait_for_end(&mut |bytes| teller.see(bytes)).clone();
-        teller.tell(true);
+        let finished = child.wait_for_end(&mut |bytes| live.add(bytes)).clone();
+        live.send(true);
         let output = output(child);
-        Ok(Ok((self.ended(&finished, child.missing(), &output.stdout, &output.stderr), output)))
+        let finished =
+            self.describe_end(&finished, child.missing(), &output.stdout, &output.stderr);
+        Ok(Ok((finished, output)))
     }
 }
 
@@ -502,17 +508,17 @@ impl wit::HostChild for &mut CallState {
         this: Resource<Child>,
         timeout_ms: Option<u64>,
     ) -> wasmtime::Result<wit::Output> {
-        let Child { child, teller, .. } = self.table().get_mut(&this)?;
+        let Child { child, live, .. } = self.table().get_mut(&this)?;
         let until =
             timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        child.wait_for_output(until, &mut |bytes| teller.see(bytes));
-        teller.tell(child.finished().is_some());
+        child.wait_for_output(until, &mut |bytes| live.add(bytes));
+        live.send(child.finished().is_some());
         Ok(output(child))
     }
 
     fn write(&mut self, this: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
-        let Child { child, teller, .. } = self.table().get_mut(&this)?;
-        let taken = child.write(&bytes, &mut |bytes| teller.see(bytes));
+        let Child { child, live, .. } = self.table().get_mut(&this)?;
+        let taken = child.write(&bytes, &mut |bytes| live.add(bytes));
         Ok(u64::try_from(taken).unwrap_or_default())
     }
 
@@ -522,9 +528,9 @@ impl wit::HostChild for &mut CallState {
     }
 
     fn wait(&mut self, this: Resource<Child>) -> wasmtime::Result<wit::Finished> {
-        let Child { child, teller, .. } = self.table().get_mut(&this)?;
-        child.wait_for_end(&mut |bytes| teller.see(bytes));
-        teller.tell(true);
+        let Child { child, live, .. } = self.table().get_mut(&this)?;
+        child.wait_for_end(&mut |bytes| live.add(bytes));
+        live.send(true);
         self.finished_child(&this).map(|finished| {
             finished.unwrap_or(wit::Finished {
                 exit_code: None,
@@ -550,8 +556,8 @@ impl wit::HostChild for &mut CallState {
 }
 
 impl CallState {
-    /// What became of a child, where it is over. What it wrote has been taken, so nothing is known
-    /// that could help.
+    /// Describes the end of a child. `None` if it runs. The guest has taken its output, so the
+    /// advisor gets none.
     fn finished_child(
         &mut self,
         this: &Resource<Child>,
@@ -559,6 +565,6 @@ impl CallState {
         let child = &self.table().get(this)?.child;
         let missing = child.missing().to_vec();
         let Some(finished) = child.finished().cloned() else { return Ok(None) };
-        Ok(Some(self.ended(&finished, &missing, b"", b"")))
+        Ok(Some(self.describe_end(&finished, &missing, b"", b"")))
     }
 }

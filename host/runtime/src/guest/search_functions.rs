@@ -8,9 +8,8 @@ use berth_search::{self as search, Control, EntryKind, SearchEnding, SearchError
 use crate::guest::bindings::berth::host::search as wit;
 use crate::guest::state::CallState;
 
-/// Threads of one search. More than a few gain little on one disk and would let one call take the
-/// machine. Looked up once: what the control groups leave this process takes twenty system calls to
-/// learn.
+/// Most threads of one search. More threads gain little on one disk, and one call would take the
+/// whole machine. The number of processors is read once, since that takes twenty system calls.
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
 
@@ -23,8 +22,8 @@ impl CallState {
         let Some(view) = self.files.view() else {
             return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
         };
-        // The CPU budget counts for the helping threads too; it is charged afterwards, so a search
-        // is first of all bound by its deadline.
+        // The CPU budget includes the search threads. It is charged after the search, so the
+        // deadline is the limit until then.
         let watch = &self.call.watch;
         let deadline = watch.deadline.min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
@@ -38,9 +37,9 @@ impl CallState {
             }
             Err(SearchError::NotFound(path)) => Err(wit::SearchError::NotFound(path)),
             Err(SearchError::Denied(denial)) => {
-                let told = denial.to_string();
+                let text = denial.to_string();
                 self.files.denials().remember(denial);
-                Err(wit::SearchError::Denied(told))
+                Err(wit::SearchError::Denied(text))
             }
             Err(SearchError::Failed(reason)) => Err(wit::SearchError::Failed(reason)),
         }
@@ -53,15 +52,15 @@ impl wit::Host for &mut CallState {
         scope: wit::Scope,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
-        let scope = scope_of(scope);
+        let scope = convert_scope(scope);
         let found = self.search(
             |found: &search::Entries| found.cpu,
             |view, control| search::find(view, &scope, limit, control),
         );
         Ok(found.map(|found| wit::Entries {
-            items: found.items.into_iter().map(entry).collect(),
-            ending: ending(found.ending),
-            skipped: skipped(found.skipped),
+            items: found.items.into_iter().map(convert_entry).collect(),
+            ending: convert_ending(found.ending),
+            skipped: convert_skipped(found.skipped),
         }))
     }
 
@@ -71,7 +70,7 @@ impl wit::Host for &mut CallState {
         pattern: wit::Pattern,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
-        let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
+        let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
             |found: &search::Lines| found.cpu,
             |view, control| search::grep(view, &scope, &pattern, limit, control),
@@ -89,8 +88,8 @@ impl wit::Host for &mut CallState {
                 .collect(),
             files_matched: found.files_matched,
             files_searched: found.files_searched,
-            ending: ending(found.ending),
-            skipped: skipped(found.skipped),
+            ending: convert_ending(found.ending),
+            skipped: convert_skipped(found.skipped),
         }))
     }
 
@@ -100,7 +99,7 @@ impl wit::Host for &mut CallState {
         pattern: wit::Pattern,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
-        let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
+        let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
             |found: &search::SearchCounts| found.cpu,
             |view, control| search::count(view, &scope, &pattern, limit, control),
@@ -108,13 +107,13 @@ impl wit::Host for &mut CallState {
         Ok(found.map(|found| wit::Counts {
             items: found.items,
             files_searched: found.files_searched,
-            ending: ending(found.ending),
-            skipped: skipped(found.skipped),
+            ending: convert_ending(found.ending),
+            skipped: convert_skipped(found.skipped),
         }))
     }
 }
 
-fn scope_of(scope: wit::Scope) -> search::Scope {
+fn convert_scope(scope: wit::Scope) -> search::Scope {
     search::Scope {
         root: scope.root,
         globs: scope.globs,
@@ -124,7 +123,7 @@ fn scope_of(scope: wit::Scope) -> search::Scope {
     }
 }
 
-fn pattern_of(pattern: wit::Pattern) -> search::Pattern {
+fn convert_pattern(pattern: wit::Pattern) -> search::Pattern {
     search::Pattern {
         regex: pattern.regex,
         case_sensitive: pattern.case_sensitive,
@@ -134,7 +133,7 @@ fn pattern_of(pattern: wit::Pattern) -> search::Pattern {
     }
 }
 
-fn entry(entry: search::SearchEntry) -> wit::Entry {
+fn convert_entry(entry: search::SearchEntry) -> wit::Entry {
     let kind = match entry.kind {
         EntryKind::File => wit::Kind::File,
         EntryKind::Directory => wit::Kind::Directory,
@@ -144,7 +143,7 @@ fn entry(entry: search::SearchEntry) -> wit::Entry {
     wit::Entry { path: entry.path, kind, size: entry.size, modified_ms: entry.modified_ms }
 }
 
-fn ending(ending: SearchEnding) -> wit::Ending {
+fn convert_ending(ending: SearchEnding) -> wit::Ending {
     match ending {
         SearchEnding::Complete => wit::Ending::Complete,
         SearchEnding::Limit => wit::Ending::Limit,
@@ -153,6 +152,6 @@ fn ending(ending: SearchEnding) -> wit::Ending {
     }
 }
 
-fn skipped(skipped: search::SkipCounts) -> wit::Skipped {
+fn convert_skipped(skipped: search::SkipCounts) -> wit::Skipped {
     wit::Skipped { denied: skipped.denied, unreadable: skipped.unreadable, binary: skipped.binary }
 }

@@ -1,4 +1,4 @@
-//! What a store holds for one call.
+//! The state of one call in its store.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::ProcessPolicy;
 use crate::watch::Watch;
 
-/// The host side of one instance and of its one call. Dropped with its store, whatever happened.
+/// The host's side of one instance and of its one call. It is always dropped with its store.
 pub(crate) struct CallState {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -33,46 +33,46 @@ pub(crate) struct RunningCall {
     pub(crate) plugin: Arc<str>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
-    /// What the tool emitted, the answer should it be cut off. Shared with whoever waits for the
-    /// call, since a call that is stopped from outside takes its store along.
+    /// The emitted parts, which are the answer if the call is stopped. They are shared with the
+    /// waiting task, since a stopped call keeps its store.
     pub(crate) emitted: Emitted,
     /// Bytes that may still be emitted.
     pub(crate) emit_budget: usize,
     pub(crate) log_budget: usize,
-    /// The second that is running and the progress messages passed on in it.
+    /// The current second, and the number of progress messages that were passed on in it.
     pub(crate) progress: (Duration, u32),
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
-    /// What it may start. None: nothing, or nothing any more.
+    /// The processes that it may start. `None` if it may start none, or the call is over.
     pub(crate) processes: Option<Processes>,
 }
 
-/// What a call may start.
+/// The processes that a call may start.
 pub(crate) struct Processes {
     pub(crate) policy: Arc<ProcessPolicy>,
-    /// Where a process works that isn't told.
+    /// The default working directory of a process.
     pub(crate) directory: Option<PathBuf>,
-    /// The command lines that a shell may run: those that were decided on.
+    /// The checked command lines. A shell may run only these.
     pub(crate) commands: Vec<String>,
-    /// What the rules about calls say of the paths that they reach.
+    /// The rules of the call about the paths that it reaches.
     pub(crate) path_rules: Option<Arc<dyn PathRules>>,
     pub(crate) network: bool,
-    /// Whether the tool says that it only reads.
+    /// Whether the tool claims to be read-only.
     pub(crate) read_only: bool,
-    /// How many run now.
+    /// Its reference count is one more than the number of running processes.
     pub(crate) running: Arc<()>,
     pub(crate) report: Arc<Report>,
 }
 
-/// Parts of an answer that came early.
+/// The emitted parts of an answer.
 pub(crate) type Emitted = Arc<Mutex<Vec<Content>>>;
 
-/// Takes what is left in a shared list.
+/// Takes the parts out of the shared list.
 pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
     std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What one call brings along.
+/// The data of one call for its instance.
 pub(crate) struct Setup<'a> {
     pub(crate) id: CallId,
     pub(crate) watch: Arc<Watch>,
@@ -84,15 +84,14 @@ pub(crate) struct Setup<'a> {
     pub(crate) limits: &'a Limits,
 }
 
-/// Log messages of an instance that no call has begun in: what a component says while it is
-/// instantiated.
+/// Most log messages of a component while it is instantiated, before it has a call.
 const IDLE_LOG_LINES: usize = 20;
 
 impl CallState {
-    /// What an instance begins with, before it has a call. Code that a component runs while it is
-    /// instantiated, which may be long before, has no more authority than the weakest call: nobody
-    /// hears what it emits, and of `files`, which should be read-only, the call gets its own.
-    /// `directory`: the working directory that the guest is told.
+    /// The state of an instance without a call. A component may run code while it is instantiated,
+    /// long before a call. This code has no more rights than the weakest call: its events are
+    /// dropped, and `files` should be read-only. A call gets its own files later. `directory`: the
+    /// guest's working directory.
     pub(crate) fn idle(
         plugin: &Arc<str>,
         limits: &Limits,
@@ -103,8 +102,7 @@ impl CallState {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
         let mut wasi = WasiCtxBuilder::new();
-        // No environment, no arguments, no sockets: the builder's default, and nothing here adds
-        // any.
+        // The builder's defaults are no environment, no arguments and no sockets.
         wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
         if let Some(directory) = directory {
             wasi.initial_cwd(directory);
@@ -133,8 +131,8 @@ impl CallState {
         }
     }
 
-    /// Gives the instance its one call. What it holds already it keeps, and what it has used of the
-    /// bounds that hold for an instance: memory, handles, printed bytes.
+    /// Gives the instance its one call. The instance keeps its handles and its memory. What it has
+    /// used of memory, handles and printed bytes still counts.
     pub(crate) fn begin(&mut self, setup: Setup<'_>) {
         self.files = setup.files;
         self.http.begin(setup.requests);
@@ -149,8 +147,8 @@ impl CallState {
         call.processes = setup.processes;
     }
 
-    /// Ends the call for everybody else, before it answers: no file stays open, nobody is told
-    /// anything any more. What is left is the instance, and taking it apart can wait.
+    /// Ends the call before its answer: closes all files and stops all events. Only the instance is
+    /// left, and the housekeeper drops it later.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
         self.files = Files::new(None, 0);
@@ -163,7 +161,7 @@ impl CallState {
         &mut self.table
     }
 
-    /// What requests need, both at once.
+    /// The parts that requests need, borrowed at the same time.
     pub(crate) fn http_and_table(&mut self) -> (&mut Http, &mut ResourceTable) {
         (&mut self.http, &mut self.table)
     }
@@ -179,7 +177,7 @@ impl WasiView for CallState {
     }
 }
 
-/// Names `&mut CallState` to the linker.
+/// Tells the linker that the host data is `&mut CallState`.
 pub(crate) struct HasState;
 
 impl HasData for HasState {

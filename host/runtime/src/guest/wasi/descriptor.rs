@@ -37,7 +37,7 @@ impl types::Host for FilesView<'_> {
     }
 }
 
-// Everything that takes a path.
+// Functions that take a path.
 impl FilesView<'_> {
     fn at<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
         result.map_err(|error| self.files.error_for_guest(error))
@@ -56,7 +56,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let parent = self.table.get(&fd)?;
         let dir = parent.directory()?;
-        // Whoever asks for nothing may read: wasi-libc opens directories so.
+        // Without a flag, reading is allowed, since wasi-libc opens directories without flags.
         let write = flags.contains(DescriptorFlags::WRITE);
         let how = OpenOptions {
             read: flags.contains(DescriptorFlags::READ) || !write,
@@ -190,7 +190,7 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(linked)
     }
 
-    // Everything that works on what is open already.
+    // Functions that work on open files.
 
     fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<EntryStream>> {
         let view = self.view()?;
@@ -247,7 +247,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let file = self.table.get(&fd)?.writable_file()?;
         let now =
             u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
-        // Growing counts as writing: a hole costs nothing until somebody copies the file.
+        // Growing counts as writing. A hole takes no space, but a copy of the file may.
         let growth = usize::try_from(size.saturating_sub(now)).unwrap_or(usize::MAX);
         charge(&self.files.write_budget, growth).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
@@ -297,8 +297,8 @@ impl types::HostDescriptor for FilesView<'_> {
         let flag =
             |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
         let readable = flag(descriptor.readable, DescriptorFlags::READ);
-        // A directory may have been opened before there was a call: whether anything in it may be
-        // changed is the call's matter.
+        // A directory may have been opened before the call. The call decides whether its entries
+        // may be changed.
         let changeable = descriptor.writable && !self.files.is_read_only();
         Ok(match descriptor.directory {
             true => readable | flag(changeable, DescriptorFlags::MUTATE_DIRECTORY),
@@ -317,8 +317,8 @@ impl types::HostDescriptor for FilesView<'_> {
     fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
-            // One that is granted was opened before there was anybody to tell.
-            self.files.saw_open(descriptor.fd()).map_err(errors::code)?;
+            // A granted directory was opened before the call, so that wasn't recorded.
+            self.files.record_open(descriptor.fd()).map_err(errors::code)?;
         }
         Ok(stat_record(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
@@ -388,7 +388,7 @@ fn descriptor_type(kind: FileType) -> DescriptorType {
 
 #[allow(clippy::useless_conversion, reason = "the count of links is narrower on arm64")]
 fn stat_record(stat: &Stat) -> DescriptorStat {
-    // Times before 1970 have no form here.
+    // WASI can't express times before 1970.
     let time = |seconds: i64, nanoseconds: u64| {
         Some(Datetime {
             seconds: u64::try_from(seconds).ok()?,
@@ -405,8 +405,8 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     }
 }
 
-/// A hash of which object this is. Guests use it as an inode number: stable while the host runs,
-/// telling nothing about the disk.
+/// A hash of the file's identity. Guests use it as an inode number. It is stable while the host
+/// runs, and reveals nothing about the disk.
 fn identity(stat: &Stat) -> MetadataHashValue {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

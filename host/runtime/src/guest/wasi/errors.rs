@@ -1,16 +1,16 @@
-//! The kernel's errors in the words of WASI.
+//! Converts the kernel's errors into those of WASI.
 
 use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 
 use crate::guest::bindings::wasi::filesystem::types::ErrorCode;
 
-/// What a file system function fails with.
+/// The error of a file system function.
 #[derive(Debug)]
 pub enum FsError {
     /// The guest gets a code.
     Code(ErrorCode),
-    /// The guest broke the rules of its interface, or a bound: it is stopped.
+    /// The guest is stopped, since it broke the rules of the interface or a limit.
     Trap(wasmtime::Error),
 }
 
@@ -22,8 +22,8 @@ impl From<ErrorCode> for FsError {
 
 impl From<ResourceTableError> for FsError {
     fn from(error: ResourceTableError) -> Self {
-        // A full table is the bound on open descriptors; anything else is a handle that the guest
-        // made up.
+        // A full table means that the limit of open descriptors is reached. Other errors mean that
+        // the guest used an invalid handle.
         match error {
             ResourceTableError::Full => Self::Code(ErrorCode::InsufficientMemory),
             other => Self::Trap(other.into()),
@@ -31,7 +31,7 @@ impl From<ResourceTableError> for FsError {
     }
 }
 
-/// The code that a guest gets for an error of the kernel. What has no code of its own is `io`.
+/// The code that a guest gets for an error of the kernel. Errors without a code become `io`.
 pub(super) fn code(errno: Errno) -> ErrorCode {
     match errno {
         Errno::ACCESS => ErrorCode::Access,

@@ -1,10 +1,10 @@
 //! `wasi:filesystem` over the path layer.
 //!
-//! This is the whole interface, not an addition to somebody else's: every function that takes a
-//! path goes through `berth_system::files`, and a function that a later version of the interface
-//! adds doesn't compile until it is placed here. Blocking calls are made in place, since a call
-//! with file grants runs on a thread that may block.
-#![allow(unreachable_pub, reason = "the generated bindings pass these types on, which takes `pub`")]
+//! This implements the whole interface, without a part of another implementation. Every function
+//! that takes a path goes through `berth_system::files`. If a later version of the interface adds a
+//! function, this crate doesn't compile until the function is implemented here. Blocking calls are
+//! made directly, since a call with file grants runs on a thread that may block.
+#![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod descriptor;
 mod errors;
@@ -22,14 +22,13 @@ use wasmtime::component::{HasData, Resource, ResourceTable};
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
 pub use errors::FsError;
 
-/// What a guest's file descriptor stands for.
+/// A guest's file descriptor.
 #[derive(Debug)]
 pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
-    /// For a directory, this only says what its grant is: the rules decide on every change, by the
-    /// path.
+    /// For a directory, this is only its grant. The rules decide on each change by its path.
     writable: bool,
 }
 
@@ -59,7 +58,7 @@ impl Descriptor {
     }
 }
 
-/// A directory's entries, as a guest reads them.
+/// A stream of a directory's entries for a guest.
 #[derive(Debug)]
 pub struct EntryStream(Listing);
 
@@ -67,14 +66,14 @@ pub struct EntryStream(Listing);
 #[derive(Debug)]
 pub(crate) struct Files {
     view: Option<FileView>,
-    /// Whether the guest has looked at any file.
-    looked: bool,
+    /// Whether the guest has accessed any file.
+    accessed: bool,
     /// Bytes that may still be written.
     write_budget: Arc<AtomicU64>,
     denials: Denials,
 }
 
-/// The refusals of a call: the first, which explains a failure best, and how many there were.
+/// The refusals of a call: the first one, which explains a failure best, and their number.
 #[derive(Debug, Default)]
 pub(crate) struct Denials {
     first: Option<Box<Denial>>,
@@ -87,42 +86,42 @@ impl Denials {
         self.first.get_or_insert(denial);
     }
 
-    /// The first refusal, and how many there were.
+    /// Takes the first refusal and the number of refusals.
     pub(crate) fn take(&mut self) -> (Option<Box<Denial>>, u64) {
         (self.first.take(), std::mem::take(&mut self.count))
     }
 }
 
 impl Files {
-    /// `view`: none where no directory is granted. `write_budget`: how many bytes the call may
-    /// write in all.
+    /// `view`: `None` if no directory is granted. `write_budget`: the bytes that the call may write
+    /// in all.
     pub(crate) fn new(view: Option<FileView>, write_budget: u64) -> Self {
         Self {
             view,
-            looked: false,
+            accessed: false,
             write_budget: Arc::new(AtomicU64::new(write_budget)),
             denials: Denials::default(),
         }
     }
 
-    /// The files as the guest may use them now.
+    /// The files that the guest may use now. Counts as an access.
     pub(crate) fn view(&mut self) -> Option<FileView> {
-        self.looked = true;
+        self.accessed = true;
         self.view.clone()
     }
 
-    /// Whether the guest has looked at any file, beyond asking which directories there are.
-    pub(crate) fn looked(&self) -> bool {
-        self.looked
+    /// Whether the guest has accessed any file. Listing the granted directories doesn't count.
+    pub(crate) fn accessed(&self) -> bool {
+        self.accessed
     }
 
-    /// Tells who watches the call that it has looked at an open directory.
-    fn saw_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.looked = true;
+    /// Records in the call's report that the guest has read an open directory.
+    fn record_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.accessed = true;
         self.view.as_ref().map_or(Ok(()), |view| view.record_open(dir))
     }
 
-    /// Whether nothing may be written, whatever the grants say.
+    /// Whether all files are read-only, even if the grants allow writing.
     pub(crate) fn is_read_only(&self) -> bool {
         self.view.as_ref().is_none_or(FileView::is_read_only)
     }
@@ -131,7 +130,7 @@ impl Files {
         &mut self.denials
     }
 
-    /// Turns what the path layer says into what the guest is told, and remembers a denial.
+    /// Converts an error of the path layer for the guest, and remembers a denial.
     fn error_for_guest(&mut self, error: FileError) -> FsError {
         match error {
             FileError::Denied(denial) => {
@@ -143,7 +142,7 @@ impl Files {
     }
 }
 
-/// However the call ended: what it left half done goes.
+/// Removes the call's unfinished files, however the call ended.
 impl Drop for Files {
     fn drop(&mut self) {
         if let Some(view) = &self.view {
@@ -152,7 +151,7 @@ impl Drop for Files {
     }
 }
 
-/// Takes `amount` from a budget; false, and nothing taken, where less is left.
+/// Takes `amount` from a budget. If less is left, takes nothing and returns false.
 fn spend(budget: &AtomicU64, amount: u64) -> bool {
     budget
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount))
@@ -165,7 +164,7 @@ pub(crate) struct FilesView<'a> {
     pub(crate) table: &'a mut ResourceTable,
 }
 
-/// Names [`FilesView`] to the linker.
+/// Tells the linker that the host data is a [`FilesView`].
 pub(crate) struct HasFiles;
 
 impl HasData for HasFiles {
@@ -183,8 +182,7 @@ impl preopens::Host for FilesView<'_> {
         let Some(view) = &self.files.view else { return Ok(Vec::new()) };
         let mut directories = Vec::new();
         for root in view.grants().roots() {
-            // A guest names directories in UTF-8; one that has no such name can't be offered, and
-            // loading says so.
+            // A guest needs names in UTF-8. Loading refuses directories with other names.
             let Some(name) = root.path.to_str() else { continue };
             let writable = root.access == Access::Write;
             let descriptor = Descriptor {

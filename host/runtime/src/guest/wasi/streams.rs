@@ -1,4 +1,4 @@
-//! Streams over open files. Always ready: they block in place.
+//! Streams over open files. They are always ready, since reads and writes block directly.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 
 use super::spend;
 
-/// How much one read or write moves at most: what a guest makes the host allocate at once.
+/// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
 pub(super) const MAX_CHUNK: usize = 256 * 1024;
 
-/// Reads on from an offset.
+/// Reads from an offset.
 pub(super) struct FileReader {
     pub(super) file: Arc<OwnedFd>,
     pub(super) offset: u64,
 }
 
-/// Where a [`FileWriter`] writes.
+/// The position at which a [`FileWriter`] writes.
 #[derive(Clone, Copy)]
 pub(super) enum Position {
     At(u64),
     End,
 }
 
-/// Writes on from an offset, or at the end.
+/// Writes from an offset, or at the end.
 pub(super) struct FileWriter {
     pub(super) file: Arc<OwnedFd>,
     pub(super) position: Position,
@@ -79,7 +79,7 @@ impl Pollable for FileWriter {
     async fn ready(&mut self) {}
 }
 
-/// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. Nothing means the end.
+/// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. Returns no bytes at the end.
 pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
     let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
     let mut buffer = Vec::with_capacity(size);
@@ -92,14 +92,14 @@ pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
     }
 }
 
-/// Writes everything, or fails without saying how much was written.
+/// Writes all bytes. An error doesn't say how many bytes were written.
 pub(super) fn write_all_at(
     file: &OwnedFd,
     mut bytes: &[u8],
     mut offset: u64,
     budget: &AtomicU64,
 ) -> Result<(), Errno> {
-    // A hole that a write leaves behind it counts as written, as growing a file does.
+    // A hole before the written bytes counts as written, as in `set_size`.
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
     charge(budget, bytes.len().max(usize::try_from(growth).unwrap_or(usize::MAX)))?;
@@ -117,13 +117,13 @@ pub(super) fn write_all_at(
 }
 
 fn append_all(file: &OwnedFd, bytes: &[u8], budget: &AtomicU64) -> Result<(), Errno> {
-    // One stream at a time appends for a guest, so that asking for the end first is as good as
-    // O_APPEND, which the handle, shared with other streams of the file, can't have.
+    // The handle is shared with other streams of the file, so it can't have O_APPEND. A guest
+    // appends with one stream at a time, so reading the end first has the same effect.
     let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     write_all_at(file, bytes, end, budget)
 }
 
-/// Takes what is written from the call's budget before it is written.
+/// Takes the bytes from the call's budget before they are written.
 pub(super) fn charge(budget: &AtomicU64, bytes: usize) -> Result<(), Errno> {
     if spend(budget, bytes as u64) { Ok(()) } else { Err(Errno::DQUOT) }
 }
