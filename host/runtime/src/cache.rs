@@ -121,8 +121,8 @@ impl Cache {
     }
 }
 
-/// The name of the file that remembers a failure. It contains Berth's version, since another version
-/// may have other limits.
+/// The name of the file that remembers a failure. It contains Berth's version, since another
+/// version may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }

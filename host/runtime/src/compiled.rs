@@ -1,5 +1,5 @@
-//! The only module with `unsafe` code. It maps compiled code, and sets the processors for which code
-//! is compiled.
+//! The only module with `unsafe` code. It maps compiled code, and sets the processors for which
+//! code is compiled.
 #![allow(
     unsafe_code,
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
@@ -37,8 +37,8 @@ pub(crate) fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Resu
     unsafe { Component::deserialize(engine, code.0) }
 }
 
-/// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only this
-/// user can write to. The file may be replaced but must never change.
+/// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only
+/// this user can write to. The file may be replaced but must never change.
 ///
 /// # Errors
 ///

@@ -62,8 +62,8 @@ impl Engine {
     }
 }
 
-/// The settings that decide on compiled code. They are the same everywhere, so code from one process
-/// runs in another.
+/// The settings that decide on compiled code. They are the same everywhere, so code from one
+/// process runs in another.
 fn config() -> Config {
     let mut config = Config::new();
     config

@@ -31,7 +31,7 @@ pub struct PluginPolicy {
     pub limits: Limits,
     /// Whether the plugin is only inspected. Then the capabilities that it imports and asks for are
     /// linked without a grant, and refuse every use.
-    pub looked_at: bool,
+    pub inspect_only: bool,
     /// Whether it replaces a built-in plugin. Then its tools have names without a prefix, and may
     /// have aliases.
     pub replaces_built_in: bool,

@@ -34,7 +34,8 @@ use crate::watch::Watch;
 const STUCK: Duration = Duration::from_millis(250);
 
 /// Handles in addition to those of the host's table. A guest that has used up the table needs some
-/// handles to make calls. So it gets an error from the function that would add a handle, not a trap.
+/// handles to make calls. So it gets an error from the function that would add a handle, not a
+/// trap.
 const HANDLE_SLACK: usize = 64;
 
 /// The data of one call.

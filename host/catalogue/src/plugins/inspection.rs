@@ -34,7 +34,7 @@ impl PluginInspection {
             ..RuntimeConfig::default()
         })?;
         let plugin = runtime
-            .load(candidate, PluginPolicy { looked_at: true, ..PluginPolicy::default() })
+            .load(candidate, PluginPolicy { inspect_only: true, ..PluginPolicy::default() })
             .await?;
         Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
     }

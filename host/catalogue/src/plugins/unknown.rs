@@ -1,5 +1,5 @@
-//! Finds names in the configuration that no tool or plugin has. A rule with a misspelt name protects
-//! nothing. It is only a warning, since a plugin with that name may come later.
+//! Finds names in the configuration that no tool or plugin has. A rule with a misspelt name
+//! protects nothing. It is only a warning, since a plugin with that name may come later.
 
 use berth_config::{
     Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,

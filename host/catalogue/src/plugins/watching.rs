@@ -156,9 +156,9 @@ impl Watcher {
         }
     }
 
-    /// Takes changes from the kernel's queue. Their content doesn't matter, since a reload reads all
-    /// files. If the queue isn't empty after [`READS`] reads, the thread wakes up again, after other
-    /// work.
+    /// Takes changes from the kernel's queue. Their content doesn't matter, since a reload reads
+    /// all files. If the queue isn't empty after [`READS`] reads, the thread wakes up again, after
+    /// other work.
     fn take_changes(&self) {
         let mut buffer = [0; 4096];
         for _ in 0..READS {

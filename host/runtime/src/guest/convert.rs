@@ -1,5 +1,5 @@
-//! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once. If
-//! it isn't valid JSON, the call fails.
+//! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once.
+//! If it isn't valid JSON, the call fails.
 
 use std::time::Duration;
 

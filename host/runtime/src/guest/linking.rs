@@ -1,8 +1,8 @@
 //! Links the host functions, and decides which imports a component may have.
 //!
-//! The WASI base is always linked, since interpreters import all of it. Without a grant it is empty:
-//! no directories, no environment, no arguments, and sockets that refuse every call. All other
-//! interfaces are capabilities.
+//! The WASI base is always linked, since interpreters import all of it. Without a grant it is
+//! empty: no directories, no environment, no arguments, and sockets that refuse every call. All
+//! other interfaces are capabilities.
 
 use wasmtime::Engine;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -70,9 +70,9 @@ const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     let (process, http) = (name == PROCESS, HTTP.contains(&name));
-    let looked_at = |capability| policy.looked_at && manifest.asks_for(capability).is_some();
-    let granted = process && (policy.process.is_some() || looked_at("process"))
-        || http && (policy.egress.is_some() || looked_at("http"));
+    let inspected = |capability| policy.inspect_only && manifest.asks_for(capability).is_some();
+    let granted = process && (policy.process.is_some() || inspected("process"))
+        || http && (policy.egress.is_some() || inspected("http"));
     if BASE.contains(&name) || granted {
         return None;
     }

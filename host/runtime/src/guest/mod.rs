@@ -1,5 +1,5 @@
-//! The host's side of an instance: the interfaces that it may import, their functions, and the state
-//! of its call.
+//! The host's side of an instance: the interfaces that it may import, their functions, and the
+//! state of its call.
 
 pub(crate) mod bindings;
 pub(crate) mod convert;
