@@ -436,7 +436,7 @@ fn commands_see_nothing_that_a_rule_denies() {
         let alone =
             text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await);
         assert!(
-            alone.contains("top/secretdir/s.txt is kept from commands, by effect = "),
+            alone.contains("top/secretdir/s.txt is blocked for commands by effect = "),
             "{alone}"
         );
         // Another tool's rule is none for commands.

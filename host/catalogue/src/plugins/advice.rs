@@ -1,9 +1,8 @@
-//! What could help where a command has failed in its sandbox: the line of the configuration, if one
-//! is to be changed.
+//! Advice after a command failed in its sandbox, with the line of the configuration to change.
 //!
-//! All that is looked at is what the command wrote, so a model may have made it say anything. An
-//! advice therefore tells nothing that isn't in there or in what holds for commands: not whether a
-//! path is there that they don't see, nor whether a variable is set.
+//! The advisor only reads the command's output, and a model may have made up that output. So advice
+//! reveals nothing beyond the output and the rules for commands. It doesn't say whether a hidden
+//! path exists or a variable is set.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,22 +14,22 @@ use berth_system::confine::TreeAccess;
 
 use berth_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
 
-/// Notices for one command.
-const MOST: usize = 3;
+/// Most notices for one command.
+const MAX_NOTICES: usize = 3;
 
-/// Bytes of an output that are looked at, from its end.
-const LOOKED_AT: usize = 16 * 1024;
+/// Bytes at the end of an output that are read.
+const MAX_OUTPUT: usize = 16 * 1024;
 
-/// Bytes of a path that is shown.
+/// Most bytes of a path in a notice.
 const MAX_PATH: usize = 200;
 
-/// Knows what holds for the processes of one plugin.
+/// Advises on failed commands of one plugin.
 #[derive(Clone, Debug)]
 pub(super) struct SandboxAdvisor {
     pub(super) context: ProcessContext,
 }
 
-/// What says that there was no way to a name or an address.
+/// Texts that mean that a name or an address can't be reached.
 const UNREACHABLE: [&str; 16] = [
     "could not resolve host",
     "couldn't resolve host",
@@ -50,11 +49,11 @@ const UNREACHABLE: [&str; 16] = [
     "failed to lookup address information",
 ];
 
-/// What is said where nobody listens.
+/// Texts that mean that no server listens at an address.
 const REFUSED: [&str; 2] = ["connection refused", "econnrefused"];
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
 
-/// What is said where a file can't be used.
+/// Texts that mean that a file can't be used.
 const UNUSABLE: [&str; 10] = [
     "no such file or directory",
     "permission denied",
@@ -68,8 +67,8 @@ const UNUSABLE: [&str; 10] = [
     "cannot find the path",
 ];
 
-/// What tools say that miss their settings, and the preset that grants them.
-const MISSES: [(&str, &str); 7] = [
+/// Texts of tools whose settings are missing, and the preset that grants the settings.
+const MISSING_SETTINGS: [(&str, &str); 7] = [
     ("please tell me who you are", "git"),
     ("unable to auto-detect email address", "git"),
     ("rustup could not choose a version of", "rustup"),
@@ -79,43 +78,44 @@ const MISSES: [(&str, &str); 7] = [
     ("n/a: version \"", "node"),
 ];
 
-/// What is said of a bound, the bound, and what else has to be in the line.
-const BOUNDS: [(&str, Which, &[&str]); 15] = [
+/// Texts that mean that a limit was reached: the text, the limit, and further texts of which the
+/// line has to have one.
+const LIMITS: [(&str, LimitKind, &[&str]); 15] = [
     (
         "resource temporarily unavailable",
-        Which::Processes,
+        LimitKind::Processes,
         &["fork", "thread", "clone", "spawn", "exec"],
     ),
-    ("can't start new thread", Which::Processes, &[]),
-    ("cannot fork", Which::Processes, &[]),
-    ("pthread_create failed", Which::Processes, &[]),
-    ("unable to create native thread", Which::Processes, &[]),
-    ("cannot allocate memory", Which::Memory, &[]),
-    ("virtual memory exhausted", Which::Memory, &[]),
-    ("memoryerror", Which::Memory, &[]),
-    ("std::bad_alloc", Which::Memory, &[]),
-    ("memory allocation of ", Which::Memory, &[" failed"]),
-    ("out of memory", Which::Memory, &["allocat", "fatal", "error"]),
-    ("file too large", Which::File, &[]),
-    ("file size limit exceeded", Which::File, &[]),
-    ("too many open files", Which::OpenFiles, &[]),
-    ("emfile", Which::OpenFiles, &[]),
+    ("can't start new thread", LimitKind::Processes, &[]),
+    ("cannot fork", LimitKind::Processes, &[]),
+    ("pthread_create failed", LimitKind::Processes, &[]),
+    ("unable to create native thread", LimitKind::Processes, &[]),
+    ("cannot allocate memory", LimitKind::Memory, &[]),
+    ("virtual memory exhausted", LimitKind::Memory, &[]),
+    ("memoryerror", LimitKind::Memory, &[]),
+    ("std::bad_alloc", LimitKind::Memory, &[]),
+    ("memory allocation of ", LimitKind::Memory, &[" failed"]),
+    ("out of memory", LimitKind::Memory, &["allocat", "fatal", "error"]),
+    ("file too large", LimitKind::File, &[]),
+    ("file size limit exceeded", LimitKind::File, &[]),
+    ("too many open files", LimitKind::OpenFiles, &[]),
+    ("emfile", LimitKind::OpenFiles, &[]),
 ];
 
-/// Bounds that are another program's.
-const NOT_OURS: [&str; 4] = ["javascript heap", "java heap space", "cuda", "oom-killer"];
+/// Texts about limits of other programs.
+const FOREIGN_LIMITS: [&str; 4] = ["javascript heap", "java heap space", "cuda", "oom-killer"];
 
-/// Directories that are a command's own, beside its home.
+/// Private directories of each command, in addition to its home.
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
-/// What of the system is never a matter of grants: commands see it as it is for them.
+/// System directories. Grants don't change what commands see of them.
 const SYSTEM: [&str; 14] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev",
     "/run", "/var", "/nix",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum LimitKind {
     Processes,
     Memory,
     File,
@@ -125,12 +125,12 @@ enum Which {
 }
 
 impl SandboxAdvisor {
-    /// What could help: at most three notices, one line each.
-    pub(super) fn about(&self, ended: &FailedCommand<'_>) -> Vec<String> {
-        if ended.code == Some(0) {
+    /// Advice on a failed command: at most three notices, one line each.
+    pub(super) fn advise(&self, failed: &FailedCommand<'_>) -> Vec<String> {
+        if failed.code == Some(0) {
             return Vec::new();
         }
-        let texts = [last(ended.stderr), last(ended.stdout)];
+        let texts = [tail(failed.stderr), tail(failed.stdout)];
         let lines: Vec<(&str, String)> = texts
             .iter()
             .flat_map(|text| text.lines())
@@ -139,100 +139,107 @@ impl SandboxAdvisor {
         let mut notices = Vec::new();
         let mut add = |notice: Option<String>| {
             if let Some(notice) =
-                notice.filter(|notice| notices.len() < MOST && !notices.contains(notice))
+                notice.filter(|notice| notices.len() < MAX_NOTICES && !notices.contains(notice))
             {
                 notices.push(notice);
             }
         };
         if self.context.sandboxed {
-            let says = |words: &[&str]| {
+            let output_contains = |words: &[&str]| {
                 lines.iter().any(|(_, low)| words.iter().any(|word| low.contains(word)))
             };
-            if !ended.network && says(&UNREACHABLE) {
-                add(Some(self.without_network("It had no network.")));
-            } else if !ended.network
+            if !failed.network && output_contains(&UNREACHABLE) {
+                add(Some(self.advise_network("The command had no network.")));
+            } else if !failed.network
                 && lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK))
             {
-                add(Some(self.without_network("Without the network, `localhost` is the command's own, where nothing else listens.")));
+                add(Some(self.advise_network("Without the network, the command has its own `localhost`, without other servers.")));
             }
             for (line, low) in &lines {
-                let missed =
-                    MISSES.iter().find(|(words, _)| low.contains(words)).map(|(_, preset)| *preset);
-                add(missed.and_then(|preset| self.preset(preset)));
+                let missing = MISSING_SETTINGS
+                    .iter()
+                    .find(|(words, _)| low.contains(words))
+                    .map(|(_, preset)| *preset);
+                add(missing.and_then(|preset| self.advise_preset(preset)));
                 if contains(low, &UNUSABLE) {
-                    add(self.path(line, low, ended.path_rules));
+                    add(self.advise_paths(line, low, failed.path_rules));
                 }
             }
         }
         for (line, _) in &lines {
-            add(unset(line).and_then(|name| self.variable(name)));
+            add(unset_variable(line).and_then(|name| self.advise_variable(name)));
         }
         if self.context.sandboxed {
             for (line, low) in &lines {
-                add(self.bound_in(line, low).map(|which| self.bound(which)));
+                add(self.find_limit(line, low).map(|kind| self.advise_limit(kind)));
             }
-            add(match ended.code {
-                Some(153) => Some(self.bound(Which::File)),
-                Some(152) => Some(self.bound(Which::Processor)),
+            add(match failed.code {
+                Some(153) => Some(self.advise_limit(LimitKind::File)),
+                Some(152) => Some(self.advise_limit(LimitKind::Processor)),
                 _ => None,
             });
         }
         notices
     }
 
-    fn without_network(&self, what: &str) -> String {
+    fn advise_network(&self, what: &str) -> String {
         match (self.context.shell, self.context.network) {
             (false, _) => format!(
-                "{what} To let what this plugin starts reach it: `network = true` in {}.",
+                "{what} To give the network to the programs of this plugin: `network = true` in {}.",
                 self.context.table
             ),
             (true, NetworkGrant::Ask) => {
                 format!(
-                    "{what} Ask for it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
+                    "{what} Request it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
                     self.context.table
                 )
             }
             (true, NetworkGrant::Deny) => {
                 format!(
-                    "{what} To have it asked for: `network = \"ask\"` in {}, where it is \"deny\" now.",
+                    "{what} To allow requests for it: `network = \"ask\"` in {}, where it is \"deny\" now.",
                     self.context.table
                 )
             }
             (true, NetworkGrant::Allow) => {
-                format!("{what} Ask for it with `network: true`; it is granted.")
+                format!("{what} Request it with `network: true`; it is granted.")
             }
         }
     }
 
-    /// The presets with one more.
-    fn preset(&self, name: &'static str) -> Option<String> {
+    /// Proposes the present list of presets with one more.
+    fn advise_preset(&self, name: &'static str) -> Option<String> {
         if !self.context.presets.iter().any(|(known, _)| *known == name) {
             return None;
         }
         let all: Vec<String> =
             self.context.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
         Some(format!(
-            "What `{name}` keeps in your home is not granted. To grant it: `presets = [{}]` in [tools.shell].",
+            "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in [tools.shell].",
             all.join(", ")
         ))
     }
 
-    fn path(&self, line: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
+    fn advise_paths(&self, line: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
         if (low.contains(".git/config") || low.contains(".git/hooks"))
             && (low.contains("busy") || low.contains("read-only"))
         {
-            let written = self.with(".git", PathAccess::ReadWrite);
+            let written = self.allowed_with(".git", PathAccess::ReadWrite);
             return Some(format!(
-                "Git's hooks and its configuration stay as they are, since they run programs outside of the sandbox. To let commands change \
+                "Commands can't change git's hooks and configuration, since these run programs outside the sandbox. To let commands change \
                  them: `allowed_paths = {written}` in {}.",
                 self.context.table
             ));
         }
-        paths(line).find_map(|written| self.about_path(written, low, call))
+        paths(line).find_map(|written| self.advise_path(written, low, call))
     }
 
-    fn about_path(&self, written: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
-        let path = self.resolved(written)?;
+    fn advise_path(
+        &self,
+        written: &str,
+        low: &str,
+        call: Option<&dyn PathRules>,
+    ) -> Option<String> {
+        let path = self.resolve(written)?;
         let shown = neutral_line(cut(written, MAX_PATH));
         let granted = self
             .context
@@ -249,7 +256,7 @@ impl SandboxAdvisor {
                 let denial = match self.context.rules.decide(&path, Kind::Other, access) {
                     Err(_) if access == Access::Write && grant.access == Access::Read => {
                         return Some(format!(
-                            "{shown} is granted for reading alone, by {}.",
+                            "{shown} is granted read-only by {}.",
                             neutral_line(&grant.place.text)
                         ));
                     }
@@ -262,7 +269,7 @@ impl SandboxAdvisor {
                     },
                 };
                 let (rule, place) = (neutral_line(&denial.rule), neutral_line(&denial.place));
-                return Some(format!("{shown} is kept from commands, by {rule} ({place})."));
+                return Some(format!("{shown} is blocked for commands by {rule} ({place})."));
             }
             return None;
         }
@@ -274,23 +281,22 @@ impl SandboxAdvisor {
                 .any(|tree| path.starts_with(&tree.path) && tree.access == TreeAccess::Read);
             let writes = contains(low, &["read-only", "erofs"]);
             return (read && writes)
-                .then(|| format!("{shown} is granted for reading alone, by a preset; programs outside run what lies there."));
+                .then(|| format!("{shown} is granted read-only by a preset, since programs outside the sandbox run files in it."));
         }
         if self.context.credentials.iter().any(|credential| path.starts_with(credential)) {
-            return Some(format!("{shown} is where credentials are kept, which no preset grants."));
+            return Some(format!("{shown} is a place for credentials, which no preset grants."));
         }
         if let Some((name, _)) =
             self.context.presets.iter().find(|(_, place)| path.starts_with(place))
         {
-            return self.preset(name);
+            return self.advise_preset(name);
         }
-        self.outside(&path, &shown, low)
+        self.advise_outside(&path, &shown, low)
     }
 
-    /// A path that is nowhere in what commands see. Whether it is there at all is not for them to
-    /// know.
-    fn outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
-        // A line that long helps nobody.
+    /// Advice on a path outside the sandbox. It doesn't reveal whether the path exists.
+    fn advise_outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
+        // A notice with such a long path isn't readable.
         if path.as_os_str().len() > MAX_PATH {
             return None;
         }
@@ -301,20 +307,20 @@ impl SandboxAdvisor {
         }
         let base = if in_home { self.context.home.as_deref()? } else { Path::new("/") };
         let below: Vec<Component<'_>> = path.strip_prefix(base).ok()?.components().collect();
-        // What isn't even below a directory of this machine is a mistake of the command's.
+        // If the first component isn't a directory of this machine, the command has a mistake.
         if !in_home && !Path::new("/").join(below.first()?).is_dir() {
             return None;
         }
         let folder = match below.len() {
             0 => return None,
-            // A file of the home itself can't be granted, only a directory.
+            // A file directly in the home can't be granted, since grants are for directories.
             1 if path.extension().is_some() || path.file_name()?.to_str()?.starts_with('.') => {
                 return None;
             }
             1 => path,
             _ => path.parent()?,
         };
-        // Nothing that would take the home along.
+        // A grant that includes the whole home isn't proposed.
         if self.context.home.as_ref().is_some_and(|home| home.starts_with(folder)) {
             return None;
         }
@@ -323,15 +329,15 @@ impl SandboxAdvisor {
         } else {
             PathAccess::Read
         };
-        let written = self.with(&self.below_home(folder)?, access);
+        let written = self.allowed_with(&self.below_home(folder)?, access);
         Some(format!(
-            "{shown} lies outside of the directories that commands see. To grant one, where it is there: `allowed_paths = {written}` in {}.",
+            "{shown} is outside the directories that commands see. If the directory exists, grant it: `allowed_paths = {written}` in {}.",
             self.context.table
         ))
     }
 
     /// The granted directories with one more, as TOML.
-    fn with(&self, path: &str, access: PathAccess) -> String {
+    fn allowed_with(&self, path: &str, access: PathAccess) -> String {
         let more = AllowedPath { path: path.to_owned(), access };
         let all: Vec<&AllowedPath> = self.context.allowed.iter().chain([&more]).collect();
         inline(&serde_json::to_value(all).unwrap_or_default())
@@ -345,8 +351,8 @@ impl SandboxAdvisor {
         }
     }
 
-    /// Where a path leads that stands in an output, without looking at any file.
-    fn resolved(&self, written: &str) -> Option<PathBuf> {
+    /// Resolves a path from an output, without reading any file.
+    fn resolve(&self, written: &str) -> Option<PathBuf> {
         let path = match (written.strip_prefix("~/"), &self.context.home) {
             (Some(rest), Some(home)) => home.join(rest),
             (Some(_), None) => return None,
@@ -363,7 +369,7 @@ impl SandboxAdvisor {
         Some(resolved)
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
+    fn advise_variable(&self, name: &str) -> Option<String> {
         if self.context.variables.iter().any(|known| known == name)
             || self.context.env.iter().any(|known| known == name)
         {
@@ -378,17 +384,17 @@ impl SandboxAdvisor {
             .map(|name| format!("\"{name}\""))
             .collect();
         Some(format!(
-            "Commands get no variable `{name}`. To pass yours on, where it is set: `env = [{}]` in {}.",
+            "Commands don't get the variable `{name}`. If it is set, pass it on: `env = [{}]` in {}.",
             all.join(", "),
             self.context.table
         ))
     }
 
-    fn bound_in(&self, line: &str, low: &str) -> Option<Which> {
-        if contains(low, &NOT_OURS) {
+    fn find_limit(&self, line: &str, low: &str) -> Option<LimitKind> {
+        if contains(low, &FOREIGN_LIMITS) {
             return None;
         }
-        let found = BOUNDS.iter().find(|(words, _, more)| {
+        let found = LIMITS.iter().find(|(words, _, more)| {
             low.contains(words) && (more.is_empty() || contains(low, more))
         });
         let full = || {
@@ -402,40 +408,32 @@ impl SandboxAdvisor {
                 (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
             };
             let named =
-                |path: &str| path.starts_with(['/', '~']) && self.resolved(path).is_some_and(own);
-            (full && paths(line).any(named)).then_some(Which::Scratch)
+                |path: &str| path.starts_with(['/', '~']) && self.resolve(path).is_some_and(own);
+            (full && paths(line).any(named)).then_some(LimitKind::Scratch)
         };
-        found.map(|(_, which, _)| *which).or_else(full)
+        found.map(|(_, kind, _)| *kind).or_else(full)
     }
 
-    fn bound(&self, which: Which) -> String {
+    fn advise_limit(&self, kind: LimitKind) -> String {
         let mebibytes = |bytes: u64| bytes >> 20;
-        let (what, key, now) = match which {
-            Which::Processes => (
-                "as many processes and threads as it may",
-                "processes",
-                self.context.limits.processes,
-            ),
-            Which::Memory => {
-                ("as much memory as it may", "memory_mib", mebibytes(self.context.limits.memory))
+        let (limit, key, now) = match kind {
+            LimitKind::Processes => {
+                ("processes and threads", "processes", self.context.limits.processes)
             }
-            Which::File => {
-                ("a file as large as it may", "file_mib", mebibytes(self.context.limits.file_size))
+            LimitKind::Memory => ("memory", "memory_mib", mebibytes(self.context.limits.memory)),
+            LimitKind::File => {
+                ("the size of a file", "file_mib", mebibytes(self.context.limits.file_size))
             }
-            Which::OpenFiles => {
-                ("as many open files as it may", "open_files", self.context.limits.open_files)
-            }
-            Which::Scratch => (
-                "its own `/tmp` and home full",
+            LimitKind::OpenFiles => ("open files", "open_files", self.context.limits.open_files),
+            LimitKind::Scratch => (
+                "its private `/tmp` and home",
                 "scratch_mib",
                 mebibytes(self.context.limits.scratch),
             ),
-            Which::Processor => {
-                ("as much processor time as it may", "cpu_secs", self.context.limits.cpu)
-            }
+            LimitKind::Processor => ("processor time", "cpu_secs", self.context.limits.cpu),
         };
         format!(
-            "It seems to have {what}: `{key} = {now}`. For more: `{key} = {}` in [tools.shell.limits].",
+            "The command seems to have reached the limit for {limit}: `{key} = {now}`. To raise it: `{key} = {}` in [tools.shell.limits].",
             now.saturating_mul(2)
         )
     }
@@ -446,15 +444,15 @@ fn contains(text: &str, words: &[&str]) -> bool {
 }
 
 /// The end of a text.
-fn last(text: &str) -> &str {
-    let mut from = text.len().saturating_sub(LOOKED_AT);
+fn tail(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(MAX_OUTPUT);
     while !text.is_char_boundary(from) {
         from += 1;
     }
     &text[from..]
 }
 
-/// What in a line may be a path: words with a `/` in them, or that begin with a dot.
+/// The words of a line that may be paths: those that contain `/` or begin with a dot.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let breaks = |c: char| c.is_whitespace() || "'\"`()[]<>,;=‘’“”".contains(c);
     let words = line.split(breaks).map(|word| {
@@ -473,9 +471,9 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The variable of which a line says that it is not set.
-fn unset(line: &str) -> Option<&str> {
-    const SAYS: [&str; 8] = [
+/// The variable that a line reports as not set.
+fn unset_variable(line: &str) -> Option<&str> {
+    const TEXTS: [&str; 8] = [
         ": unbound variable",
         " is not set",
         " not set",
@@ -485,19 +483,19 @@ fn unset(line: &str) -> Option<&str> {
         "missing environment variable",
         "KeyError: '",
     ];
-    let says = |words: &str| line.contains(words);
+    let contains = |words: &str| line.contains(words);
     let is_name = |word: &&str| {
         word.len() > 2
-            // git names it where there is no repository.
+            // git prints this name if there is no repository.
             && *word != "GIT_DISCOVERY_ACROSS_FILESYSTEM"
             && word.contains(|c: char| c.is_ascii_uppercase())
             && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
             && !word.starts_with(|c: char| c.is_ascii_digit())
             && (word.contains('_') || !["ERROR", "WARNING", "FATAL", "NOTE", "WARN", "INFO"].contains(word))
     };
-    let at = SAYS
+    let at = TEXTS
         .iter()
-        .filter(|words| says(words))
+        .filter(|words| contains(words))
         .find_map(|words| line.find(words).map(|at| (at, words.len())))?;
     let word = |text: &'_ str| -> Vec<(usize, usize)> {
         let mut found = Vec::new();
@@ -515,7 +513,7 @@ fn unset(line: &str) -> Option<&str> {
         found
     };
     let (before, after) = (&line[..at.0], &line[at.0 + at.1..]);
-    // What is said of a name stands right behind it, or right before.
+    // The text is directly behind the name, or directly before it.
     let nearest =
         word(before).into_iter().next_back().map(|(from, to)| &before[from..to]).filter(is_name);
     nearest.or_else(|| {

@@ -31,6 +31,6 @@ impl berth_runtime::CommandAdvisor for PluginAdvisor {
     }
 
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String> {
-        self.sandbox.about(failed)
+        self.sandbox.advise(failed)
     }
 }

@@ -1,4 +1,4 @@
-//! Advice for what real tools say, and none where the sandbox has nothing to do with it.
+//! Advice on the outputs of real tools, and no advice if the sandbox isn't the reason.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn context() -> ProcessContext {
     };
     let globs = |glob: &str| {
         PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in berth.toml, line 7")])
-            .expect("it is a glob")
+            .expect("the glob is valid")
     };
     let rules = FileRules::new(
         vec![grant("/home/u/work", Access::Write), grant("/home/u/books", Access::Read)],
@@ -51,8 +51,8 @@ fn context() -> ProcessContext {
     }
 }
 
-fn about(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
-    advisor.about(&FailedCommand {
+fn advise(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
+    advisor.advise(&FailedCommand {
         code: Some(1),
         stdout: "",
         stderr,
@@ -62,7 +62,7 @@ fn about(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_sandbox_kept_back_is_told_with_its_line() {
+fn sandbox_failures_name_the_line_to_change() {
     let network = "network = \"allow\"` in [tools.shell]";
     let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell]";
     let processes = "processes = 1024` in [tools.shell.limits]";
@@ -96,17 +96,17 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
         ("wget: unable to resolve host address 'example.com'", network),
         (
             "psql: connection to server at \"localhost\" (127.0.0.1), port 5432 failed: Connection refused",
-            "`localhost` is the command's own",
+            "its own `localhost`",
         ),
-        ("Error: connect ECONNREFUSED ::1:6379", "`localhost` is the command's own"),
+        ("Error: connect ECONNREFUSED ::1:6379", "its own `localhost`"),
         ("cat: /home/u/books/x.txt: Permission denied", ""),
         (
             "bash: /home/u/books/x.txt: Read-only file system",
-            "granted for reading alone, by [tools.shell] in berth.toml, line 2",
+            "granted read-only by [tools.shell] in berth.toml, line 2",
         ),
         (
             "cat: .env: Permission denied",
-            "is kept from commands, by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
+            "is blocked for commands by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
         ),
         ("cat: /home/u/work/a/.env: Permission denied", "by deny_read = \"**/.env\""),
         ("touch: cannot touch 'vendor/x': Read-only file system", "by deny_write = \"vendor\""),
@@ -143,7 +143,7 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
             "error: rustup could not choose a version of cargo to run",
             "presets = [\"git\", \"rustup\"]",
         ),
-        ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "where credentials are kept"),
+        ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "a place for credentials"),
         (
             "error: could not lock config file /home/u/.gitconfig: Read-only file system",
             "by a preset",
@@ -169,7 +169,7 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
         ("dd: error writing '/tmp/x': No space left on device", scratch),
         ("npm error ENOSPC: no space left on device, write '/home/u/.npm/_logs/x.log'", scratch),
     ] {
-        let notices = about(&advisor(), stderr);
+        let notices = advise(&advisor(), stderr);
         match expected {
             "" => assert_eq!(notices, [""; 0], "{stderr}"),
             expected => assert!(
@@ -178,8 +178,8 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
             ),
         }
     }
-    let ended = |code| {
-        advisor().about(&FailedCommand {
+    let advise_code = |code| {
+        advisor().advise(&FailedCommand {
             code: Some(code),
             stdout: "",
             stderr: "",
@@ -187,12 +187,13 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
             path_rules: None,
         })
     };
-    assert!(ended(153)[0].contains("file_mib = 8192") && ended(152)[0].contains("cpu_secs = 7200"));
-    assert!(ended(1).is_empty());
+    assert!(advise_code(153)[0].contains("file_mib = 8192"));
+    assert!(advise_code(152)[0].contains("cpu_secs = 7200"));
+    assert!(advise_code(1).is_empty());
 }
 
 #[test]
-fn what_has_nothing_to_do_with_it_gets_none() {
+fn other_failures_get_no_advice() {
     for stderr in [
         "error[E0308]: mismatched types\n --> src/main.rs:3:5",
         "make: *** No rule to make target 'all'.  Stop.",
@@ -224,7 +225,7 @@ fn what_has_nothing_to_do_with_it_gets_none() {
         "see https://example.com/no/such/file: No such file or directory",
         "",
     ] {
-        let notices = about(&advisor(), stderr);
+        let notices = advise(&advisor(), stderr);
         assert!(
             notices.is_empty() || stderr.contains("E_FOO") && notices.len() == 1,
             "{stderr}: {notices:?}"
@@ -233,9 +234,9 @@ fn what_has_nothing_to_do_with_it_gets_none() {
 }
 
 #[test]
-fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
+fn granted_network_or_missing_sandbox_gets_no_advice() {
     let failed = |advisor: &SandboxAdvisor, network| {
-        advisor.about(&FailedCommand {
+        advisor.advise(&FailedCommand {
             code: Some(6),
             stdout: "",
             stderr: "curl: (6) Could not resolve host: example.com",
@@ -248,42 +249,43 @@ fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
     let off = SandboxAdvisor { context: ProcessContext { sandboxed: false, ..context() } };
     assert!(
         failed(&off, false).is_empty()
-            && about(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty()
+            && advise(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty()
     );
-    assert!(about(&off, "bash: fork: retry: Resource temporarily unavailable").is_empty());
-    assert_eq!(about(&off, "X_Y: unbound variable").len(), 1);
+    assert!(advise(&off, "bash: fork: retry: Resource temporarily unavailable").is_empty());
+    assert_eq!(advise(&off, "X_Y: unbound variable").len(), 1);
 }
 
 #[test]
-fn each_grant_of_the_network_has_its_own_words() {
-    let said = |network, shell, table: &str| {
+fn network_advice_depends_on_the_grant() {
+    let notice = |network, shell, table: &str| {
         let advisor = SandboxAdvisor {
             context: ProcessContext { network, shell, table: table.to_owned(), ..context() },
         };
-        about(&advisor, "connect: Network is unreachable").remove(0)
+        advise(&advisor, "connect: Network is unreachable").remove(0)
     };
     assert!(
-        said(NetworkGrant::Deny, true, "[tools.shell]")
+        notice(NetworkGrant::Deny, true, "[tools.shell]")
             .contains("`network = \"ask\"` in [tools.shell], where it is \"deny\" now")
     );
-    assert!(said(NetworkGrant::Allow, true, "[tools.shell]").contains("it is granted"));
+    assert!(notice(NetworkGrant::Allow, true, "[tools.shell]").contains("it is granted"));
     assert!(
-        said(NetworkGrant::Deny, false, "[plugins.x]").contains("`network = true` in [plugins.x]")
+        notice(NetworkGrant::Deny, false, "[plugins.x]")
+            .contains("`network = true` in [plugins.x]")
     );
 }
 
 #[test]
-fn a_hostile_output_gets_few_short_lines_that_steer_nothing() {
+fn hostile_output_gets_few_short_neutral_notices() {
     let many: String = (0..10_000)
         .map(|n| format!("cat: /home/u/d{n}/x.txt: No such file or directory\n"))
         .collect();
-    assert_eq!(about(&advisor(), &many).len(), MOST);
+    assert_eq!(advise(&advisor(), &many).len(), MAX_NOTICES);
     let long = format!("cat: /home/u/{}/x.txt: No such file or directory", "y".repeat(10_000));
     let odd = "cat: /home/u/\u{1b}[2J\u{202e}x/y.txt: No such file or directory";
     for stderr in
         [long.as_str(), odd, "é".repeat(20_000).as_str(), &"/".repeat(20_000), &"'".repeat(20_000)]
     {
-        for notice in about(&advisor(), stderr) {
+        for notice in advise(&advisor(), stderr) {
             assert!(
                 notice.len() < 30_000 && !notice.contains(['\u{1b}', '\n', '\u{202e}']),
                 "{notice:?}"
@@ -293,9 +295,9 @@ fn a_hostile_output_gets_few_short_lines_that_steer_nothing() {
 }
 
 #[test]
-fn whether_something_is_there_is_not_told() {
+fn advice_does_not_reveal_whether_a_path_exists() {
     let root = tempfile::tempdir().expect("a temporary folder");
-    let home = root.path().canonicalize().expect("it is there");
+    let home = root.path().canonicalize().expect("the folder exists");
     std::fs::create_dir(home.join("real")).expect("a folder is made");
     std::fs::write(home.join("real/secret.txt"), "x").expect("a file is written");
     let context = ProcessContext {
@@ -304,14 +306,14 @@ fn whether_something_is_there_is_not_told() {
         ..context()
     };
     let advisor = SandboxAdvisor { context };
-    let said = |name: &str| {
+    let notices = |name: &str| {
         let stderr =
             format!("cat: {}/{name}/secret.txt: No such file or directory", home.display());
-        about(&advisor, &stderr)
+        advise(&advisor, &stderr)
             .into_iter()
             .map(|notice| notice.replace(name, "NAME"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(said("real"), said("fake"));
-    assert_eq!(said("real").len(), 1);
+    assert_eq!(notices("real"), notices("fake"));
+    assert_eq!(notices("real").len(), 1);
 }
