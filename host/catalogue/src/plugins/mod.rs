@@ -224,7 +224,7 @@ impl Plugins {
                 }
             }
             Err(reason) => {
-                tracing::warn!("no plugins are loaded from {}: {reason}", path.display())
+                tracing::warn!("no plugins are loaded from {}: {reason}", path.display());
             }
         }
         all
