@@ -442,37 +442,37 @@ fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
         (
             "GET",
             "https://example.com/x?token=1",
-            "GET https://example.com is refused by allowed_domains, which doesn't name this host (here). To allow it, add \"example.com\" to \
+            "GET https://example.com is refused: allowed_domains, which doesn't name this host (here). To allow it, add \"example.com\" to \
              `allowed_domains` of [tools.web].",
         ),
         (
             "GET",
             "https://docs.rs:8443/",
-            "GET https://docs.rs:8443 is refused by allowed_domains, which names this host for another port or scheme (here). To allow it, add \
+            "GET https://docs.rs:8443 is refused: allowed_domains, which names this host for another port or scheme (here). To allow it, add \
              \"docs.rs:8443\" to `allowed_domains` of [tools.web].",
         ),
         (
             "GET",
             "http://docs.rs/",
-            "GET http://docs.rs is refused by https_only = true (here). Ask for it by https; or, to allow http, set `https_only = false` in \
+            "GET http://docs.rs is refused: https_only = true (here). Ask for it by https; or, to allow http, set `https_only = false` in \
              [tools.web].",
         ),
         (
             "POST",
             "https://a.evil.com/",
-            "POST https://a.evil.com is refused by denied_domains = \"*.evil.com\" (here). To allow it, take \"*.evil.com\" out of \
+            "POST https://a.evil.com is refused: denied_domains = \"*.evil.com\" (here). To allow it, take \"*.evil.com\" out of \
              `denied_domains`.",
         ),
         (
             "GET",
             "http://localhost:3001/",
-            "GET http://localhost:3001 is refused by the rule that no request goes to private places: the host is a name that only this \
+            "GET http://localhost:3001 is refused: the rule that no request goes to private places: the host is a name that only this \
              machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` of [tools.web].",
         ),
         (
             "GET",
             "http://169.254.169.254/",
-            "GET http://169.254.169.254 is refused by the rule that no request goes to private places: the host is the address of a metadata \
+            "GET http://169.254.169.254 is refused: the rule that no request goes to private places: the host is the address of a metadata \
              service (built in). No key changes that.",
         ),
     ] {
@@ -510,7 +510,7 @@ fn an_address_is_refused_for_what_it_is_whatever_led_to_it() {
     assert_eq!(refused("https://a.com/", "8.8.8.8", &[]), Ok(()));
     assert_eq!(
         refused("https://a.com/", "192.168.1.1", &[]).expect_err("it is private"),
-        "connect to 192.168.1.1 for https://a.com is refused by the rule that no request goes to private places: the address is private \
+        "connect to 192.168.1.1 for https://a.com is refused: the rule that no request goes to private places: the address is private \
          (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` of [tools.web]."
     );
     for address in ["169.254.169.254", "0.0.0.0", "::ffff:169.254.1.1", "8.8.4.4", "::ffff:8.8.4.4"]

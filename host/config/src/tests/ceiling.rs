@@ -385,7 +385,7 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
         ("[tools]\ncal = 5", "did you mean `call`?"),
         ("tools.call =", "is not TOML"),
         ("tools.call = \"x\"", "invalid type"),
-        ("[plugins.\"A B\"]\nlimits.handles = 16", "is no name for a plugin"),
+        ("[plugins.\"A B\"]\nlimits.handles = 16", "isn't a valid plugin name"),
         (
             "tools.file.allowed_paths = [\".\", { path = \"src/missing\", access = \"read\" }]",
             "isn't an existing directory",

@@ -236,7 +236,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     for (host, expected) in [
         ("*", "would send the secret to every host"),
         ("*.com", "at least two parts of a name"),
-        ("com", "name its port too"),
+        ("com", "add its port"),
         ("a.example:99999", "ports are numbers from 1 to 65535"),
     ] {
         check(&format!("env = 'A'\nhosts = ['a.example', '{host}']"), expected);
