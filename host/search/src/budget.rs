@@ -1,4 +1,4 @@
-//! What a search may still take, shared by its threads: time, results, text.
+//! The limits of one search, shared by its threads: time, results, text.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 use super::model::{Control, MAX_RESULTS, SearchEnding, SkipCounts};
 use berth_system::files::FileView;
 
-/// The most text of one answer. Paths count for every line that names one, as they do once the
-/// answer crosses into a guest.
+/// The most bytes of text in one answer. A path counts once for each line that names it, because
+/// the answer copies it for each line when it goes to a guest.
 const MAX_TEXT: u64 = 4 << 20;
 
-/// What every result costs beside its text, so that 100 empty lines of context around each match
-/// are not free.
+/// Bytes that count for each result beside its text. Without them, 100 empty lines of context
+/// around each match would count as nothing.
 const PER_RESULT: usize = 32;
 
 const COMPLETE: u8 = 0;
@@ -21,15 +21,15 @@ const LIMIT: u8 = 1;
 const DEADLINE: u8 = 2;
 const CANCELLED: u8 = 3;
 
-/// See the module.
+/// The limits of one search, and what it has used of them.
 #[derive(Debug)]
 pub(super) struct Budget<'c> {
     control: &'c Control,
     limit: u64,
-    taken: AtomicU64,
-    text: AtomicU64,
-    /// The first reason to end; the later ones are consequences.
-    end: AtomicU8,
+    results: AtomicU64,
+    text_bytes: AtomicU64,
+    /// The first reason to end. Later reasons are consequences of it, so they are not stored.
+    ending: AtomicU8,
 }
 
 impl<'c> Budget<'c> {
@@ -38,43 +38,44 @@ impl<'c> Budget<'c> {
         Self {
             control,
             limit,
-            taken: AtomicU64::new(0),
-            text: AtomicU64::new(0),
-            end: AtomicU8::new(COMPLETE),
+            results: AtomicU64::new(0),
+            text_bytes: AtomicU64::new(0),
+            ending: AtomicU8::new(COMPLETE),
         }
     }
 
-    /// The most threads.
+    /// The most threads that the search may use.
     pub(super) fn threads(&self) -> usize {
         self.control.threads.max(1)
     }
 
-    /// Whether there is room for one more result. Where not, this result is the proof that the
-    /// limit left something out.
-    pub(super) fn take(&self) -> bool {
-        let room = self.taken.fetch_add(1, Ordering::Relaxed) < self.limit;
-        if !room {
+    /// Counts one more result. Returns false if the limit doesn't allow it; the search then ends,
+    /// since this result shows that the limit leaves something out.
+    pub(super) fn add_result(&self) -> bool {
+        let fits = self.results.fetch_add(1, Ordering::Relaxed) < self.limit;
+        if !fits {
             self.end_with(LIMIT);
         }
-        room
+        fits
     }
 
-    /// Whether there is room for one more text of `bytes`.
-    pub(super) fn charge(&self, bytes: usize) -> bool {
+    /// Counts `bytes` more of text. Returns false if the limit doesn't allow it; the search then
+    /// ends.
+    pub(super) fn add_text(&self, bytes: usize) -> bool {
         let bytes = (bytes + PER_RESULT) as u64;
-        let room = self.text.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_TEXT;
-        if !room {
+        let fits = self.text_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_TEXT;
+        if !fits {
             self.end_with(LIMIT);
         }
-        room
+        fits
     }
 
-    /// Whether something has ended the search. Costs nothing.
+    /// Whether something has ended the search. Cheap: one atomic load.
     pub(super) fn has_ended(&self) -> bool {
-        self.end.load(Ordering::Relaxed) != COMPLETE
+        self.ending.load(Ordering::Relaxed) != COMPLETE
     }
 
-    /// Looks at the clock and at the caller. Whether the search may go on.
+    /// Checks the deadline and the cancellation token. Returns whether the search may go on.
     pub(super) fn check(&self) -> bool {
         if self.control.cancel.is_cancelled() {
             self.end_with(CANCELLED);
@@ -84,9 +85,9 @@ impl<'c> Budget<'c> {
         !self.has_ended()
     }
 
-    /// Why there is no more.
+    /// Why the search ended.
     pub(super) fn ending(&self) -> SearchEnding {
-        match self.end.load(Ordering::Relaxed) {
+        match self.ending.load(Ordering::Relaxed) {
             COMPLETE => SearchEnding::Complete,
             LIMIT => SearchEnding::Limit,
             DEADLINE => SearchEnding::Deadline,
@@ -94,10 +95,10 @@ impl<'c> Budget<'c> {
         }
     }
 
-    /// Tells who watches the view where the search did not come to see what it would have seen:
-    /// that may be otherwise the next time, and nothing of it shows. What a limit left out doesn't
-    /// belong to the answer.
-    pub(super) fn tell(&self, view: &FileView, skipped: SkipCounts) {
+    /// Tells the view if the search missed files that it should have read. The same search may find
+    /// them the next time, though nothing that the view recorded has changed. Results that a limit
+    /// left out are no such gap: the same limit leaves them out again.
+    pub(super) fn report_gaps(&self, view: &FileView, skipped: SkipCounts) {
         if skipped.unreadable > 0
             || matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled)
         {
@@ -107,7 +108,7 @@ impl<'c> Budget<'c> {
 
     fn end_with(&self, reason: u8) {
         let _already_ended =
-            self.end.compare_exchange(COMPLETE, reason, Ordering::Relaxed, Ordering::Relaxed);
+            self.ending.compare_exchange(COMPLETE, reason, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

@@ -10,10 +10,10 @@ use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
 /// Counts the lines that match in each regular file below a root, or in the one file that the root
-/// names. Tells at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with
-/// its whole count; binary files are left out. Context is not looked at.
+/// names. Returns at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each
+/// with its full count. Binary files are left out. The pattern's context settings have no effect.
 ///
-/// Where the limit cuts, which files are left is not defined.
+/// If the limit leaves files out, it isn't defined which ones.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn count(
         files: Vec::new(),
     });
 
-    budget.tell(view, walked.skipped);
+    budget.report_gaps(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|counter| counter.engine.searched).sum();
     let mut items: Vec<(String, u64)> =
         walked.visitors.into_iter().flat_map(|counter| counter.files).collect();
@@ -66,15 +66,15 @@ struct Counter<'c> {
 }
 
 impl Visitor for Counter<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut()) {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
-        self.engine.search(item, &mut file, skipped, before_long);
-        // A count that was cut short is none.
-        if file.lines == 0 || file.binary || self.budget.has_ended() || !self.budget.take() {
+        self.engine.search(item, &mut file, skipped, on_slow_item);
+        // A partial count would be wrong, so it isn't returned.
+        if file.lines == 0 || file.binary || self.budget.has_ended() || !self.budget.add_result() {
             return;
         }
-        let path = self.root.spell(item.rest);
-        if self.budget.charge(path.len()) {
+        let path = self.root.result_path(item.rest);
+        if self.budget.add_text(path.len()) {
             self.files.push((path, file.lines));
         }
     }

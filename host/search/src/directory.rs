@@ -1,8 +1,7 @@
-//! Directories and files by handle: their names, and what the kernel says of them.
+//! Directories and files by handle: their names, and their metadata from the kernel.
 //!
-//! Everything below the root is opened through the handle of its parent by a single name, and no
-//! link is ever followed: wherever a name points to by the time it is opened, what lies elsewhere
-//! is not read.
+//! Everything below the root is opened through the handle of its parent, by a single name, and
+//! without following links. So a name that was replaced meanwhile leads to no file elsewhere.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,29 +14,29 @@ use rustix::io::Errno;
 
 use berth_system::mounts;
 
-/// The most bytes of names of one directory: about a million names. What comes after is counted as
-/// one thing that can't be read.
+/// The most bytes of names that are read from one directory: about a million names. If there are
+/// more, the rest counts as one unreadable entry.
 const MAX_NAMES: usize = 32 << 20;
 
-/// How much of a directory's entries the kernel hands over at a time.
+/// Bytes of the buffer for one read of directory entries.
 const SCRATCH: usize = 32 << 10;
 
-/// How often an open is tried again that raced with a rename.
-const RACES: usize = 16;
+/// How often an open that raced with a rename is tried.
+const MAX_TRIES: usize = 16;
 
 /// Names and kinds of the entries of a directory, without `.` and `..`.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// NUL-terminated, one after the other.
+    /// The names, each NUL-terminated, one after the other.
     text: Vec<u8>,
     entries: Vec<(u32, FileType)>,
-    /// Whether one of them begins with a dot: those of ignore files do.
+    /// Whether a name begins with a dot. Without one, the directory has no ignore files.
     pub(super) any_hidden: bool,
 }
 
 impl Names {
-    /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more
-    /// than what was read.
+    /// Reads the entries of a directory, with `buffer` as scratch space. The second value is false
+    /// if entries may be missing.
     pub(super) fn read(dir: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> (Self, bool) {
         let mut names = Self {
             text: Vec::with_capacity(512),
@@ -55,7 +54,7 @@ impl Names {
                 return (names, false);
             }
             let kind = match entry.file_type() {
-                // Some file systems don't say.
+                // Some file systems don't report the type here.
                 FileType::Unknown => stat(dir, name)
                     .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,
@@ -65,8 +64,8 @@ impl Names {
         (names, true)
     }
 
-    /// A single entry.
-    pub(super) fn one(name: &CStr, kind: FileType) -> Self {
+    /// The names of a directory with a single entry.
+    pub(super) fn single(name: &CStr, kind: FileType) -> Self {
         let mut names = Self::default();
         names.push(name, kind);
         names
@@ -86,7 +85,7 @@ impl Names {
     }
 
     fn push(&mut self, name: &CStr, kind: FileType) {
-        // Fits: `MAX_NAMES` is far below.
+        // The cast loses nothing: `MAX_NAMES` is far below `u32::MAX`.
         self.entries.push((self.text.len() as u32, kind));
         self.text.extend_from_slice(name.to_bytes_with_nul());
         self.any_hidden |= name.to_bytes().first() == Some(&b'.');
@@ -98,8 +97,8 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     open(dir, name, OFlags::DIRECTORY)
 }
 
-/// Opens the regular file `name` of `dir`, and tells its metadata. A FIFO neither blocks nor is
-/// read, a device is not read.
+/// Opens the regular file `name` of `dir`, and returns it with its metadata. FIFOs and devices are
+/// refused; opening a FIFO doesn't block.
 pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let file = open(dir, name, OFlags::NOCTTY)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -109,7 +108,7 @@ pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, St
     }
 }
 
-/// Bytes of a file.
+/// The size of a file in bytes.
 pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
@@ -119,14 +118,14 @@ pub(super) fn stat(dir: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Reads into `buffer` what comes next of a file; 0 at its end.
+/// Reads the next bytes of a file into `buffer`. Returns how many; 0 at the end of the file.
 pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
 }
 
-/// Whether the directory behind a handle lies at `path`, says the kernel. It does not once it was
-/// moved or removed.
-pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
+/// Whether the kernel reports `path` as the current path of a directory. It doesn't after the
+/// directory was moved or removed.
+pub(super) fn is_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
     static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let handles = HANDLES.get_or_init(|| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -146,10 +145,10 @@ fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errn
         | ResolveFlags::NO_SYMLINKS
         | ResolveFlags::NO_MAGICLINKS
         | ResolveFlags::NO_XDEV;
-    for _ in 0..RACES {
+    for _ in 0..MAX_TRIES {
         match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Something is mounted there, which is looked at more closely.
+            // Something is mounted there: open it, and check below that it isn't the kernel's.
             Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => {
                 resolve.remove(ResolveFlags::NO_XDEV);
             }
@@ -164,7 +163,7 @@ fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errn
     Err(Errno::AGAIN)
 }
 
-/// Space for reading a directory's entries, in a buffer that is kept.
+/// Space for reading a directory's entries, in a buffer that is reused.
 pub(super) fn scratch(buffer: &mut Vec<u8>) -> &mut [MaybeUninit<u8>] {
     buffer.clear();
     buffer.reserve(SCRATCH);

@@ -1,4 +1,4 @@
-//! What of the entries a search is after, by the caller's globs and by ignore rules.
+//! Which entries a search wants, by the caller's globs and by ignore rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,47 +11,48 @@ use ignore::overrides::{Override, OverrideBuilder};
 use rustix::fs::FileType;
 
 use super::folder::Folder;
-use super::ignores::Room;
+use super::ignores::RuleMemory;
 use super::model::{Scope, SearchError};
 
-/// How many globs a search takes, and their bytes: compiled, a glob is some hundred times as large.
+/// The most globs of a search, and the most bytes of all of them. A compiled glob is about a
+/// hundred times as large as its text.
 const MAX_GLOBS: usize = 1_000;
 const MAX_GLOB_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// The globs and ignore settings of one search.
 #[derive(Debug)]
 pub(super) struct Filter {
     globs: Override,
-    /// Names that begin with a dot and that the caller asked for.
+    /// Names with a dot at the beginning that the caller asked for.
     hidden: GlobSet,
-    /// Where ignore rules count.
-    room: Option<Arc<Room>>,
+    /// The memory for ignore rules. `None` if ignore rules don't apply.
+    memory: Option<Arc<RuleMemory>>,
 }
 
-/// What is to become of an entry.
+/// What the search does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Left out, and so is what is in it.
-    Out,
-    /// Entered, not listed: only directories.
-    Through,
-    /// Wanted.
-    In,
+    /// The entry is left out, with everything in it.
+    Exclude,
+    /// The entry is not listed, but a directory is entered.
+    EnterOnly,
+    /// The entry is listed or searched.
+    Include,
 }
 
 impl Filter {
-    /// The filter of a scope, for a search with so many threads.
+    /// The filter of a scope, for a search with `threads` threads.
     ///
     /// # Errors
     ///
-    /// [`SearchError::InvalidPattern`] for what is no glob, and for too many.
+    /// [`SearchError::InvalidPattern`] if a glob isn't valid, or if there are too many.
     pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
         let (count, bytes) =
             (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
             return Err(SearchError::InvalidPattern(format!(
-                "{count} globs have {bytes} bytes; {limit}"
+                "{count} globs with {bytes} bytes are too many; {limit}"
             )));
         }
         let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
@@ -63,18 +64,19 @@ impl Filter {
         Ok(Self {
             globs,
             hidden: dotted_components(&scope.globs),
-            room: scope.ignore_rules.then(|| Room::new(threads)),
+            memory: scope.ignore_rules.then(|| RuleMemory::new(threads)),
         })
     }
 
-    /// A filter that lets everything in: what is named explicitly is never left out.
+    /// A filter that includes everything, for a root that is a file: ignore rules and globs don't
+    /// apply to a file that the caller names.
     pub(super) fn everything() -> Self {
-        Self { globs: Override::empty(), hidden: GlobSet::empty(), room: None }
+        Self { globs: Override::empty(), hidden: GlobSet::empty(), memory: None }
     }
 
-    /// The room for what ignore files say, where they have to be read.
-    pub(super) fn room(&self) -> Option<&Arc<Room>> {
-        self.room.as_ref()
+    /// The memory for ignore rules. `None` if ignore files are not read.
+    pub(super) fn memory(&self) -> Option<&Arc<RuleMemory>> {
+        self.memory.as_ref()
     }
 
     /// Decides on an entry of `folder`: its name, its path below the root, and its real path.
@@ -88,28 +90,29 @@ impl Filter {
     ) -> Verdict {
         let is_directory = kind == FileType::Directory;
         let verdict = match self.globs.matched(Path::new(OsStr::from_bytes(rest)), is_directory) {
-            Match::Ignore(_) => return Verdict::Out,
-            Match::None if self.globs.num_whitelists() > 0 => Verdict::Through,
-            Match::None | Match::Whitelist(_) => Verdict::In,
+            Match::Ignore(_) => return Verdict::Exclude,
+            Match::None if self.globs.num_whitelists() > 0 => Verdict::EnterOnly,
+            Match::None | Match::Whitelist(_) => Verdict::Include,
         };
-        if self.room.is_none() {
+        if self.memory.is_none() {
             return verdict;
         }
-        let said = folder.ignores.as_ref().and_then(|ignores| ignores.verdict(path, is_directory));
-        match said {
-            Some(true) => Verdict::Out,
+        let ignored =
+            folder.ignores.as_ref().and_then(|ignores| ignores.is_ignored(path, is_directory));
+        match ignored {
+            Some(true) => Verdict::Exclude,
             None if name.first() == Some(&b'.')
                 && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) =>
             {
-                Verdict::Out
+                Verdict::Exclude
             }
             Some(false) | None => verdict,
         }
     }
 }
 
-/// The components of positive globs that begin with a dot. Whoever writes the dot wants what is
-/// hidden, as in a shell.
+/// The components of positive globs that begin with a dot. As in a shell, a dot in the glob asks
+/// for hidden names.
 fn dotted_components(globs: &[String]) -> GlobSet {
     let positive = globs.iter().filter(|glob| !glob.starts_with('!'));
     let dotted = positive

@@ -9,10 +9,10 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
-/// Lists what is below a root, at most `limit` entries (and at most
+/// Lists the entries below a root, at most `limit` of them (and at most
 /// [`MAX_RESULTS`](super::MAX_RESULTS)).
 ///
-/// Where the limit cuts, which entries are left is not defined.
+/// If the limit leaves entries out, it isn't defined which ones.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn find(
     };
     let walked = walk.run(|| Lister { view, root: &root, budget: &budget, entries: Vec::new() });
 
-    budget.tell(view, walked.skipped);
+    budget.report_gaps(view, walked.skipped);
     let mut items: Vec<SearchEntry> =
         walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
     items.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -50,18 +50,23 @@ struct Lister<'l> {
 }
 
 impl Visitor for Lister<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, _before_long: &mut dyn FnMut()) {
-        // Asked before a place is taken, so that an entry that is gone costs none.
+    fn visit(
+        &mut self,
+        item: &Item<'_>,
+        skipped: &mut SkipCounts,
+        _on_slow_item: &mut dyn FnMut(),
+    ) {
+        // Before the entry is counted as a result, so that a removed entry doesn't count.
         let Ok(stat) = directory::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
         self.view.record(item.path, &stat, None);
-        if !self.budget.take() {
+        if !self.budget.add_result() {
             return;
         }
-        let path = self.root.spell(item.rest);
-        if !self.budget.charge(path.len()) {
+        let path = self.root.result_path(item.rest);
+        if !self.budget.add_text(path.len()) {
             return;
         }
         let kind = match FileType::from_raw_mode(stat.st_mode) {

@@ -1,4 +1,4 @@
-//! A directory that is searched: its handle, where it lies, and what is in it.
+//! A directory that is searched: its handle, its path, and its entries.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use rustix::fs::FileType;
 use super::directory::Names;
 use super::ignores::Ignores;
 
-/// See the module.
+/// A directory that is searched.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// The directory.
+    /// The handle of the directory.
     pub(super) fd: OwnedFd,
-    /// Its real path and a slash: what every path in it begins with.
+    /// Its real path and a slash: the prefix of every path in it.
     pub(super) prefix: Vec<u8>,
-    /// 0 for the root.
+    /// Levels below the root; 0 for the root.
     pub(super) depth: u32,
-    /// What the ignore files of this directory and of those above say.
+    /// The rules of the ignore files in this directory and in those above.
     pub(super) ignores: Option<Arc<Ignores>>,
-    /// What is in it.
+    /// Its entries.
     pub(super) names: Names,
-    /// The next entry that a thread takes.
+    /// The index of the next entry that a thread takes.
     next: AtomicUsize,
-    /// Whether a task asks for help with this folder.
+    /// Whether the queue holds a task that asks for help with this folder.
     pub(super) offered: AtomicBool,
 }
 
@@ -47,7 +47,8 @@ impl Folder {
         }
     }
 
-    /// Takes the next entry that is no directory. Every entry is taken once, by whatever thread.
+    /// Takes the next entry that isn't a directory. Each entry is taken once, by one of the
+    /// threads.
     pub(super) fn take_file(&self) -> Option<usize> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);

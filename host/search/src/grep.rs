@@ -11,10 +11,10 @@ use super::walk::{Item, Visitor, Walk};
 use berth_system::files::FileView;
 
 /// Finds the lines that match in the regular files below a root, or in the one file that the root
-/// names: at most `limit` of them (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), context not
-/// counted.
+/// names. Returns at most `limit` matching lines (and at most [`MAX_RESULTS`](super::MAX_RESULTS));
+/// lines of context don't count.
 ///
-/// Where the limit cuts, which lines are left is not defined.
+/// If the limit leaves lines out, it isn't defined which ones.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn grep(
         files: Vec::new(),
     });
 
-    budget.tell(view, walked.skipped);
+    budget.report_gaps(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|reader| reader.engine.searched).sum();
     let mut files: Vec<Vec<Line>> =
         walked.visitors.into_iter().flat_map(|reader| reader.files).collect();
@@ -59,7 +59,7 @@ pub fn grep(
     })
 }
 
-/// The path that all lines of a file have.
+/// The path of the file that these lines are from.
 fn path_of(file: &[Line]) -> &str {
     file.first().map_or("", |line| &line.path)
 }
@@ -68,54 +68,54 @@ struct Reader<'r> {
     root: &'r Root,
     budget: &'r Budget<'r>,
     engine: Engine<'r>,
-    /// The lines of each file that has any.
+    /// The lines of each file with at least one result.
     files: Vec<Vec<Line>>,
 }
 
 impl Visitor for Reader<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut()) {
         let mut file = FileLines {
             root: self.root,
             rest: item.rest,
             budget: self.budget,
             path: None,
             lines: Vec::new(),
-            kept: 0,
+            keep: 0,
             binary: false,
         };
-        self.engine.search(item, &mut file, skipped, before_long);
-        // Context that came before a match for which there was no room.
-        file.lines.truncate(file.kept);
+        self.engine.search(item, &mut file, skipped, on_slow_item);
+        // Removes the context before a match that the limit left out.
+        file.lines.truncate(file.keep);
         if !file.lines.is_empty() {
             self.files.push(file.lines);
         }
     }
 }
 
-/// Takes the lines of one file.
+/// Collects the lines of one file.
 struct FileLines<'f> {
     root: &'f Root,
     rest: &'f [u8],
     budget: &'f Budget<'f>,
-    /// Made for the first line.
+    /// The path for the results, made for the first line.
     path: Option<Arc<str>>,
     lines: Vec<Line>,
-    /// How many of the lines are matches or follow one.
-    kept: usize,
+    /// How many of the lines stay: up to the last match and the context after it.
+    keep: usize,
     binary: bool,
 }
 
 impl FileLines<'_> {
-    /// Whether there was room for a line.
+    /// Adds a line. Returns false if the budget doesn't allow it.
     fn push(&mut self, number: u64, line: &[u8], is_match: bool) -> bool {
         let (root, rest) = (self.root, self.rest);
-        let path = Arc::clone(self.path.get_or_insert_with(|| root.spell(rest).into()));
-        let text = shown(line);
-        let room = self.budget.charge(path.len() + text.len());
-        if room {
+        let path = Arc::clone(self.path.get_or_insert_with(|| root.result_path(rest).into()));
+        let text = display_line(line);
+        let fits = self.budget.add_text(path.len() + text.len());
+        if fits {
             self.lines.push(Line { path, number, text, is_match });
         }
-        room
+        fits
     }
 }
 
@@ -136,10 +136,10 @@ impl Sink for FileLines<'_> {
         let lines =
             found.bytes().split_inclusive(|byte| *byte == searcher.line_terminator().as_byte());
         for (number, line) in (first..).zip(lines) {
-            if !self.budget.take() || !self.push(number, line, true) {
+            if !self.budget.add_result() || !self.push(number, line, true) {
                 return Ok(false);
             }
-            self.kept = self.lines.len();
+            self.keep = self.lines.len();
         }
         Ok(true)
     }
@@ -149,7 +149,7 @@ impl Sink for FileLines<'_> {
             return Ok(false);
         }
         if *context.kind() == SinkContextKind::After {
-            self.kept = self.lines.len();
+            self.keep = self.lines.len();
         }
         Ok(true)
     }
@@ -160,31 +160,31 @@ impl Sink for FileLines<'_> {
     }
 }
 
-/// A line as it is shown: without its end, valid, cut.
-fn shown(line: &[u8]) -> String {
+/// The text of a line for the result: without its line end, valid UTF-8, cut at the limit.
+fn display_line(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    // No character takes more than four bytes: what is cut here would be cut below.
+    // A character has at most four bytes, so this removes nothing that the cut below would keep.
     let line = &line[..line.len().min(4 * MAX_LINE_CHARS)];
     let mut text = String::from_utf8_lossy(line).into_owned();
     if let Some((end, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
-        text.truncate(without_unfinished(&text.as_bytes()[..end], &text.as_bytes()[end..]));
+        text.truncate(trim_partial_word(&text.as_bytes()[..end], &text.as_bytes()[end..]));
     }
     text
 }
 
-/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays
-/// is enough to be told for what it is.
+/// The longest partial word that a cut removes. What is left of a longer word is enough to
+/// recognise a credential by.
 const MAX_WORD: usize = 128;
 
-/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a
-/// credential is not told for one, and is most of it all the same.
-fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
-    let of_word = |byte: &&u8| {
+/// The length of `text` without the word that the cut divides; `rest` is the text after the cut.
+/// The first part of a credential isn't recognised as a credential, but it can be most of it.
+fn trim_partial_word(text: &[u8], rest: &[u8]) -> usize {
+    let is_word_byte = |byte: &&u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
     };
-    let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
-    let ends = rest.first().is_some_and(|byte| !of_word(&byte));
-    if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }
+    let word = text.iter().rev().take(MAX_WORD + 1).take_while(is_word_byte).count();
+    let is_whole = rest.first().is_some_and(|byte| !is_word_byte(&byte));
+    if is_whole || word > MAX_WORD { text.len() } else { text.len() - word }
 }

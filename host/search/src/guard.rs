@@ -1,10 +1,11 @@
 //! A matcher that can be stopped.
 //!
-//! The regex engine takes time linear in the text, but the factor is the pattern's size: a hostile
-//! pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't be
-//! interrupted. So no call gets a long text untried: lines are handed over a few at a time, and a
-//! text that can't be divided is first tried window by window, with an eye on the clock. The
-//! windows cost about what the whole costs, since what makes a pattern slow shows within a window.
+//! The regex engine takes time linear in the text, but the factor is the size of the pattern. A
+//! hostile pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't
+//! be interrupted. So the engine gets only a few lines per call. A text that can't be divided first
+//! goes through a trial: it is matched window by window, and the clock is checked after each
+//! window. The trial takes about as long as the search of the whole text, because a slow pattern is
+//! slow within a window too.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,19 +18,19 @@ use grep_searcher::Searcher;
 
 use super::budget::{Budget, thread_cpu};
 
-/// How much of several lines the engine gets at a time.
+/// The most bytes of several lines that the engine gets per call.
 const STRIDE: usize = 16 << 10;
 
-/// The longest text that the engine gets untried where it can't be divided: the most common files
-/// are shorter, and the worst pattern that compiles takes a quarter of a minute for it.
-const UNTRIED: usize = 64 << 10;
+/// The longest indivisible text that needs no trial. Most files are shorter, and the slowest
+/// pattern that compiles takes 15 seconds for it.
+const MAX_WITHOUT_TRIAL: usize = 64 << 10;
 
-/// The pieces in which a longer one is tried.
+/// The size of the windows of a trial.
 const WINDOW: usize = 4 << 10;
 
-/// How long, in CPU time, a pattern may take for the windows of a text: this, and as long as the
-/// slowest speed allows. Ordinary patterns are ten times as fast.
-const TRIAL: Duration = Duration::from_millis(100);
+/// The CPU time that a trial may take: this, plus the time for the text at the slowest speed.
+/// Ordinary patterns are ten times as fast.
+const TRIAL_TIME: Duration = Duration::from_millis(100);
 const SLOWEST_BYTES_PER_MICROSECOND: u64 = 16;
 
 /// A compiled pattern, shared by the threads of a search.
@@ -38,30 +39,30 @@ pub(super) struct CompiledPattern {
     builder: RegexMatcherBuilder,
     regex: String,
     matcher: RegexMatcher,
-    /// See [`Compiled::trial`]; made when it is first needed.
+    /// See [`Self::trial`]; compiled when it is first needed.
     trial: OnceLock<Option<RegexMatcher>>,
 }
 
-/// See the module. Every thread has its own.
+/// A matcher that can be stopped. Each thread has its own.
 pub(super) struct GuardedMatcher<'g> {
     compiled: &'g CompiledPattern,
-    /// A clone has caches of its own.
+    /// A clone, so that each thread has its own caches.
     matcher: RegexMatcher,
     budget: &'g Budget<'g>,
-    /// Whether the engine gets the whole text again for every match, as it does where matches can
-    /// span lines. Once is enough then.
+    /// Whether the engine gets the whole text again for every match: it does if matches can span
+    /// lines. One trial is enough then.
     repeats: bool,
-    /// Whether the text that repeats was tried.
-    tried: Cell<bool>,
+    /// Whether the repeated text has passed its trial.
+    passed_trial: Cell<bool>,
 }
 
-/// The search is over, or the pattern is too slow for the text.
+/// The search has ended, or the pattern is too slow for the text.
 #[derive(Debug)]
 pub(super) struct StopError;
 
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the search is over, or the pattern is too slow for this file")
+        f.write_str("the search has ended, or the pattern is too slow for this file")
     }
 }
 
@@ -79,12 +80,11 @@ impl CompiledPattern {
         Ok(Self { builder, regex: regex.to_owned(), matcher, trial: OnceLock::new() })
     }
 
-    /// What windows are tried with: the pattern, with the empty text as a match beside. The engine
-    /// passes over every text that is shorter than the shortest match, so the pattern itself would
-    /// not show how slow it is.
+    /// The matcher of trials: the pattern, or else the empty text. The engine skips a text that is
+    /// shorter than the shortest match, so the pattern alone wouldn't show how slow it is.
     fn trial(&self) -> Option<&RegexMatcher> {
         let build = || {
-            // The line end closes a comment, which a pattern with `(?x)` may end in.
+            // A pattern with `(?x)` may end in a comment, and a line end closes the comment.
             let mut endings = ["", "\n"].iter();
             endings
                 .find_map(|end| self.builder.build(&format!(r"(?:{}{end})|\A\z", self.regex)).ok())
@@ -94,7 +94,7 @@ impl CompiledPattern {
 }
 
 impl<'g> GuardedMatcher<'g> {
-    /// For a search by `searcher`.
+    /// A matcher for a search by `searcher`.
     pub(super) fn new(
         compiled: &'g CompiledPattern,
         searcher: &Searcher,
@@ -102,30 +102,30 @@ impl<'g> GuardedMatcher<'g> {
     ) -> Self {
         let matcher = compiled.matcher.clone();
         let repeats = searcher.multi_line_with_matcher(&matcher);
-        Self { compiled, matcher, budget, repeats, tried: Cell::new(false) }
+        Self { compiled, matcher, budget, repeats, passed_trial: Cell::new(false) }
     }
 
-    /// Forgets the last file.
+    /// Resets what is known of the last file.
     pub(super) fn begin_file(&self) {
-        self.tried.set(false);
+        self.passed_trial.set(false);
     }
 
-    /// Makes sure that the engine gets through `text` in time.
-    fn try_out(&self, text: &[u8]) -> Result<(), StopError> {
-        if text.len() <= UNTRIED || self.tried.get() {
+    /// Checks that the engine is fast enough for `text`.
+    fn run_trial(&self, text: &[u8]) -> Result<(), StopError> {
+        if text.len() <= MAX_WITHOUT_TRIAL || self.passed_trial.get() {
             return Ok(());
         }
         let trial = self.compiled.trial().ok_or(StopError)?;
         let until = thread_cpu()
-            + TRIAL
+            + TRIAL_TIME
             + Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
         for window in text.chunks(WINDOW) {
-            let _found = trial.is_match(window).map_err(stopped)?;
+            let _found = trial.is_match(window).map_err(from_never)?;
             if !self.budget.check() || thread_cpu() > until {
                 return Err(StopError);
             }
         }
-        self.tried.set(self.repeats);
+        self.passed_trial.set(self.repeats);
         Ok(())
     }
 }
@@ -135,31 +135,31 @@ impl Matcher for GuardedMatcher<'_> {
     type Error = StopError;
 
     fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, StopError> {
-        self.try_out(text)?;
-        self.matcher.find_at(text, at).map_err(stopped)
+        self.run_trial(text)?;
+        self.matcher.find_at(text, at).map_err(from_never)
     }
 
     fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, StopError> {
-        self.try_out(text)?;
-        self.matcher.shortest_match_at(text, at).map_err(stopped)
+        self.run_trial(text)?;
+        self.matcher.shortest_match_at(text, at).map_err(from_never)
     }
 
-    /// Called only where no match spans lines, so that lines can be looked at piece by piece.
+    /// Called only if no match spans lines, so the lines can be searched in pieces.
     fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, StopError> {
         let mut start = 0;
         while start < text.len() {
             let piece = &text[start..start + lines_up_to(&text[start..], STRIDE)];
-            // The clock costs too much for every short line that a match leaves, and little beside
-            // a piece.
+            // After a match, the next piece can be one short line. Reading the clock costs too much
+            // for that, and little for a long piece.
             if self.budget.has_ended() || (piece.len() > WINDOW && !self.budget.check()) {
                 return Err(StopError);
             }
-            self.try_out(piece)?;
-            let found = self.matcher.find_candidate_line(piece).map_err(stopped)?;
+            self.run_trial(piece)?;
+            let found = self.matcher.find_candidate_line(piece).map_err(from_never)?;
             let is_last = start + piece.len() == text.len();
             match found {
-                // An empty match behind the last line of a piece is one only if the next line has
-                // it.
+                // An empty match at the end of a piece belongs to the next line, which the next
+                // piece holds.
                 Some(LineMatchKind::Confirmed(at) | LineMatchKind::Candidate(at))
                     if at == piece.len() && !is_last => {}
                 Some(LineMatchKind::Confirmed(at)) => {
@@ -188,8 +188,8 @@ impl Matcher for GuardedMatcher<'_> {
     }
 }
 
-/// How much of `text` to take so that it ends with a line: at most `most`, or the one line that is
-/// longer.
+/// The length of the longest prefix of `text` that ends with a line and has at most `most` bytes.
+/// If the first line is longer than that, the length of this line.
 fn lines_up_to(text: &[u8], most: usize) -> usize {
     if text.len() <= most {
         return text.len();
@@ -201,6 +201,6 @@ fn lines_up_to(text: &[u8], most: usize) -> usize {
     }
 }
 
-fn stopped(_never: NoError) -> StopError {
+fn from_never(_never: NoError) -> StopError {
     StopError
 }

@@ -1,9 +1,9 @@
 //! Ignore files, with ripgrep's meaning.
 //!
-//! `.gitignore` and `.git/info/exclude` count inside a git repository, up to its top; `.ignore`
-//! counts everywhere, and before them. The deepest file that says something decides. They are read
-//! by handle like every other file, and only where the rules let them be read: nothing outside of
-//! the grants steers a search.
+//! `.gitignore` and `.git/info/exclude` apply inside a git repository, up to its top directory.
+//! `.ignore` applies everywhere and goes before both. Of several files of one kind, the deepest
+//! with a matching line decides. Ignore files are read by handle like all files, and only if the
+//! rules allow reading them. So no file outside of the grants affects a search.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -22,56 +22,56 @@ use super::directory::{self, Names};
 use super::rules::Rules;
 use berth_system::files::FileView;
 
-/// The longest ignore file.
+/// The most bytes of an ignore file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// How much memory the rules of the ignore files may take that a search holds at a time: those from
-/// its root down to where its threads are.
+/// The most memory for the ignore rules that a search holds at a time. These are the rules from its
+/// root down to the directories that its threads are in.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// The room that a search has for rules.
+/// Counts the memory that the ignore rules of a search use.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct RuleMemory {
     threads: usize,
-    taken: AtomicU64,
+    used: AtomicU64,
     left_out: AtomicU64,
 }
 
-/// Rules, and the room that they take until they are dropped.
+/// The rules of one file. They count in `memory` until they are dropped.
 #[derive(Debug)]
-struct File {
+struct IgnoreFile {
     rules: Option<Rules>,
     /// The length of the path of its directory, with a slash.
     prefix: usize,
-    room: Arc<Room>,
-    takes: u64,
+    memory: Arc<RuleMemory>,
+    bytes: u64,
 }
 
-/// What the ignore files of one directory say, and of those above it. Directories without any share
-/// those of their parent.
+/// The ignore rules of one directory and of those above it. A directory without ignore files shares
+/// the rules of its parent.
 #[derive(Debug)]
 pub(super) struct Ignores {
     above: Option<Arc<Self>>,
-    ignore: Option<File>,
-    git_ignore: Option<File>,
-    git_exclude: Option<File>,
-    /// Whether this is the top of a repository.
+    ignore: Option<IgnoreFile>,
+    git_ignore: Option<IgnoreFile>,
+    git_exclude: Option<IgnoreFile>,
+    /// Whether this directory is the top of a repository.
     is_repository: bool,
-    /// Whether this or one above is.
+    /// Whether this directory or one above is the top of a repository.
     in_repository: bool,
 }
 
 /// A directory whose ignore files are read.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct IgnoreSource<'a> {
     pub(super) view: &'a FileView,
     pub(super) dir: BorrowedFd<'a>,
     /// Its real path and a slash.
     pub(super) prefix: &'a [u8],
-    pub(super) room: &'a Arc<Room>,
+    pub(super) memory: &'a Arc<RuleMemory>,
 }
 
-/// Which of the names that matter here a directory has.
+/// Which of the names for ignore rules a directory has.
 #[derive(Clone, Copy, Debug, Default)]
 struct MarkerNames {
     ignore: bool,
@@ -80,22 +80,22 @@ struct MarkerNames {
 }
 
 impl Ignores {
-    /// Whether the entry at the real path `path` is ignored (`Some(true)`), wanted (`Some(false)`),
-    /// or not spoken of.
-    pub(super) fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
+    /// Whether the entry at the real path `path` is ignored. `Some(false)` if a line with `!` takes
+    /// it back, `None` if no line matches it.
+    pub(super) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let (mut ignore, mut git_ignore, mut git_exclude) = (None, None, None);
         let mut in_repository = self.in_repository;
         let mut level = Some(self);
         while let Some(at) = level {
-            ignore = ignore.or_else(|| said(at.ignore.as_ref(), path, is_directory));
+            ignore = ignore.or_else(|| is_ignored_by(at.ignore.as_ref(), path, is_directory));
             if ignore.is_some() {
                 return ignore;
             }
             if in_repository {
-                git_ignore =
-                    git_ignore.or_else(|| said(at.git_ignore.as_ref(), path, is_directory));
-                git_exclude =
-                    git_exclude.or_else(|| said(at.git_exclude.as_ref(), path, is_directory));
+                git_ignore = git_ignore
+                    .or_else(|| is_ignored_by(at.git_ignore.as_ref(), path, is_directory));
+                git_exclude = git_exclude
+                    .or_else(|| is_ignored_by(at.git_exclude.as_ref(), path, is_directory));
                 in_repository = !at.is_repository;
             }
             level = at.above.as_deref();
@@ -103,9 +103,9 @@ impl Ignores {
         git_ignore.or(git_exclude)
     }
 
-    /// The ignore files of a directory of which `names` are the entries, below `above`.
+    /// The ignore rules of a directory with the entries `names`, below `above`.
     pub(super) fn from_entries(
-        place: Place<'_>,
+        source: IgnoreSource<'_>,
         names: &Names,
         above: Option<Arc<Self>>,
     ) -> Option<Arc<Self>> {
@@ -121,29 +121,36 @@ impl Ignores {
                 _ => {}
             }
         }
-        Self::load(place, present, above)
+        Self::load(source, present, above)
     }
 
-    /// The same for a directory whose entries are not read.
-    pub(super) fn from_directory(place: Place<'_>, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
-        let has = |name: &CStr| {
-            let is_there = directory::stat(place.dir, name).is_ok();
-            place.view.record_presence(&[place.prefix, name.to_bytes()].concat(), is_there);
-            is_there
+    /// The ignore rules of a directory whose entries are not read.
+    pub(super) fn from_directory(
+        source: IgnoreSource<'_>,
+        above: Option<Arc<Self>>,
+    ) -> Option<Arc<Self>> {
+        let exists = |name: &CStr| {
+            let is_present = directory::stat(source.dir, name).is_ok();
+            source.view.record_presence(&[source.prefix, name.to_bytes()].concat(), is_present);
+            is_present
         };
         let present = MarkerNames {
-            ignore: has(c".ignore"),
-            git_ignore: has(c".gitignore"),
-            git: has(c".git"),
+            ignore: exists(c".ignore"),
+            git_ignore: exists(c".gitignore"),
+            git: exists(c".git"),
         };
-        Self::load(place, present, above)
+        Self::load(source, present, above)
     }
 
-    fn load(place: Place<'_>, present: MarkerNames, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    fn load(
+        source: IgnoreSource<'_>,
+        present: MarkerNames,
+        above: Option<Arc<Self>>,
+    ) -> Option<Arc<Self>> {
         if !(present.ignore || present.git_ignore || present.git) {
             return above;
         }
-        let rules = |wanted: bool, path: &[&CStr]| if wanted { place.rules(path) } else { None };
+        let rules = |wanted: bool, path: &[&CStr]| if wanted { source.rules(path) } else { None };
         Some(Arc::new(Self {
             ignore: rules(present.ignore, &[c".ignore"]),
             git_ignore: rules(present.git_ignore, &[c".gitignore"]),
@@ -155,21 +162,25 @@ impl Ignores {
     }
 }
 
-impl Place<'_> {
-    /// The rules in the file at `path`, or none: a file that can't be read or is not regular says
-    /// nothing. What there is no room for is counted.
-    fn rules(&self, path: &[&CStr]) -> Option<File> {
+impl IgnoreSource<'_> {
+    /// The rules in the file at `path`. `None` if it isn't a regular file, can't be read, or
+    /// doesn't fit into the memory; a file that doesn't fit is counted.
+    fn rules(&self, path: &[&CStr]) -> Option<IgnoreFile> {
         let text = self.text(path)?;
-        let takes = Rules::memory(&text, self.room.threads);
-        if !self.room.take(takes) {
-            self.room.leave_out();
+        let bytes = Rules::memory(&text, self.memory.threads);
+        if !self.memory.reserve(bytes) {
+            self.memory.count_left_out();
             return None;
         }
-        let mut file =
-            File { rules: None, prefix: self.prefix.len(), room: Arc::clone(self.room), takes };
+        let mut file = IgnoreFile {
+            rules: None,
+            prefix: self.prefix.len(),
+            memory: Arc::clone(self.memory),
+            bytes,
+        };
         file.rules = Rules::new(&text);
         if file.rules.is_none() {
-            self.room.leave_out();
+            self.memory.count_left_out();
         }
         Some(file)
     }
@@ -178,8 +189,8 @@ impl Place<'_> {
         let real =
             [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')]
                 .concat();
-        // The rules about calls are about what a call reaches: what a repository ignores is no part
-        // of an answer.
+        // This asks the path rules alone, not those about a call: the content of an ignore file is
+        // not part of the answer.
         self.view
             .rules()
             .decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read)
@@ -196,7 +207,7 @@ impl Place<'_> {
         };
         self.view.record(&real, &stat, Some(file.as_fd()));
         if directory::size(&stat) > MAX_BYTES {
-            self.room.leave_out();
+            self.memory.count_left_out();
             return None;
         }
         let mut text = Vec::new();
@@ -210,7 +221,7 @@ impl Place<'_> {
         Some(text)
     }
 
-    /// Opens the file at `path` below the directory, one name after the other.
+    /// Opens the file at `path` below the directory, one component at a time.
     fn open(&self, path: &[&CStr]) -> Result<(OwnedFd, Stat), Errno> {
         let (name, parents) = path.split_last().ok_or(Errno::NOENT)?;
         let mut real = self.prefix.to_vec();
@@ -221,7 +232,7 @@ impl Place<'_> {
                 opened.as_ref().map_or(self.dir, OwnedFd::as_fd),
                 parent,
             )?;
-            if !directory::lies_at(inside.as_fd(), &real) {
+            if !directory::is_at(inside.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
             opened = Some(inside);
@@ -231,36 +242,35 @@ impl Place<'_> {
     }
 }
 
-impl Room {
-    /// For a search with so many threads.
+impl RuleMemory {
+    /// The memory for a search with `threads` threads.
     pub(super) fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self { threads, taken: AtomicU64::new(0), left_out: AtomicU64::new(0) })
+        Arc::new(Self { threads, used: AtomicU64::new(0), left_out: AtomicU64::new(0) })
     }
 
-    /// How many ignore files were left out, because they are too long or there was no room for what
-    /// they say.
+    /// How many ignore files were left out because they are too long or need too much memory.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    fn leave_out(&self) {
+    fn count_left_out(&self) {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn take(&self, memory: u64) -> bool {
-        let take = |taken: u64| Some(taken + memory).filter(|sum| *sum <= MAX_MEMORY);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    fn reserve(&self, bytes: u64) -> bool {
+        let add = |used: u64| Some(used + bytes).filter(|sum| *sum <= MAX_MEMORY);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 }
 
-impl Drop for File {
+impl Drop for IgnoreFile {
     fn drop(&mut self) {
-        self.room.taken.fetch_sub(self.takes, Ordering::Relaxed);
+        self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// What one ignore file says about an entry.
-fn said(file: Option<&File>, path: &[u8], is_directory: bool) -> Option<bool> {
+/// Whether one ignore file ignores an entry.
+fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
-    file.rules.as_ref()?.verdict(path.get(file.prefix..)?, is_directory)
+    file.rules.as_ref()?.is_ignored(path.get(file.prefix..)?, is_directory)
 }

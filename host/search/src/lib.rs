@@ -1,8 +1,8 @@
 //! Finding and matching below granted directories, at native speed.
 //!
-//! The walk enters every directory and opens every file by handle, decides on the real path of
-//! each, and reads nothing but regular files. What a guest does to the tree meanwhile can hide
-//! things from a search, but never lead it out of what may be read.
+//! The walk opens every directory and file by handle, checks the rules for its real path, and reads
+//! regular files only. If a guest changes the tree during a search, the search can miss files. It
+//! never reads files outside of the grants.
 
 mod budget;
 mod count;

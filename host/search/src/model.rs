@@ -1,80 +1,81 @@
-//! What goes into a search and what comes out, as `wit/host/search.wit` has it.
+//! The inputs and results of a search, as `wit/host/search.wit` defines them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, Denial};
 
-/// The most results of one answer, whatever limit was asked for.
+/// The most results of one answer. A higher limit of the caller counts as this.
 pub const MAX_RESULTS: u32 = 10_000;
 
 /// The most context lines on either side of a match.
 pub const MAX_CONTEXT: u32 = 100;
 
-/// The most characters of a line that are shown.
+/// The most characters of a line in a result.
 pub const MAX_LINE_CHARS: usize = 2_000;
 
 /// When a search has to end, and how many threads it may use.
 #[derive(Clone, Debug)]
 pub struct Control {
-    /// Nothing new is begun after this.
+    /// When the search ends if it isn't complete.
     pub deadline: Instant,
-    /// Set when nobody waits any more.
+    /// Cancels the search.
     pub cancel: CancellationToken,
-    /// The most threads, the caller's own among them; 0 is taken as 1. More than one run only where
-    /// there is work to share.
+    /// The most threads, including the caller's own; 0 counts as 1. More than one thread runs only
+    /// if there is work to share.
     pub threads: usize,
 }
 
 /// Where to search, and what to leave out.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// A file or a directory, absolute.
+    /// Absolute path of a file or a directory.
     pub root: String,
-    /// Globs as in a `.gitignore`, relative to the root; `!` excludes, a later match wins. None:
-    /// everything.
+    /// Globs as in a `.gitignore`, relative to the root. `!` excludes, and a later match wins. An
+    /// empty list includes everything.
     ///
-    /// They narrow what the ignore rules leave, with one exception: a hidden name is found where a
-    /// component of a glob that begins with a dot matches it, so that `.github/**` finds something.
+    /// A glob can't include an entry that the ignore rules leave out, with one exception: a hidden
+    /// name is found if a component of a glob begins with a dot and matches it. So `.github/**`
+    /// finds files.
     pub globs: Vec<String>,
-    /// Honour ignore files, and leave out hidden entries.
+    /// Whether ignore files apply and hidden entries are left out.
     pub ignore_rules: bool,
-    /// List regular files only.
+    /// Whether to list regular files only.
     pub files_only: bool,
-    /// 1: only what is directly in the root.
+    /// The most levels below the root; 1 lists only the entries of the root itself.
     pub max_depth: Option<u32>,
 }
 
-/// What to look for in files.
+/// The pattern to search for in files.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    /// In the syntax of the `regex` crate.
+    /// A regex in the syntax of the `regex` crate.
     pub regex: String,
     /// Whether upper and lower case differ.
     pub case_sensitive: bool,
-    /// Lets a match span lines, and `.` match a line end. Such a search holds each file in memory,
-    /// at most 16 MiB of it.
+    /// Whether a match can span lines and `.` matches a line end. Such a search reads each file
+    /// into memory, at most 16 MiB of it.
     pub multiline: bool,
-    /// Lines of context before a match; more than [`MAX_CONTEXT`] is taken as that.
+    /// Lines of context before a match, at most [`MAX_CONTEXT`].
     pub before: u32,
-    /// Lines of context after a match; more than [`MAX_CONTEXT`] is taken as that.
+    /// Lines of context after a match, at most [`MAX_CONTEXT`].
     pub after: u32,
 }
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// As the caller spelled the root, and the rest.
+    /// The root as the caller spelled it, and the path below it.
     pub path: Arc<str>,
-    /// From 1.
+    /// The line number; the first line is 1.
     pub number: u64,
-    /// Without its line end, cut at [`MAX_LINE_CHARS`]; invalid UTF-8 replaced.
+    /// The text without its line end, cut at [`MAX_LINE_CHARS`], with invalid UTF-8 replaced.
     pub text: String,
-    /// False for a line of context.
+    /// Whether the line matches; false for a line of context.
     pub is_match: bool,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -90,39 +91,40 @@ pub enum EntryKind {
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchEntry {
-    /// As the caller spelled the root, and the rest.
+    /// The root as the caller spelled it, and the path below it.
     pub path: String,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// Bytes; 0 for what is not a regular file.
+    /// Size in bytes; 0 if the entry isn't a regular file.
     pub size: u64,
-    /// Milliseconds since 1970, UTC.
+    /// Time of the last change, in milliseconds since 1970, UTC.
     pub modified_ms: u64,
 }
 
-/// Why there is no more.
+/// Why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnding {
-    /// There is no more.
+    /// All results were found.
     Complete,
     /// The limit, or the bound on the text of an answer (4 MiB), left something out.
     Limit,
-    /// Time was up.
+    /// The deadline passed.
     Deadline,
-    /// Nobody waits any more.
+    /// The caller cancelled the search.
     Cancelled,
 }
 
-/// What was met and left out.
+/// How many entries were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkipCounts {
-    /// By the operator's rules. A refused directory counts once, whatever it holds.
+    /// Entries that the operator's rules deny. A denied directory counts once, with everything in
+    /// it.
     pub denied: u64,
-    /// No permission, an I/O error, too large to hold, too deep, moved or gone meanwhile.
+    /// Entries without permission, with an I/O error, too large, too deep, or moved or removed
+    /// during the search.
     pub unreadable: u64,
-    /// Files with a NUL byte, where matching looks for text. The search of a file ends where its
-    /// first NUL is seen, as ripgrep's does: lines found more than a buffer (64 KiB) before it are
-    /// kept.
+    /// Files with a NUL byte, if the search is for text. The search of a file ends at its first
+    /// NUL, as in ripgrep. Lines found more than a buffer (64 KiB) before it are kept.
     pub binary: u64,
 }
 
@@ -137,61 +139,61 @@ impl SkipCounts {
 /// The answer of [`find`](super::find).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
-    /// Sorted by path.
+    /// The entries, sorted by path.
     pub items: Vec<SearchEntry>,
-    /// Why there is no more.
+    /// Why the search ended.
     pub ending: SearchEnding,
-    /// What was left out.
+    /// How many entries were left out.
     pub skipped: SkipCounts,
-    /// CPU time of the threads beside the caller's.
+    /// CPU time of all threads but the caller's.
     pub cpu: Duration,
 }
 
 /// The answer of [`grep`](super::grep).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// Sorted by path, then by number.
+    /// The lines, sorted by path, then by number.
     pub items: Vec<Line>,
-    /// Files with at least one line in `items` that matches.
+    /// Files with at least one matching line in `items`.
     pub files_matched: u64,
-    /// Files that were looked into, the binary ones included.
+    /// Files that were searched, including binary files.
     pub files_searched: u64,
-    /// Why there is no more.
+    /// Why the search ended.
     pub ending: SearchEnding,
-    /// What was left out.
+    /// How many entries were left out.
     pub skipped: SkipCounts,
-    /// CPU time of the threads beside the caller's.
+    /// CPU time of all threads but the caller's.
     pub cpu: Duration,
 }
 
 /// The answer of [`count`](super::count).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Path and number of matching lines, for each file that has one; sorted by path.
+    /// Path and number of matching lines, for each file with at least one; sorted by path.
     pub items: Vec<(String, u64)>,
-    /// Files that were looked into, the binary ones included.
+    /// Files that were searched, including binary files.
     pub files_searched: u64,
-    /// Why there is no more.
+    /// Why the search ended.
     pub ending: SearchEnding,
-    /// What was left out.
+    /// How many entries were left out.
     pub skipped: SkipCounts,
-    /// CPU time of the threads beside the caller's.
+    /// CPU time of all threads but the caller's.
     pub cpu: Duration,
 }
 
-/// Why there is no answer.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The regex or a glob is none; the engine's own explanation.
+    /// The regex or a glob isn't valid; with the engine's explanation.
     #[error("{0}")]
     InvalidPattern(String),
     /// The root does not exist.
     #[error("{0} does not exist")]
     NotFound(String),
-    /// A rule refuses the root.
+    /// A rule denies the root.
     #[error("{0}")]
     Denied(Box<Denial>),
-    /// The root can't be opened or is neither file nor directory.
+    /// The root can't be opened, or is neither a file nor a directory.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! The work that the threads of a search share: a stack, so that the walk goes deep first and few
+//! The tasks that the threads of a search share. They are a stack: the walk goes deep first, so few
 //! directories are open at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,25 +7,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::budget::Budget;
 use super::folder::Folder;
 
-/// The most directories that wait to be entered; more are counted as unreadable. Bounds the memory
-/// that a hostile tree can take.
+/// The most directories in the queue; more are counted as unreadable. This bounds the memory that a
+/// hostile tree can use.
 const MAX_PENDING: usize = 1 << 20;
 
-/// Something to do.
+/// A unit of work.
 #[derive(Debug)]
 pub(super) enum Task {
     /// Enter the directory that this entry names.
     Enter(Arc<Folder>, usize),
-    /// Help with the files of a folder that another thread has begun.
+    /// Help with the files of a folder that another thread works on.
     Help(Arc<Folder>),
 }
 
-/// See the module.
+/// The shared stack of tasks.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many threads wait; a copy that is read without the lock.
+    /// A copy of `waiting` that is read without the lock.
     idle: AtomicUsize,
 }
 
@@ -38,14 +38,14 @@ struct State {
 }
 
 impl Queue {
-    /// An empty queue with one worker, who has the first work in hand.
+    /// An empty queue with one worker, which already has its first folder.
     pub(super) fn new() -> Self {
         let state = State { tasks: Vec::new(), workers: 1, waiting: 0, closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), idle: AtomicUsize::new(0) }
     }
 
-    /// Takes what was put in last, and waits for it where others still work. `None`: everything is
-    /// done, or the search has ended.
+    /// Takes the newest task. Waits if the queue is empty while other workers are busy. `None` if
+    /// all work is done or the search has ended.
     pub(super) fn next(&self, budget: &Budget<'_>) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -56,7 +56,7 @@ impl Queue {
                 return Some(task);
             }
             if state.waiting + 1 == state.workers {
-                // Nobody is left who could put something in.
+                // All other workers wait too, so no task can come any more.
                 state.closed = true;
                 self.changed.notify_all();
                 return None;
@@ -69,8 +69,8 @@ impl Queue {
         }
     }
 
-    /// Puts tasks in. Returns how many there was no room for.
-    pub(super) fn put(&self, tasks: &mut Vec<Task>) -> u64 {
+    /// Adds tasks. Returns how many didn't fit.
+    pub(super) fn push(&self, tasks: &mut Vec<Task>) -> u64 {
         let mut state = self.lock();
         let fitting = tasks.len().min(MAX_PENDING - state.tasks.len());
         let dropped = tasks.len() - fitting;
@@ -83,29 +83,29 @@ impl Queue {
         dropped as u64
     }
 
-    /// Whether a thread waits for work.
-    pub(super) fn is_hungry(&self) -> bool {
+    /// Whether a worker waits for a task.
+    pub(super) fn has_idle_worker(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts one more worker. Called by a worker, so that the queue can't be done in between.
-    pub(super) fn join(&self) {
+    /// Adds a worker. Only a busy worker calls this, so the queue can't close at the same time.
+    pub(super) fn add_worker(&self) {
         self.lock().workers += 1;
     }
 
-    /// Undoes [`join`](Self::join) for a worker that could not be started.
-    pub(super) fn unjoin(&self) {
+    /// Undoes [`add_worker`](Self::add_worker) for a worker whose thread couldn't be started.
+    pub(super) fn remove_worker(&self) {
         self.lock().workers -= 1;
     }
 
-    /// Lets nobody wait any more.
+    /// Ends the work: workers that wait return.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; what is behind it is whole either way.
+        // No code panics while it holds the lock, and the state is consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Where a search begins.
+//! The root of a search.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -12,23 +12,23 @@ use rustix::io::Errno;
 use super::directory::{self, Names, scratch};
 use super::filter::Filter;
 use super::folder::Folder;
-use super::ignores::{Ignores, Place, Room};
+use super::ignores::{IgnoreSource, Ignores, RuleMemory};
 use super::model::{Scope, SearchError};
 use berth_system::files::{FileError, FileView, ResolvedObject};
 
-/// The directory to walk, or the one file to look at.
+/// The directory to walk, or the one file to search.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// The directory, or the one that holds the file, with the file as its only entry.
+    /// The directory. For a file, its parent directory with the file as the only entry.
     pub(super) folder: Arc<Folder>,
-    /// Whether not all of the root's entries could be read.
-    pub(super) is_cut: bool,
+    /// Whether entries of the root may be missing because they couldn't be read.
+    pub(super) is_incomplete: bool,
     pub(super) is_file: bool,
     spelled: String,
 }
 
-/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that
-/// hold there. So many threads search.
+/// Opens the root of a scope, makes the filter for the entries below it, and reads the ignore files
+/// that apply there. The search uses `threads` threads.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(super) fn open(
     let found = view.find(Path::new(spelled)).map_err(explain)?;
     match found.kind {
         FileType::Directory => {
-            let root = Root::directory(view, &found, scope, filter.room())
+            let root = Root::directory(view, &found, scope, filter.memory())
                 .map_err(|errno| explain(errno.into()))?;
             Ok((root, filter))
         }
@@ -56,8 +56,8 @@ pub(super) fn open(
 }
 
 impl Root {
-    /// A result's path as the caller sees it, from its path below the root.
-    pub(super) fn spell(&self, rest: &[u8]) -> String {
+    /// The path of a result as the caller sees it; `rest` is the path below the root.
+    pub(super) fn result_path(&self, rest: &[u8]) -> String {
         if self.is_file {
             return self.spelled.clone();
         }
@@ -69,25 +69,27 @@ impl Root {
         view: &FileView,
         found: &ResolvedObject,
         scope: &Scope,
-        room: Option<&Arc<Room>>,
+        memory: Option<&Arc<RuleMemory>>,
     ) -> Result<Self, Errno> {
         let fd = directory::open_directory(found.handle.as_fd(), c".")?;
-        // As everywhere in the walk: what was moved since the rules decided on it is gone.
-        if !directory::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
+        // As everywhere in the walk: a directory that was moved after the rules allowed its path
+        // counts as gone.
+        if !directory::is_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
             return Err(Errno::NOENT);
         }
         view.record_at(found.path.as_os_str().as_bytes(), fd.as_fd());
-        let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
+        let (names, is_complete) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
         let prefix = prefix(&found.path);
         let mut ignores = None;
-        if let Some(room) = room {
-            let place = Place { view, dir: fd.as_fd(), prefix: &prefix, room };
-            ignores = Ignores::from_entries(place, &names, ignores_above(view, &found.path, room));
+        if let Some(memory) = memory {
+            let source = IgnoreSource { view, dir: fd.as_fd(), prefix: &prefix, memory };
+            ignores =
+                Ignores::from_entries(source, &names, ignores_above(view, &found.path, memory));
         }
         let folder = Folder::new(fd, prefix, 0, ignores, names);
         Ok(Self {
             folder: Arc::new(folder),
-            is_cut: !whole,
+            is_incomplete: !is_complete,
             is_file: false,
             spelled: scope.root.clone(),
         })
@@ -98,32 +100,34 @@ impl Root {
             return Err(Errno::INVAL.into());
         };
         let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        // What else lies in there doesn't matter.
+        // Unreported: the other entries of the parent don't affect the answer.
         let parent = view.unreported().find(parent)?;
-        let names = Names::one(&name, FileType::RegularFile);
+        let names = Names::single(&name, FileType::RegularFile);
         let folder = Folder::new(parent.handle, prefix(&parent.path), 0, None, names);
         Ok(Self {
             folder: Arc::new(folder),
-            is_cut: false,
+            is_incomplete: false,
             is_file: true,
             spelled: spelled.to_owned(),
         })
     }
 }
 
-/// What the ignore files above `path` say, as far up as may be read.
-fn ignores_above(view: &FileView, path: &Path, room: &Arc<Room>) -> Option<Arc<Ignores>> {
-    // Of the directories themselves, only the files count that are told of below.
+/// The ignore rules of the directories above `path`, up to the first that may not be read.
+fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Option<Arc<Ignores>> {
+    // Unreported: of these directories only the ignore files affect the answer, and those are
+    // recorded when they are read.
     let unreported = view.unreported();
     let readable = path.ancestors().skip(1).map_while(|above| unreported.find(above).ok());
     let above: Vec<ResolvedObject> = readable.collect();
     above.iter().rev().fold(None, |ignores, found| {
-        let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path), room };
-        Ignores::from_directory(place, ignores)
+        let source =
+            IgnoreSource { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path), memory };
+        Ignores::from_directory(source, ignores)
     })
 }
 
-/// A directory's path with a slash at its end.
+/// The path of a directory with a slash at its end.
 fn prefix(path: &Path) -> Vec<u8> {
     let mut prefix = path.as_os_str().as_bytes().to_vec();
     if prefix.last() != Some(&b'/') {

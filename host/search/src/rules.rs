@@ -1,8 +1,8 @@
 //! The lines of one ignore file, with the meaning that the `ignore` crate gives them.
 //!
-//! The lines are whoever wrote the searched files': compiled by that crate, a file of 1 MiB took
-//! 1.2 GiB, and one of ten lines remembered 20 MiB of the names that it had seen. Here what is
-//! remembered is bounded, and what is compiled can be reckoned beforehand.
+//! Ignore files are untrusted. Compiled by that crate, a file of 1 MiB took 1.2 GiB, and a file of
+//! ten lines cached 20 MiB of the names that it had matched. Here the cache is bounded, and the
+//! memory of the compiled rules is estimated before they are compiled.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,34 +11,35 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-/// What the automaton of one file remembers of the names that it has seen, on each thread.
-const REMEMBERED: usize = 256 << 10;
+/// The most cache of one file's automaton, on each thread.
+const MAX_CACHE: usize = 256 << 10;
 
-/// What the automaton of one file may take, beside that.
+/// The most memory of one file's automaton, without its cache.
 const MAX_AUTOMATON: usize = 32 << 20;
 
-/// The memory that a line without wildcards takes, which is looked up, and each of its bytes.
-/// Measured, like the others.
+/// Memory for a line without wildcards, and for each of its bytes. Such a line is looked up in a
+/// table. These numbers are measured.
 const PLAIN: (u64, u64) = (1 << 10, 16);
 
-/// The same for a line with wildcards, which becomes a part of the automaton.
+/// Memory for a line with wildcards, and for each of its bytes. Such a line becomes a part of the
+/// automaton.
 const WILD: (u64, u64) = (6 << 10, 100);
 
-/// The characters that make a line one with wildcards.
+/// The wildcard characters.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
-/// See the module.
+/// The rules of one ignore file.
 #[derive(Debug)]
 pub(super) struct Rules {
     names: GlobSet,
-    /// For each of `names`, the line that it stands for.
+    /// For each of `names`, the index of its line.
     names_lines: Vec<usize>,
     patterns: RegexSet,
     patterns_lines: Vec<usize>,
     lines: Vec<Line>,
 }
 
-/// What a line says of what it matches.
+/// What a line means for the entries that it matches.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     is_whitelist: bool,
@@ -46,8 +47,8 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file; one that is no glob says nothing. `None`: they take more than
-    /// is left to them.
+    /// Compiles the lines of a file. A line that isn't a valid glob is skipped. `None` if the
+    /// automaton would be larger than its limit.
     pub(super) fn new(text: &[u8]) -> Option<Self> {
         let (mut names, mut names_lines) = (GlobSetBuilder::new(), Vec::new());
         let (mut patterns, mut patterns_lines) = (Vec::new(), Vec::new());
@@ -76,14 +77,14 @@ impl Rules {
         let patterns = patterns
             .dot_matches_new_line(true)
             .size_limit(MAX_AUTOMATON)
-            .dfa_size_limit(REMEMBERED)
+            .dfa_size_limit(MAX_CACHE)
             .build()
             .ok()?;
         Some(Self { names: names.build().ok()?, names_lines, patterns, patterns_lines, lines })
     }
 
-    /// The memory, in bytes, that the rules in `text` take at the most, with what `threads`
-    /// remember.
+    /// The most memory, in bytes, that the rules in `text` use, with the caches of `threads`
+    /// threads.
     pub(super) fn memory(text: &[u8], threads: usize) -> u64 {
         let (mut sum, mut all_are_plain) = (0, true);
         for (_, glob) in parse(text) {
@@ -92,23 +93,23 @@ impl Rules {
             sum += each + per_byte * glob.len() as u64;
             all_are_plain &= is_plain;
         }
-        sum + if all_are_plain { 0 } else { (threads * REMEMBERED) as u64 }
+        sum + if all_are_plain { 0 } else { (threads * MAX_CACHE) as u64 }
     }
 
-    /// What the last line that matches the path `rest` below the file's directory says: whether it
-    /// is ignored.
-    pub(super) fn verdict(&self, rest: &[u8], is_directory: bool) -> Option<bool> {
+    /// Whether the path `rest` below the file's directory is ignored. The last line that matches
+    /// decides; `None` if no line matches.
+    pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
         let names = self.names.matches(path).into_iter().map(|index| self.names_lines[index]);
         let patterns = self.patterns.matches(rest);
         let patterns = patterns.iter().map(|index| self.patterns_lines[index]);
-        let says = |line: &usize| is_directory || !self.lines[*line].only_directories;
-        names.chain(patterns).filter(says).max().map(|line| !self.lines[line].is_whitelist)
+        let applies = |line: &usize| is_directory || !self.lines[*line].only_directories;
+        names.chain(patterns).filter(applies).max().map(|line| !self.lines[line].is_whitelist)
     }
 }
 
-/// Whether a glob stands for one name or path, or for an extension, which is looked up. Everything
-/// else takes an automaton.
+/// Whether a glob is a plain name, path or extension, which is looked up in a table. Every other
+/// glob needs the automaton.
 fn is_plain(glob: &str) -> bool {
     let (anywhere, name) = glob.strip_prefix("**/").map_or((false, glob), |name| (true, name));
     let (name, is_extension) = name
@@ -118,12 +119,12 @@ fn is_plain(glob: &str) -> bool {
     !(name.is_empty() || name.contains(WILDCARDS) || is_extension && name.contains(['.', '/']))
 }
 
-/// The lines of a file and the globs in them, by the rules of gitignore(5) as `ignore` reads them.
+/// The lines of a file and their globs, by the rules of gitignore(5) as `ignore` reads them.
 fn parse(text: &[u8]) -> impl Iterator<Item = (Line, String)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?))
 }
 
-/// `None`: a comment, or nothing.
+/// `None` if the line is empty or a comment.
 fn parse_line(line: &str) -> Option<(Line, String)> {
     let mut glob = if line.ends_with("\\ ") { line } else { line.trim_end() };
     if glob.is_empty() || line.starts_with('#') {
@@ -142,9 +143,9 @@ fn parse_line(line: &str) -> Option<(Line, String)> {
     if let Some(directory) = glob.strip_suffix('/') {
         glob = directory.strip_suffix('\\').unwrap_or(directory);
     }
-    // What has no slash is a name anywhere below.
+    // A glob without a slash is a name at any depth.
     let anywhere = if is_anchored || glob.contains('/') || glob == "**" { "" } else { "**/" };
-    // What is in a directory, and not that itself.
+    // `dir/**` matches the entries of the directory, not the directory itself.
     let inside = if glob.ends_with("/**") { "/*" } else { "" };
     Some((Line { is_whitelist, only_directories }, format!("{anywhere}{glob}{inside}")))
 }
@@ -156,9 +157,9 @@ mod tests {
 
     use super::*;
 
-    /// Each file's lines and each path, from few characters, so that they meet.
+    /// The lines and the paths are made of few characters, so that lines often match.
     #[test]
-    fn lines_say_what_the_ignore_crate_reads_in_them() {
+    fn verdicts_equal_those_of_the_ignore_crate() {
         const PARTS: [&str; 18] = [
             "a", "b", "ab", ".", ".a", "/", "**", "**/", "/**", "*", "*.", "?", "[ab]", "{a,b}",
             "!", "\\", "#", " ",
@@ -176,7 +177,7 @@ mod tests {
                 .map(|_| (0..=below(5)).map(|_| PARTS[below(PARTS.len())]).collect::<String>())
                 .collect();
             let text = lines.join("\n");
-            let rules = Rules::new(text.as_bytes()).expect("few lines have room");
+            let rules = Rules::new(text.as_bytes()).expect("few lines fit");
             let mut builder = GitignoreBuilder::new("/r");
             for line in &lines {
                 let _not_a_glob = builder.add_line(None, line);
@@ -193,7 +194,7 @@ mod tests {
                     Match::Whitelist(_) => Some(false),
                 };
                 assert_eq!(
-                    rules.verdict(path.as_bytes(), is_directory),
+                    rules.is_ignored(path.as_bytes(), is_directory),
                     expected,
                     "{text:?} of {path:?}, a directory: {is_directory}"
                 );

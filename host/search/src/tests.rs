@@ -1,4 +1,4 @@
-//! What ends a search in its middle.
+//! Searches that end early, and the threads of a search.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,7 +29,7 @@ fn tree() -> (TempDir, FileView, Scope) {
     (dir, FileView::new(Arc::new(grants), true), scope)
 }
 
-/// A tree of `files` files, of which there are 50 in each directory.
+/// A tree of `files` files, 50 in each directory.
 fn wide_tree(files: usize) -> (TempDir, FileView, Scope) {
     let (dir, view, scope) = tree();
     for n in 0..files {
@@ -49,17 +49,17 @@ fn control(threads: usize) -> Control {
     }
 }
 
-/// Does something at each item, on whatever thread, and says that it takes long.
-struct Each<F>(F);
+/// Calls a function for each item, and reports each item as slow.
+struct SlowVisitor<F>(F);
 
-impl<F: Fn() + Send> Visitor for Each<F> {
+impl<F: Fn() + Send> Visitor for SlowVisitor<F> {
     fn visit(
         &mut self,
         _item: &Item<'_>,
         _skipped: &mut SkipCounts,
-        before_long: &mut dyn FnMut(),
+        on_slow_item: &mut dyn FnMut(),
     ) {
-        before_long();
+        on_slow_item();
         (self.0)();
     }
 }
@@ -69,15 +69,15 @@ fn walk<F: Fn() + Send + Copy + Sync>(
     scope: &Scope,
     budget: &Budget<'_>,
     each: F,
-) -> WalkResult<Each<F>> {
+) -> WalkResult<SlowVisitor<F>> {
     let (root, filter) = root::open(view, scope, 2).expect("the root");
     let walk =
         Walk { view, root: &root, filter: &filter, budget, files_only: true, max_depth: None };
-    walk.run(|| Each(each))
+    walk.run(|| SlowVisitor(each))
 }
 
 #[test]
-fn a_cancelled_walk_stops_soon() {
+fn cancelled_walk_stops_soon() {
     let (_dir, view, scope) = wide_tree(1_000);
     for threads in [1, 4] {
         let control = control(threads);
@@ -90,7 +90,7 @@ fn a_cancelled_walk_stops_soon() {
         });
         let seen = seen.into_inner();
         assert_eq!(budget.ending(), SearchEnding::Cancelled);
-        // Each thread looks at the token every 16 entries.
+        // Each thread checks the token every 16 entries.
         assert!((101..=101 + 16 * threads).contains(&seen), "{seen} with {threads} threads");
     }
 }
@@ -109,32 +109,32 @@ fn every_file_is_visited_once() {
 }
 
 #[test]
-fn a_panic_in_one_thread_does_not_leave_the_others_waiting() {
+fn panic_in_one_thread_ends_the_others() {
     let (_dir, view, scope) = wide_tree(200);
     for threads in [1, 2, 8] {
         let control = control(threads);
         let budget = Budget::new(&control, 10_000);
         let seen = AtomicUsize::new(0);
-        let each = || assert!(seen.fetch_add(1, Ordering::Relaxed) < 150, "as the test wants it");
+        let each = || assert!(seen.fetch_add(1, Ordering::Relaxed) < 150, "the panic of this test");
         let outcome = catch_unwind(AssertUnwindSafe(|| walk(&view, &scope, &budget, each)));
         assert!(outcome.is_err(), "{threads} threads");
     }
 }
 
-/// Searches a tree whose files take long, and returns how many threads there were and what the
-/// others used.
+/// Searches a tree of slow files. Returns how many threads ran, and the CPU time of all threads but
+/// the caller's.
 fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration) {
     let control = control(threads);
     let ids = Mutex::new(HashSet::new());
     let walked = walk(view, scope, &Budget::new(&control, 10_000), || {
-        let met = |ids: &mut HashSet<_>| {
+        let add_own_id = |ids: &mut HashSet<_>| {
             ids.insert(thread::current().id());
             ids.len()
         };
-        // Goes on when all are there, or would be if they ever came.
-        let waited = Instant::now();
-        while met(&mut ids.lock().expect("no panic")) < threads
-            && waited.elapsed() < Duration::from_secs(60)
+        // Waits until all threads run, at most a minute.
+        let waiting_since = Instant::now();
+        while add_own_id(&mut ids.lock().expect("no panic")) < threads
+            && waiting_since.elapsed() < Duration::from_secs(60)
         {
             thread::yield_now();
         }
@@ -144,7 +144,7 @@ fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration
 }
 
 #[test]
-fn files_and_directories_are_shared_with_threads_that_wait() {
+fn idle_threads_help_with_files_and_directories() {
     let (flat, flat_view, flat_scope) = tree();
     for n in 0..10 {
         fs::write(flat.path().join(n.to_string()), "").expect("a file");
@@ -173,11 +173,11 @@ fn few_directories_are_open_at_a_time() {
             Ordering::Relaxed,
         );
     });
-    // Other tests have some too.
+    // Other tests have open files too.
     assert!(most.into_inner() < 300);
 }
 
-/// Cancels at its first match.
+/// Cancels the search at the first match.
 struct CancelAtMatch<'c> {
     control: &'c Control,
     matches: usize,
@@ -200,7 +200,7 @@ impl FileSink for CancelAtMatch<'_> {
 }
 
 #[test]
-fn a_cancelled_search_stops_inside_a_file() {
+fn cancelled_search_stops_inside_a_file() {
     let (dir, view, scope) = tree();
     let lines = 200_000;
     fs::write(dir.path().join("file"), "needle\n".repeat(lines)).expect("a file");
@@ -222,6 +222,6 @@ fn a_cancelled_search_stops_inside_a_file() {
     );
     assert_eq!(budget.ending(), SearchEnding::Cancelled);
     assert_eq!((engine.searched, skipped.unreadable), (0, 0));
-    // At most what one buffer holds.
+    // At most the matches in one buffer.
     assert!((1..=(64 << 10) / 7 + 1).contains(&sink.matches), "{}", sink.matches);
 }

@@ -1,5 +1,5 @@
-//! The walk: threads that share a stack of directories, and the files of a directory where others
-//! have nothing to do.
+//! The walk: threads that share a stack of directories. If a thread is idle, it helps with the
+//! files of a directory.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -17,36 +17,36 @@ use super::budget::{Budget, thread_cpu};
 use super::directory::{self, Names, scratch};
 use super::filter::{Filter, Verdict};
 use super::folder::Folder;
-use super::ignores::{Ignores, Place};
+use super::ignores::{IgnoreSource, Ignores};
 use super::model::SkipCounts;
 use super::queue::{Queue, Task};
 use super::root::Root;
 use berth_system::files::FileView;
 
-/// How deep a walk goes below its root. Every level may hold a handle.
+/// The most levels below the root. Each level may hold an open handle.
 const MAX_DEPTH: u32 = 128;
 
-/// How long a search runs before it starts threads: longer than it takes to start one, so that a
-/// small tree stays cheap.
-const ALONE: Duration = Duration::from_micros(200);
+/// How long a search runs before it starts threads. This is longer than the start of a thread
+/// takes, so the search of a small tree stays cheap.
+const SINGLE_THREADED: Duration = Duration::from_micros(200);
 
-/// How many entries are visited between two looks at the clock.
+/// How many entries are visited between two checks of the clock.
 const CHECK_EVERY: u32 = 16;
 
-/// Everything that the threads of a walk share.
+/// The inputs that the threads of a walk share.
 #[derive(Debug)]
 pub(super) struct Walk<'w> {
     pub(super) view: &'w FileView,
     pub(super) root: &'w Root,
     pub(super) filter: &'w Filter,
     pub(super) budget: &'w Budget<'w>,
-    /// Visit regular files only.
+    /// Whether to visit regular files only.
     pub(super) files_only: bool,
-    /// 1: what is directly in the root.
+    /// The most levels below the root; 1 visits only the entries of the root itself.
     pub(super) max_depth: Option<u32>,
 }
 
-/// An entry that the search is after and that may be read, as far as the rules go.
+/// An entry that the search wants and that the rules allow.
 #[derive(Debug)]
 pub(super) struct Item<'i> {
     pub(super) folder: &'i Folder,
@@ -57,37 +57,37 @@ pub(super) struct Item<'i> {
     pub(super) rest: &'i [u8],
 }
 
-/// What is done with each item. Every thread has its own.
+/// Receives each item. Each thread has its own visitor.
 pub(super) trait Visitor: Send {
-    /// Looks at an item; what can't be used is counted in `skipped`. Calls `before_long` when it
-    /// knows that this will take a while.
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut());
+    /// Visits an item; an item that can't be used is counted in `skipped`. Calls `on_slow_item`
+    /// before work that takes long.
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut());
 }
 
-/// What a walk leaves behind.
+/// The result of a walk.
 #[derive(Debug)]
 pub(super) struct WalkResult<V> {
-    /// One for each thread that ran.
+    /// The visitors of all threads that ran.
     pub(super) visitors: Vec<V>,
     pub(super) skipped: SkipCounts,
-    /// CPU time of the threads beside the caller's.
+    /// CPU time of all threads but the caller's.
     pub(super) cpu: Duration,
 }
 
 impl Walk<'_> {
-    /// Walks. `visitor` makes one visitor for each thread; the calling thread is the first, others
-    /// start when there is work for them.
+    /// Walks the tree. `visitor` makes one visitor for each thread. The calling thread is the
+    /// first; others start when there is work for them.
     pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
         let mut skipped =
-            SkipCounts { unreadable: u64::from(self.root.is_cut), ..SkipCounts::default() };
+            SkipCounts { unreadable: u64::from(self.root.is_incomplete), ..SkipCounts::default() };
         let mut visitors = Vec::new();
         let mut cpu = Duration::ZERO;
         thread::scope(|scope| {
             let mut others = Vec::new();
             let mut start_others = || {
                 for _ in 1..self.budget.threads() {
-                    queue.join();
+                    queue.add_worker();
                     let other = || {
                         let worker = Worker::new(self, &queue, visitor(), None);
                         (worker.run(None), thread_cpu())
@@ -97,24 +97,24 @@ impl Walk<'_> {
                         .spawn_scoped(scope, other)
                     {
                         Ok(other) => others.push(other),
-                        // The search goes on with those that there are.
-                        Err(_) => return queue.unjoin(),
+                        // The search goes on with the threads that run.
+                        Err(_) => return queue.remove_worker(),
                     }
                 }
             };
-            let (own, met) = Worker::new(self, &queue, visitor(), Some(&mut start_others))
+            let (own, counts) = Worker::new(self, &queue, visitor(), Some(&mut start_others))
                 .run(Some(&self.root.folder));
             visitors.push(own);
-            skipped.add(met);
+            skipped.add(counts);
             for other in others {
-                let ((visitor, met), used) =
+                let ((visitor, counts), used) =
                     other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 visitors.push(visitor);
-                skipped.add(met);
+                skipped.add(counts);
                 cpu += used;
             }
         });
-        skipped.unreadable += self.filter.room().map_or(0, |room| room.left_out());
+        skipped.unreadable += self.filter.memory().map_or(0, |memory| memory.left_out());
         WalkResult { visitors, skipped, cpu }
     }
 }
@@ -122,19 +122,19 @@ impl Walk<'_> {
 /// One thread of a walk.
 struct Worker<'w, V> {
     walk: &'w Walk<'w>,
-    others: PeerThreads<'w>,
+    peers: PeerThreads<'w>,
     visitor: V,
     skipped: SkipCounts,
     visited: u32,
     scratch: Vec<u8>,
 }
 
-/// The other threads, as one of them sees them.
+/// One thread's view of the other threads.
 struct PeerThreads<'w> {
     queue: &'w Queue,
-    /// Starts them; empty once they run.
+    /// Starts the other threads. `None` once they run.
     start: Option<&'w mut dyn FnMut()>,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl<'w, V: Visitor> Worker<'w, V> {
@@ -144,10 +144,10 @@ impl<'w, V: Visitor> Worker<'w, V> {
         visitor: V,
         start_others: Option<&'w mut dyn FnMut()>,
     ) -> Self {
-        let others = PeerThreads { queue, start: start_others, began: Instant::now() };
+        let peers = PeerThreads { queue, start: start_others, started_at: Instant::now() };
         Self {
             walk,
-            others,
+            peers,
             visitor,
             skipped: SkipCounts::default(),
             visited: 0,
@@ -155,21 +155,21 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Works until there is nothing left, beginning with `first`.
+    /// Works until no work is left, beginning with `first`.
     fn run(mut self, first: Option<&Arc<Folder>>) -> (V, SkipCounts) {
-        // Runs in a panic too: the others would wait for ever.
-        let _close = CloseOnDrop(self.others.queue);
+        // Closes the queue after a panic too; otherwise the other threads would wait for ever.
+        let _close = CloseOnDrop(self.peers.queue);
         if let Some(first) = first
             && self.walk.budget.check()
         {
-            self.work_on(first);
+            self.walk_folder(first);
         }
-        while let Some(task) = self.others.queue.next(self.walk.budget) {
+        while let Some(task) = self.peers.queue.next(self.walk.budget) {
             match task {
                 Task::Enter(parent, index) => match self.enter(&parent, index) {
                     Some(folder) => {
                         drop(parent);
-                        self.work_on(&folder);
+                        self.walk_folder(&folder);
                     }
                     None => self.skipped.unreadable += 1,
                 },
@@ -182,38 +182,39 @@ impl<'w, V: Visitor> Worker<'w, V> {
         (self.visitor, self.skipped)
     }
 
-    /// Opens the directory that an entry names. `None`: it can't be read, or is not where it was.
+    /// Opens the directory that an entry names. `None` if it can't be read or was moved.
     fn enter(&mut self, parent: &Folder, index: usize) -> Option<Arc<Folder>> {
         let name = parent.names.name(index);
         let fd = directory::open_directory(parent.as_fd(), name).ok()?;
         let mut path = Vec::with_capacity(parent.prefix.len() + name.count_bytes() + 1);
         path.extend_from_slice(&parent.prefix);
         path.extend_from_slice(name.to_bytes());
-        // The rules have allowed this path; a directory that was moved meanwhile lies at one that
-        // they were not asked about.
-        if !directory::lies_at(fd.as_fd(), &path) {
+        // The rules allowed this path. A directory that was moved meanwhile has another path, which
+        // the rules have not checked.
+        if !directory::is_at(fd.as_fd(), &path) {
             return None;
         }
         self.walk.view.record_at(&path, fd.as_fd());
         path.push(b'/');
-        let (names, whole) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
-        self.skipped.unreadable += u64::from(!whole);
+        let (names, is_complete) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
+        self.skipped.unreadable += u64::from(!is_complete);
         let mut ignores = parent.ignores.clone();
-        if let Some(room) = self.walk.filter.room() {
-            let place = Place { view: self.walk.view, dir: fd.as_fd(), prefix: &path, room };
-            ignores = Ignores::from_entries(place, &names, ignores);
+        if let Some(memory) = self.walk.filter.memory() {
+            let source =
+                IgnoreSource { view: self.walk.view, dir: fd.as_fd(), prefix: &path, memory };
+            ignores = Ignores::from_entries(source, &names, ignores);
         }
         Some(Arc::new(Folder::new(fd, path, parent.depth + 1, ignores, names)))
     }
 
-    fn work_on(&mut self, folder: &Arc<Folder>) {
+    fn walk_folder(&mut self, folder: &Arc<Folder>) {
         if self.walk.max_depth.is_none_or(|max| folder.depth < max) {
             self.directories(folder);
             self.files(folder);
         }
     }
 
-    /// Puts the directories of a folder up for everyone.
+    /// Visits the directories of a folder, and queues them to be entered.
     fn directories(&mut self, folder: &Arc<Folder>) {
         let mut tasks = Vec::new();
         let mut path = folder.prefix.clone();
@@ -222,13 +223,13 @@ impl<'w, V: Visitor> Worker<'w, V> {
             if kind != FileType::Directory {
                 continue;
             }
-            if !self.goes_on() {
+            if !self.should_continue() {
                 return;
             }
             let name = folder.names.name(index);
             path.truncate(folder.prefix.len());
             path.extend_from_slice(name.to_bytes());
-            if !self.consider(folder, name, kind, &path) {
+            if !self.visit_entry(folder, name, kind, &path) {
                 continue;
             }
             match folder.depth + 1 {
@@ -238,16 +239,16 @@ impl<'w, V: Visitor> Worker<'w, V> {
             }
         }
         if !tasks.is_empty() {
-            self.skipped.unreadable += self.others.queue.put(&mut tasks);
-            self.others.start_in_time();
+            self.skipped.unreadable += self.peers.queue.push(&mut tasks);
+            self.peers.start_if_due();
         }
     }
 
-    /// Visits what else is in a folder, each entry once, whoever helps.
+    /// Visits the other entries of a folder. Each entry is visited once, also if threads help.
     fn files(&mut self, folder: &Arc<Folder>) {
         let mut path = folder.prefix.clone();
         while let Some(index) = folder.take_file() {
-            if !self.goes_on() {
+            if !self.should_continue() {
                 return;
             }
             let kind = folder.names.kind(index);
@@ -255,21 +256,27 @@ impl<'w, V: Visitor> Worker<'w, V> {
                 continue;
             }
             if folder.has_more() {
-                self.others.offer(folder);
+                self.peers.offer(folder);
             }
             let name = folder.names.name(index);
             path.truncate(folder.prefix.len());
             path.extend_from_slice(name.to_bytes());
-            self.consider(folder, name, kind, &path);
+            self.visit_entry(folder, name, kind, &path);
         }
     }
 
-    /// Visits an entry that is wanted and allowed. False: neither it nor what may be in it is for
-    /// this search.
-    fn consider(&mut self, folder: &Arc<Folder>, name: &CStr, kind: FileType, path: &[u8]) -> bool {
+    /// Visits an entry if the filter wants it and the rules allow it. Returns false if the search
+    /// leaves the entry out with everything in it.
+    fn visit_entry(
+        &mut self,
+        folder: &Arc<Folder>,
+        name: &CStr,
+        kind: FileType,
+        path: &[u8],
+    ) -> bool {
         let rest = &path[self.walk.root.folder.prefix.len()..];
         let verdict = self.walk.filter.decide(folder, name.to_bytes(), rest, path, kind);
-        if verdict == Verdict::Out {
+        if verdict == Verdict::Exclude {
             return false;
         }
         let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
@@ -277,17 +284,17 @@ impl<'w, V: Visitor> Worker<'w, V> {
             self.skipped.denied += 1;
             return false;
         }
-        if verdict == Verdict::In && !(self.walk.files_only && kind == FileType::Directory) {
-            let others = &mut self.others;
+        if verdict == Verdict::Include && !(self.walk.files_only && kind == FileType::Directory) {
+            let peers = &mut self.peers;
             self.visitor.visit(&Item { folder, name, path, rest }, &mut self.skipped, &mut || {
-                others.offer_now(folder);
+                peers.offer_now(folder);
             });
         }
         true
     }
 
-    /// Whether the search goes on; every few entries the clock is asked.
-    fn goes_on(&mut self) -> bool {
+    /// Whether the search goes on. Checks the clock every few entries.
+    fn should_continue(&mut self) -> bool {
         self.visited = self.visited.wrapping_add(1);
         if self.visited.is_multiple_of(CHECK_EVERY) {
             self.walk.budget.check()
@@ -298,37 +305,37 @@ impl<'w, V: Visitor> Worker<'w, V> {
 }
 
 impl PeerThreads<'_> {
-    /// Asks for help with the files of `folder` where someone has nothing to do.
+    /// Asks for help with the files of `folder` if a thread is idle.
     fn offer(&mut self, folder: &Arc<Folder>) {
-        self.start_in_time();
-        if self.queue.is_hungry() {
-            self.put_up(folder);
+        self.start_if_due();
+        if self.queue.has_idle_worker() {
+            self.queue_help(folder);
         }
     }
 
-    /// The same, where this thread is about to be busy for long.
+    /// Asks for help at once, because this thread is about to be busy for long.
     fn offer_now(&mut self, folder: &Arc<Folder>) {
         if let Some(start) = self.start.take() {
             start();
         }
         if folder.has_more() {
-            self.put_up(folder);
+            self.queue_help(folder);
         }
     }
 
     /// Starts the other threads once the search has run for a while.
-    fn start_in_time(&mut self) {
+    fn start_if_due(&mut self) {
         if self.start.is_some()
-            && self.began.elapsed() >= ALONE
+            && self.started_at.elapsed() >= SINGLE_THREADED
             && let Some(start) = self.start.take()
         {
             start();
         }
     }
 
-    fn put_up(&self, folder: &Arc<Folder>) {
+    fn queue_help(&self, folder: &Arc<Folder>) {
         if !folder.offered.swap(true, Ordering::Relaxed) {
-            self.queue.put(&mut vec![Task::Help(Arc::clone(folder))]);
+            self.queue.push(&mut vec![Task::Help(Arc::clone(folder))]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Trees made to hang a search, to lead it out, or to take its memory.
+//! Trees that try to hang a search, to lead it out of the grants, or to use up its memory.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ fn fifo(tree: &Tree, path: &str) {
 }
 
 #[test]
-fn fifos_and_sockets_are_listed_and_never_opened() {
+fn fifos_and_sockets_are_listed_but_never_opened() {
     let tree = Tree::new();
     tree.file("file", "needle\n");
     fifo(&tree, "fifo");
@@ -34,7 +34,7 @@ fn fifos_and_sockets_are_listed_and_never_opened() {
         &control(),
     )
     .expect("an answer");
-    assert_eq!(tree.shown(&lines), ["file:1:needle"]);
+    assert_eq!(tree.format_lines(&lines), ["file:1:needle"]);
     assert_eq!(lines.files_searched, 1);
 
     let entries = find(&tree.view(), &tree.scope(), 10, &control()).expect("an answer");
@@ -57,7 +57,7 @@ fn fifos_and_sockets_are_listed_and_never_opened() {
 }
 
 #[test]
-fn links_are_listed_and_lead_nowhere() {
+fn links_are_listed_but_not_followed() {
     let outside = Tree::new();
     outside.file("secret", "needle\n");
     let tree = Tree::new();
@@ -67,9 +67,9 @@ fn links_are_listed_and_lead_nowhere() {
     tree.link("out", outside.root.to_str().expect("UTF-8"));
     tree.link("out-file", &outside.path("secret"));
 
-    assert_eq!(tree.grepped("needle"), ["dir/file:1:needle"]);
+    assert_eq!(tree.grep_lines("needle"), ["dir/file:1:needle"]);
     assert_eq!(
-        tree.found(&tree.scope()),
+        tree.find_paths(&tree.scope()),
         ["dir", "dir/file", "dir/loop", "dir/self", "out", "out-file"]
     );
     for root in ["out", "out-file", "dir/loop/out/secret"] {
@@ -85,16 +85,16 @@ fn links_are_listed_and_lead_nowhere() {
 }
 
 #[test]
-fn names_that_are_not_utf_8_are_searched_and_shown_replaced() {
+fn invalid_utf_8_names_are_searched_and_shown_replaced() {
     let tree = Tree::new();
     let dir = tree.root.join(OsStr::from_bytes(b"d\xff"));
     fs::create_dir(&dir).expect("a directory");
     fs::write(dir.join(OsStr::from_bytes(b"f\xfe\n")), "needle\n").expect("a file");
-    assert_eq!(tree.grepped("needle"), ["d\u{fffd}/f\u{fffd}\n:1:needle"]);
+    assert_eq!(tree.grep_lines("needle"), ["d\u{fffd}/f\u{fffd}\n:1:needle"]);
 }
 
 #[test]
-fn what_permissions_keep_closed_is_counted() {
+fn unreadable_directories_are_counted() {
     let tree = Tree::new();
     tree.file("open/file", "needle\n");
     tree.file("closed/file", "needle\n");
@@ -103,25 +103,25 @@ fn what_permissions_keep_closed_is_counted() {
         grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
     fs::set_permissions(tree.root.join("closed"), fs::Permissions::from_mode(0o700))
         .expect("a mode");
-    // Nothing is closed to root.
+    // Root can read everything.
     let expected = if rustix::process::geteuid().is_root() { (2, 0) } else { (1, 1) };
     assert_eq!((lines.items.len(), lines.skipped.unreadable), expected);
 }
 
 #[test]
-fn a_tree_without_end_has_one() {
+fn depth_of_a_walk_is_bounded() {
     let tree = Tree::new();
     let deep = "d/".repeat(200);
     tree.file(&format!("{deep}file"), "needle\n");
     tree.file("file", "needle\n");
     let lines =
         grep(&tree.view(), &tree.scope(), &pattern("needle"), 10, &control()).expect("an answer");
-    assert_eq!(tree.shown(&lines), ["file:1:needle"]);
+    assert_eq!(tree.format_lines(&lines), ["file:1:needle"]);
     assert_eq!(lines.skipped.unreadable, 1);
 }
 
 #[test]
-fn a_line_without_end_is_given_up() {
+fn endless_line_is_skipped() {
     let tree = Tree::new();
     let mut huge = b"needle\n".to_vec();
     huge.resize(20 << 20, b'x');
@@ -131,22 +131,22 @@ fn a_line_without_end_is_given_up() {
         let pattern = Pattern { multiline, ..pattern("needle") };
         let lines = grep(&tree.view(), &tree.scope(), &pattern, 10, &control()).expect("an answer");
         assert_eq!(lines.skipped.unreadable, 1);
-        assert!(tree.shown(&lines).contains(&"small:1:needle".to_owned()));
+        assert!(tree.format_lines(&lines).contains(&"small:1:needle".to_owned()));
     }
 }
 
 #[test]
-fn a_long_line_is_searched() {
+fn long_line_is_searched() {
     let tree = Tree::new();
     let mut long = vec![b'x'; 1 << 20];
     long.extend_from_slice(b"needle");
     tree.file("long", long);
-    assert_eq!(tree.grepped("needle$").len(), 1);
+    assert_eq!(tree.grep_lines("needle$").len(), 1);
 }
 
-/// Text that is hard on patterns such as `a[ab]{1000}c`: each `a` may begin a match and has to be
-/// followed for 1,000 letters, and no two places look the same, so that the engine's tables don't
-/// help.
+/// Text that is slow to match with patterns such as `a[ab]{1000}c`. Each `a` may begin a match, so
+/// the engine follows it for 1,000 letters. The letters are random, so that the engine's tables
+/// don't help.
 fn random_letters() -> impl Iterator<Item = u8> {
     let mut seed = 1_u32;
     std::iter::repeat_with(move || {
@@ -156,26 +156,26 @@ fn random_letters() -> impl Iterator<Item = u8> {
 }
 
 #[test]
-fn a_pattern_that_is_too_slow_for_a_long_text_is_given_up() {
+fn pattern_too_slow_for_a_long_text_is_given_up() {
     let tree = Tree::new();
     tree.file("slow", random_letters().take(4 << 20).collect::<Vec<u8>>());
     tree.file("quick", "ab\n");
     for multiline in [false, true] {
         let pattern = Pattern { multiline, ..pattern("a[ab]{1000}c|^ab$") };
         let lines = grep(&tree.view(), &tree.scope(), &pattern, 10, &control()).expect("an answer");
-        assert_eq!(tree.shown(&lines), ["quick:1:ab"]);
+        assert_eq!(tree.format_lines(&lines), ["quick:1:ab"]);
         assert_eq!(lines.skipped.unreadable, 1);
     }
 }
 
 #[test]
-fn every_long_text_is_tried() {
+fn every_long_text_goes_through_a_trial() {
     let tree = Tree::new();
     let mut lines = vec![b'-'; 1 << 20];
     lines.push(b'\n');
     lines.extend(random_letters().take(1 << 20));
     tree.file("a", lines);
-    // Whatever may span lines: this can't, so that the two lines are searched one by one.
+    // With `multiline` too: the pattern can't span lines, so the two lines are searched one by one.
     for multiline in [false, true] {
         let pattern = Pattern { multiline, ..pattern("a[ab]{4000}c|^b$") };
         let lines = grep(&tree.view(), &tree.scope(), &pattern, 10, &control()).expect("an answer");
@@ -184,7 +184,7 @@ fn every_long_text_is_tried() {
 }
 
 #[test]
-fn a_search_that_begins_too_late_finds_nothing() {
+fn late_or_cancelled_search_finds_nothing() {
     let tree = Tree::with_files(&["a", "b"]);
     let late = Control { deadline: Instant::now(), ..control() };
     let entries = find(&tree.view(), &tree.scope(), 10, &late).expect("an answer");
@@ -196,8 +196,8 @@ fn a_search_that_begins_too_late_finds_nothing() {
     assert_eq!((entries.items.len(), entries.ending), (0, SearchEnding::Cancelled));
 }
 
-/// Other names for the outside take turns with what is inside, as fast as they can, while the tree
-/// is searched.
+/// During the searches, names inside the tree are swapped with links to the outside, as fast as
+/// possible.
 #[test]
 fn swapped_directories_and_files_never_lead_out() {
     const SWAPS: usize = 10_000;
@@ -205,7 +205,7 @@ fn swapped_directories_and_files_never_lead_out() {
     let outside = Tree::new();
     outside.file("sub/file", "outside needle\n");
     outside.file("sub/outside-only", "outside needle\n");
-    // Were it read, nothing would be found below any more.
+    // If this file were read, it would hide all files.
     outside.file(".ignore", "*\n");
     let tree = Tree::new();
     for n in 0..5 {
@@ -227,8 +227,8 @@ fn swapped_directories_and_files_never_lead_out() {
         scope.spawn(|| {
             while !searched.load(Ordering::Relaxed) {
                 for (a, b) in &pairs {
-                    // Twice, so that the tree ends as it began. A name below another one that is
-                    // swapped out has none for a moment.
+                    // Twice, so that the tree is the same afterwards. A swap fails while a name
+                    // above is swapped out.
                     for _ in 0..2 {
                         let swapped = renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok();
                         swaps.fetch_add(usize::from(swapped), Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! What `find` lists: kinds, globs, depth, spelling, limits.
+//! The results of `find`: kinds, globs, depth, paths, limits.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use berth_search::{EntryKind, Scope, SearchEnding, SearchError, find};
 
-use crate::tree::{NOTHING, Tree, control};
+use crate::tree::{NO_SKIPS, Tree, control};
 
 #[test]
 fn everything_is_listed_sorted_by_bytes() {
     let tree = Tree::with_files(&["b/x", "b.txt", "B", "a/deep/er/file", ".hidden", "empty/"]);
-    let paths = tree.found(&tree.scope());
+    let paths = tree.find_paths(&tree.scope());
     assert_eq!(
         paths,
         [
@@ -29,7 +29,7 @@ fn everything_is_listed_sorted_by_bytes() {
 }
 
 #[test]
-fn entries_tell_kind_size_and_time() {
+fn entries_have_kind_size_and_time() {
     let tree = Tree::with_files(&["dir/"]);
     tree.file("file", "12345");
     tree.link("link", "/nowhere/at/all");
@@ -44,14 +44,14 @@ fn entries_tell_kind_size_and_time() {
     let seen: Vec<_> = entries.items.iter().map(|entry| (entry.kind, entry.size)).collect();
     assert_eq!(seen, [(EntryKind::Directory, 0), (EntryKind::File, 5), (EntryKind::Symlink, 0)]);
     assert_eq!(entries.items[1].modified_ms, 1_234_567_890_123);
-    assert_eq!((entries.ending, entries.skipped), (SearchEnding::Complete, NOTHING));
+    assert_eq!((entries.ending, entries.skipped), (SearchEnding::Complete, NO_SKIPS));
 }
 
 #[test]
 fn files_only_leaves_out_directories_and_links() {
     let tree = Tree::with_files(&["dir/file"]);
     tree.link("link", "dir/file");
-    assert_eq!(tree.found(&Scope { files_only: true, ..tree.scope() }), ["dir/file"]);
+    assert_eq!(tree.find_paths(&Scope { files_only: true, ..tree.scope() }), ["dir/file"]);
 }
 
 #[track_caller]
@@ -65,11 +65,11 @@ fn check_globs(globs: &[&str], expected: &[&str]) {
         "lib/src/d.rs",
     ]);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
-    assert_eq!(tree.found(&Scope { globs, ..tree.scope() }), expected);
+    assert_eq!(tree.find_paths(&Scope { globs, ..tree.scope() }), expected);
 }
 
 #[test]
-fn globs_are_those_of_a_gitignore() {
+fn globs_match_as_in_a_gitignore() {
     check_globs(&["*.rs"], &["a.rs", "lib/src/d.rs", "src/b.rs", "src/deep/c.rs"]);
     check_globs(&["/*.rs"], &["a.rs"]);
     check_globs(&["src/**"], &["src/b.rs", "src/deep", "src/deep/c.md", "src/deep/c.rs"]);
@@ -80,16 +80,16 @@ fn globs_are_those_of_a_gitignore() {
 }
 
 #[test]
-fn a_later_glob_wins_and_an_excluded_directory_is_not_entered() {
+fn later_glob_wins_and_excluded_directory_is_not_entered() {
     check_globs(&["*.rs", "!src/**"], &["a.rs", "lib/src/d.rs"]);
-    // `src/deep` is excluded, so nothing below it is found again.
+    // `src/deep` is excluded, so no later glob finds files below it.
     check_globs(&["!src/**", "*.rs"], &["a.rs", "lib/src/d.rs", "src/b.rs"]);
     check_globs(&["!/src"], &["a.md", "a.rs", "lib", "lib/src", "lib/src/d.rs"]);
     check_globs(&["!*.rs", "!deep"], &["a.md", "lib", "lib/src", "src"]);
 }
 
 #[test]
-fn a_bad_glob_is_explained() {
+fn invalid_glob_is_explained() {
     let tree = Tree::new();
     let scope = Scope { globs: vec!["a[".to_owned()], ..tree.scope() };
     match find(&tree.view(), &scope, 10, &control()) {
@@ -123,7 +123,7 @@ fn globs_are_bounded() {
 #[test]
 fn depth_is_bounded() {
     let tree = Tree::with_files(&["a", "b/c", "b/d/e"]);
-    let at = |max_depth| tree.found(&Scope { max_depth: Some(max_depth), ..tree.scope() });
+    let at = |max_depth| tree.find_paths(&Scope { max_depth: Some(max_depth), ..tree.scope() });
     assert_eq!(at(0), [""; 0]);
     assert_eq!(at(1), ["a", "b"]);
     assert_eq!(at(2), ["a", "b", "b/c", "b/d"]);
@@ -139,7 +139,7 @@ fn paths_begin_as_the_caller_spelled_the_root() {
             .expect("an answer");
         entries.items.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
     };
-    // A link is followed where the caller names it, as far as the rules let it lead.
+    // A link that the caller names is followed if the rules allow its target.
     assert_eq!(spelled(tree.path("link")), [tree.path("link/file")]);
     assert_eq!(spelled(tree.path("real/")), [tree.path("real/file")]);
     assert_eq!(spelled(tree.path("real/../real")), [tree.path("real/../real/file")]);
@@ -147,7 +147,7 @@ fn paths_begin_as_the_caller_spelled_the_root() {
 }
 
 #[test]
-fn a_missing_root_is_not_found() {
+fn missing_root_is_not_found() {
     let tree = Tree::with_files(&["file"]);
     for missing in ["nothing", "file/below"] {
         let scope = Scope { root: tree.path(missing), ..Scope::default() };
@@ -160,7 +160,7 @@ fn a_missing_root_is_not_found() {
 }
 
 #[test]
-fn the_limit_is_exact_and_told_only_where_it_cut() {
+fn limit_is_exact_and_reported_only_if_it_cuts() {
     let tree = Tree::new();
     for n in 0..100 {
         tree.file(&format!("{}/{n}", n % 7), "");
@@ -179,7 +179,7 @@ fn the_limit_is_exact_and_told_only_where_it_cut() {
 }
 
 #[test]
-fn more_than_the_most_is_taken_as_the_most() {
+fn limit_above_the_maximum_counts_as_the_maximum() {
     let tree = Tree::new();
     for n in 0..10_001 {
         fs::File::create(tree.root.join(n.to_string())).expect("a file");
@@ -189,7 +189,7 @@ fn more_than_the_most_is_taken_as_the_most() {
 }
 
 #[test]
-fn any_number_of_threads_finds_the_same() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let tree = Tree::new();
     for n in 0..600 {
         tree.file(&format!("{}/{}/{n}", n % 5, n % 7), "");

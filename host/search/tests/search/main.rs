@@ -1,4 +1,4 @@
-//! Searching real trees: what is found, what is left out, and what a hostile tree can't do.
+//! Searches of real trees: what they find, what they leave out, and what a hostile tree can't do.
 
 mod hostile;
 mod listing;

@@ -1,122 +1,130 @@
-//! What is left out: by ignore files, with ripgrep's meaning, and by the operator's rules.
+//! Entries that are left out: by ignore files, with ripgrep's meaning, and by the operator's rules.
 
 use berth_search::{Scope, SearchError, count, find, grep};
 
-use crate::tree::{NOTHING, Tree, control, pattern};
+use crate::tree::{NO_SKIPS, Tree, control, pattern};
 
 #[test]
-fn hidden_entries_are_left_out_unless_something_asks_for_them() {
+fn hidden_entries_are_left_out_unless_requested() {
     let tree = Tree::with_files(&["a", ".b", ".c/d", ".github/workflows/ci.yml", ".git/config"]);
-    assert_eq!(tree.found(&tree.usual()), ["a"]);
-    let with = |glob: &str| tree.found(&Scope { globs: vec![glob.to_owned()], ..tree.usual() });
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["a"]);
+    let with = |glob: &str| {
+        tree.find_paths(&Scope { globs: vec![glob.to_owned()], ..tree.default_scope() })
+    };
     assert_eq!(with("**"), ["a"]);
     assert_eq!(with(".github/**"), [".github/workflows/ci.yml"]);
     assert_eq!(with(".b*"), [".b"]);
 
     tree.file(".ignore", "!.c\n");
-    assert_eq!(tree.found(&tree.usual()), [".c/d", "a"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), [".c/d", "a"]);
 }
 
 #[test]
-fn a_gitignore_counts_inside_a_repository_only() {
+fn gitignore_applies_inside_a_repository_only() {
     let tree = Tree::with_files(&["a.log", "a.txt", "target/x", "sub/target/y"]);
     tree.file(".gitignore", "*.log\ntarget/\n");
-    assert_eq!(tree.found(&tree.usual()), ["a.log", "a.txt", "sub/target/y", "target/x"]);
+    assert_eq!(
+        tree.find_paths(&tree.default_scope()),
+        ["a.log", "a.txt", "sub/target/y", "target/x"]
+    );
     tree.file(".git/HEAD", "");
-    assert_eq!(tree.found(&tree.usual()), ["a.txt"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["a.txt"]);
 }
 
 #[test]
 fn without_ignore_rules_nothing_is_left_out() {
     let tree = Tree::with_files(&[".git/HEAD", "a.log"]);
     tree.file(".gitignore", "*.log\n");
-    let scope = Scope { ignore_rules: false, ..tree.usual() };
-    assert_eq!(tree.found(&scope), [".git/HEAD", ".gitignore", "a.log"]);
+    let scope = Scope { ignore_rules: false, ..tree.default_scope() };
+    assert_eq!(tree.find_paths(&scope), [".git/HEAD", ".gitignore", "a.log"]);
 }
 
 #[test]
-fn deeper_files_win_and_lines_can_be_taken_back() {
+fn deeper_ignore_files_win_and_lines_can_be_negated() {
     let tree = Tree::with_files(&[".git/", "a.log", "keep.log", "sub/a.log", "sub/b.txt"]);
     tree.file(".gitignore", "*.log\n!keep.log\n# a comment\n\n");
     tree.file("sub/.gitignore", "!a.log\n/b.txt\n");
-    assert_eq!(tree.found(&tree.usual()), ["keep.log", "sub/a.log"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["keep.log", "sub/a.log"]);
 }
 
 #[test]
-fn what_is_in_an_ignored_directory_stays_ignored() {
+fn entries_of_an_ignored_directory_stay_ignored() {
     let tree = Tree::with_files(&[".git/", "build/out.txt", "src/build"]);
     tree.file(".gitignore", "build/\n!out.txt\n");
-    assert_eq!(tree.found(&tree.usual()), ["src/build"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["src/build"]);
 }
 
 #[test]
-fn an_anchored_line_is_relative_to_its_file() {
+fn anchored_line_is_relative_to_its_file() {
     let tree = Tree::with_files(&[".git/", "out/x", "sub/out/x", "sub/deep/out/x"]);
     tree.file("sub/.gitignore", "/out\n");
-    assert_eq!(tree.found(&tree.usual()), ["out/x", "sub/deep/out/x"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["out/x", "sub/deep/out/x"]);
 }
 
 #[test]
-fn an_ignore_file_counts_everywhere_and_before_a_gitignore() {
+fn dot_ignore_applies_everywhere_and_before_a_gitignore() {
     let tree = Tree::with_files(&["a.log", "b.tmp", "sub/a.log"]);
     tree.file(".ignore", "*.log\n");
-    assert_eq!(tree.found(&tree.usual()), ["b.tmp"]);
-    // Even the one above before the deeper .gitignore.
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.tmp"]);
+    // The .ignore above goes before the deeper .gitignore too.
     tree.file(".git/HEAD", "");
     tree.file("sub/.gitignore", "!a.log\n");
-    assert_eq!(tree.found(&tree.usual()), ["b.tmp"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.tmp"]);
     tree.file(".ignore", "!*.log\n");
     tree.file(".gitignore", "*.log\n");
-    assert_eq!(tree.found(&tree.usual()), ["a.log", "b.tmp", "sub/a.log"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["a.log", "b.tmp", "sub/a.log"]);
 }
 
 #[test]
-fn the_excludes_of_a_repository_count_after_its_gitignore() {
+fn excludes_of_a_repository_apply_after_its_gitignore() {
     let tree = Tree::with_files(&["a.log", "b.tmp", "c.txt"]);
     tree.file(".git/info/exclude", "*.log\n*.tmp\n");
     tree.file(".gitignore", "!b.tmp\n");
-    assert_eq!(tree.found(&tree.usual()), ["b.tmp", "c.txt"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.tmp", "c.txt"]);
 }
 
 #[test]
-fn a_repository_inside_another_does_not_follow_the_outer_one() {
+fn inner_repository_ignores_rules_of_the_outer_one() {
     let tree = Tree::with_files(&[".git/", "inner/.git/", "a.log", "inner/a.log"]);
     tree.file(".gitignore", "*.log\n");
-    assert_eq!(tree.found(&tree.usual()), ["inner/a.log"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["inner/a.log"]);
 }
 
 #[test]
-fn ignore_files_between_the_grant_and_the_root_count() {
+fn ignore_files_between_the_grant_and_the_root_apply() {
     let tree = Tree::with_files(&[".git/", "sub/deep/a.log", "sub/deep/b.tmp", "sub/deep/c.txt"]);
     tree.file(".gitignore", "*.log\n");
     tree.file("sub/.ignore", "*.tmp\n");
-    let scope = Scope { root: tree.path("sub/deep"), ..tree.usual() };
-    assert_eq!(tree.found(&scope), ["sub/deep/c.txt"]);
-    // Nothing outside of the grants steers a search.
+    let scope = Scope { root: tree.path("sub/deep"), ..tree.default_scope() };
+    assert_eq!(tree.find_paths(&scope), ["sub/deep/c.txt"]);
+    // No file outside of the grants affects a search.
     let narrow = find(&tree.view_of("sub", &[], &[]), &scope, 10, &control()).expect("an answer");
-    assert_eq!(tree.rest(&narrow), ["sub/deep/a.log", "sub/deep/c.txt"]);
+    assert_eq!(tree.relative_paths(&narrow), ["sub/deep/a.log", "sub/deep/c.txt"]);
 }
 
 #[test]
-fn a_root_that_is_named_is_never_ignored_itself() {
+fn root_is_never_ignored_itself() {
     let tree = Tree::with_files(&[".git/", "target/a", ".hidden/b"]);
     tree.file(".gitignore", "target/\n");
     for (root, expected) in
         [("target", "target/a"), (".hidden", ".hidden/b"), ("target/a", "target/a")]
     {
-        assert_eq!(tree.found(&Scope { root: tree.path(root), ..tree.usual() }), [expected]);
+        assert_eq!(
+            tree.find_paths(&Scope { root: tree.path(root), ..tree.default_scope() }),
+            [expected]
+        );
     }
 }
 
 #[test]
-fn a_byte_order_mark_and_windows_line_ends_do_not_matter() {
+fn byte_order_mark_and_windows_line_ends_do_not_matter() {
     let tree = Tree::with_files(&["a.log", "b.txt"]);
     tree.file(".ignore", "\u{feff}*.log\r\n");
-    assert_eq!(tree.found(&tree.usual()), ["b.txt"]);
+    assert_eq!(tree.find_paths(&tree.default_scope()), ["b.txt"]);
 }
 
 #[test]
-fn ignore_files_that_are_links_huge_or_denied_say_nothing() {
+fn linked_huge_or_denied_ignore_files_have_no_effect() {
     let tree = Tree::with_files(&["a/x", "b/x", "c/x"]);
     tree.file("elsewhere", "x\n");
     tree.link("a/.ignore", "../elsewhere");
@@ -124,11 +132,11 @@ fn ignore_files_that_are_links_huge_or_denied_say_nothing() {
     huge.resize((1 << 20) + 1, b'\n');
     tree.file("b/.ignore", huge);
     tree.file("c/.ignore", "x\n");
-    let scope = Scope { globs: vec!["x".to_owned()], ..tree.usual() };
-    assert_eq!(tree.found(&scope), ["a/x", "b/x"]);
+    let scope = Scope { globs: vec!["x".to_owned()], ..tree.default_scope() };
+    assert_eq!(tree.find_paths(&scope), ["a/x", "b/x"]);
     let denied =
         find(&tree.view_of("", &["c/.ignore"], &[]), &scope, 10, &control()).expect("an answer");
-    assert_eq!(tree.rest(&denied), ["a/x", "b/x", "c/x"]);
+    assert_eq!(tree.relative_paths(&denied), ["a/x", "b/x", "c/x"]);
 }
 
 #[test]
@@ -139,12 +147,12 @@ fn denied_entries_are_counted_and_not_shown() {
     }
     let view = tree.view_of("", &[".env", "secrets/**"], &[]);
     let entries = find(&view, &tree.scope(), 100, &control()).expect("an answer");
-    assert_eq!(tree.rest(&entries), ["a.txt", "sub", "sub/b.txt"]);
-    // A directory counts once, whatever it holds.
+    assert_eq!(tree.relative_paths(&entries), ["a.txt", "sub", "sub/b.txt"]);
+    // A directory counts once, with everything in it.
     assert_eq!(entries.skipped.denied, 3);
 
     let lines = grep(&view, &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
-    assert_eq!(tree.shown(&lines), ["a.txt:1:needle", "sub/b.txt:1:needle"]);
+    assert_eq!(tree.format_lines(&lines), ["a.txt:1:needle", "sub/b.txt:1:needle"]);
     assert_eq!((lines.files_searched, lines.skipped.denied), (2, 3));
 
     let counts =
@@ -154,7 +162,7 @@ fn denied_entries_are_counted_and_not_shown() {
 }
 
 #[test]
-fn only_what_is_allowed_is_read_where_that_is_said() {
+fn allow_read_limits_results_to_matching_files() {
     let tree = Tree::with_files(&["src/a.rs", "src/a.md", "docs/b.md"]);
     let entries = find(
         &tree.view_of("", &[], &["*.rs"]),
@@ -163,21 +171,24 @@ fn only_what_is_allowed_is_read_where_that_is_said() {
         &control(),
     )
     .expect("an answer");
-    assert_eq!(tree.rest(&entries), ["src/a.rs"]);
+    assert_eq!(tree.relative_paths(&entries), ["src/a.rs"]);
     assert_eq!(entries.skipped.denied, 2);
 }
 
 #[test]
-fn what_the_search_is_not_after_is_not_counted() {
+fn unwanted_denied_entries_are_not_counted() {
     let tree = Tree::with_files(&["a.rs", ".env"]);
     let scope = Scope { globs: vec!["*.rs".to_owned()], ..tree.scope() };
     let entries =
         find(&tree.view_of("", &[".env"], &[]), &scope, 100, &control()).expect("an answer");
-    assert_eq!((tree.rest(&entries), entries.skipped), (vec!["a.rs".to_owned()], NOTHING));
+    assert_eq!(
+        (tree.relative_paths(&entries), entries.skipped),
+        (vec!["a.rs".to_owned()], NO_SKIPS)
+    );
 }
 
 #[test]
-fn a_denied_root_says_by_which_rule() {
+fn denied_root_names_the_rule() {
     let tree = Tree::with_files(&["secrets/a", "sub/"]);
     let answer = |below: &str, root: &str| {
         let view = tree.view_of(below, &["secrets/**"], &[]);

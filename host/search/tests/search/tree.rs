@@ -1,4 +1,4 @@
-//! A scratch tree, and searches of it with what most tests want.
+//! A scratch tree, and searches of it with the settings that most tests use.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ impl Tree {
         Self { _dir: dir, root }
     }
 
-    /// A tree of empty files; a name with `/` at its end is a directory.
+    /// A tree of empty files. A path with `/` at its end becomes a directory.
     pub(crate) fn with_files(paths: &[&str]) -> Self {
         let tree = Self::new();
         for path in paths {
@@ -53,12 +53,13 @@ impl Tree {
         self.root.join(rest).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Everything may be read.
+    /// A view that may read everything.
     pub(crate) fn view(&self) -> FileView {
         self.view_of("", &[], &[])
     }
 
-    /// Only `below` may be read, less `deny_read`, and only `allow_read` where that is given.
+    /// A view that may read `below` without `deny_read`. If `allow_read` isn't empty, only what it
+    /// matches.
     pub(crate) fn view_of(&self, below: &str, deny_read: &[&str], allow_read: &[&str]) -> FileView {
         let globs = |globs: &[&str]| {
             let globs = globs.iter().map(|glob| ((*glob).to_owned(), "the test".to_owned()));
@@ -73,25 +74,25 @@ impl Tree {
         FileView::new(Arc::new(grants.expect("the grant")), true)
     }
 
-    /// Everything below the root, hidden and ignored or not.
+    /// A scope of everything below the root, including hidden and ignored entries.
     pub(crate) fn scope(&self) -> Scope {
         Scope { root: self.path(""), ..Scope::default() }
     }
 
-    /// What a person wants to see.
-    pub(crate) fn usual(&self) -> Scope {
+    /// A scope of the files that aren't hidden or ignored.
+    pub(crate) fn default_scope(&self) -> Scope {
         Scope { ignore_rules: true, files_only: true, ..self.scope() }
     }
 
     /// The paths that `find` lists below the root.
     #[track_caller]
-    pub(crate) fn found(&self, scope: &Scope) -> Vec<String> {
-        self.rest(&find(&self.view(), scope, 10_000, &control()).expect("an answer"))
+    pub(crate) fn find_paths(&self, scope: &Scope) -> Vec<String> {
+        self.relative_paths(&find(&self.view(), scope, 10_000, &control()).expect("an answer"))
     }
 
-    /// The paths of an answer, below the root.
+    /// The paths of an answer, relative to the root.
     #[track_caller]
-    pub(crate) fn rest(&self, entries: &Entries) -> Vec<String> {
+    pub(crate) fn relative_paths(&self, entries: &Entries) -> Vec<String> {
         let root = self.path("");
         entries
             .items
@@ -102,15 +103,15 @@ impl Tree {
 
     /// The matching lines of the whole tree, as `path:number:text`.
     #[track_caller]
-    pub(crate) fn grepped(&self, regex: &str) -> Vec<String> {
+    pub(crate) fn grep_lines(&self, regex: &str) -> Vec<String> {
         let lines = grep(&self.view(), &self.scope(), &pattern(regex), 10_000, &control())
             .expect("an answer");
         assert_eq!(lines.ending, SearchEnding::Complete);
-        self.shown(&lines)
+        self.format_lines(&lines)
     }
 
-    /// Lines as `path:number:text`, those of context as `path-number-text`.
-    pub(crate) fn shown(&self, lines: &Lines) -> Vec<String> {
+    /// Lines as `path:number:text`, and lines of context as `path-number-text`.
+    pub(crate) fn format_lines(&self, lines: &Lines) -> Vec<String> {
         let root = self.path("");
         let show = |line: &berth_search::Line| {
             let mark = if line.is_match { ':' } else { '-' };
@@ -125,12 +126,12 @@ impl Tree {
     }
 
     #[track_caller]
-    pub(crate) fn counted(&self, regex: &str, limit: u32) -> SearchCounts {
+    pub(crate) fn count_lines(&self, regex: &str, limit: u32) -> SearchCounts {
         count(&self.view(), &self.scope(), &pattern(regex), limit, &control()).expect("an answer")
     }
 }
 
-/// Time enough, two threads.
+/// A minute of time, and two threads.
 pub(crate) fn control() -> Control {
     Control {
         deadline: Instant::now() + Duration::from_secs(60),
@@ -143,4 +144,4 @@ pub(crate) fn pattern(regex: &str) -> Pattern {
     Pattern { regex: regex.to_owned(), case_sensitive: true, ..Pattern::default() }
 }
 
-pub(crate) const NOTHING: SkipCounts = SkipCounts { denied: 0, unreadable: 0, binary: 0 };
+pub(crate) const NO_SKIPS: SkipCounts = SkipCounts { denied: 0, unreadable: 0, binary: 0 };
