@@ -451,7 +451,7 @@ fn doctor_checks_requests_and_shows_no_secret() {
         "Requests",
         "secret by-file",
         "warning",
-        "others on this machine can get at the secret",
+        "other users can read or change the secret",
     );
     assert!(file["found"].as_str().is_some_and(|found| found.contains("chmod 600")), "{file}");
     let variable = report.expect(

@@ -1,5 +1,5 @@
-//! The body of an answer on its way to a guest: counted, unpacked, without secrets, and over in
-//! time.
+//! The body of an answer on its way to a guest: bounded in size and time, decompressed, and without
+//! secrets.
 
 use std::io;
 use std::pin::Pin;
@@ -19,19 +19,19 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::echoes::{Echoes, Pieces};
+use super::echoes::{EchoRedactor, Echoes};
 use super::record::Record;
-use super::{Error, Place};
+use super::{Error, RequestPermit};
 
-/// The most that zstd may look back, as a power of two: what RFC 9659 allows on the web, 8 MiB.
+/// The largest window of zstd, as a power of two. RFC 9659 allows 8 MiB on the web.
 const ZSTD_WINDOW: u32 = 23;
 
-/// Bytes of a piece that is unpacked at a time.
+/// Bytes that are decompressed at a time.
 const PIECE: usize = 16 * 1024;
 
 type Stage = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Identity,
@@ -45,7 +45,7 @@ impl Coding {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return match headers.contains_key(CONTENT_ENCODING) {
-                true => Err(Error::Coding("it has several".to_owned())),
+                true => Err(Error::Coding("there are several".to_owned())),
                 false => Ok(Self::Identity),
             };
         };
@@ -63,22 +63,22 @@ impl Coding {
     }
 }
 
-/// What a body is given along.
+/// The limits of a body.
 pub(super) struct Bounds {
-    /// Bytes, as they come and as they are.
+    /// The most bytes, compressed and decompressed.
     pub(super) bytes: u64,
     pub(super) idle: Duration,
     pub(super) end: Instant,
-    pub(super) late: TimeoutTexts,
+    pub(super) timeout_texts: TimeoutTexts,
     pub(super) echoes: Option<Arc<Echoes>>,
 }
 
-/// What is said where a bound of its time is reached.
+/// The messages for the time limits of a request.
 #[derive(Clone, Debug)]
 pub(super) struct TimeoutTexts {
-    /// The end of all.
+    /// The message for the time limit of the whole request.
     pub(super) end: String,
-    /// The time in which nothing came; None where the guest set it.
+    /// The message for the limit of the time without data. `None` if the guest set this limit.
     pub(super) idle: Option<String>,
 }
 
@@ -86,27 +86,27 @@ pub(super) struct TimeoutTexts {
 pub(super) struct Answer {
     stage: Stage,
     received: Arc<AtomicU64>,
-    bytes: u64,
-    left: u64,
-    echoes: Option<(Arc<Echoes>, Pieces)>,
-    over: bool,
+    max_bytes: u64,
+    remaining: u64,
+    echoes: Option<(Arc<Echoes>, EchoRedactor)>,
+    is_finished: bool,
     record: Record,
-    /// Held until the last byte: a connection is in use until then.
-    _place: Place,
+    /// Held until the last byte, because the connection is in use until then.
+    _permit: RequestPermit,
 }
 
 impl Answer {
-    /// Of an answer, whose headers no longer tell of what was undone here.
+    /// The body of an answer. Headers that describe the compressed body are removed from `headers`.
     pub(super) fn new(
         body: Incoming,
         headers: &mut HeaderMap,
         bounds: Bounds,
         record: Record,
-        place: Place,
+        permit: RequestPermit,
     ) -> Result<Self, Error> {
         let coding =
             if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
-        let coding = coding.inspect_err(|error| record.failed(error))?;
+        let coding = coding.inspect_err(|error| record.set_failure(error))?;
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);
         headers.remove(TRAILER);
@@ -116,11 +116,11 @@ impl Answer {
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire {
             body,
-            bytes: bounds.bytes,
+            max_bytes: bounds.bytes,
             received: Arc::clone(&received),
             idle: bounds.idle,
             end: bounds.end,
-            late: bounds.late,
+            timeout_texts: bounds.timeout_texts,
             timer: Box::pin(tokio::time::sleep_until(bounds.end.min(Instant::now() + bounds.idle))),
         };
         let stage: Stage = match coding {
@@ -141,23 +141,23 @@ impl Answer {
                 Box::pin(ReaderStream::with_capacity(decoder, PIECE))
             }
         };
-        let echoes = bounds.echoes.map(|echoes| (echoes, Pieces::default()));
+        let echoes = bounds.echoes.map(|echoes| (echoes, EchoRedactor::default()));
         Ok(Self {
             stage,
             received,
-            bytes: bounds.bytes,
-            left: bounds.bytes,
+            max_bytes: bounds.bytes,
+            remaining: bounds.bytes,
             echoes,
-            over: false,
+            is_finished: false,
             record,
-            _place: place,
+            _permit: permit,
         })
     }
 
-    /// Ends with an error, behind what there was.
+    /// Ends the body with an error, after the data so far.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        self.record.failed(&error);
-        self.over = true;
+        self.record.set_failure(&error);
+        self.is_finished = true;
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -171,27 +171,27 @@ impl http_body::Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        while !this.over {
-            if this.left == 0 {
-                // What was to be said, was; whether there is more decides on how it ends.
+        while !this.is_finished {
+            if this.remaining == 0 {
+                // The limit is reached. If there is more data, the body ends with an error.
                 match ready!(this.stage.as_mut().poll_next(context)) {
                     Some(Ok(piece)) if piece.is_empty() => continue,
-                    Some(_) => return this.fail(Error::Body(this.bytes)),
-                    None => this.over = true,
+                    Some(_) => return this.fail(Error::Body(this.max_bytes)),
+                    None => this.is_finished = true,
                 }
             } else {
                 match ready!(this.stage.as_mut().poll_next(context)) {
                     Some(Ok(mut piece)) => {
                         let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-                        if length > this.left {
-                            piece.truncate(usize::try_from(this.left).unwrap_or(usize::MAX));
-                            // One more poll finds out that there is more, and this is what is over.
+                        if length > this.remaining {
+                            piece.truncate(usize::try_from(this.remaining).unwrap_or(usize::MAX));
+                            // The next poll then reports that there is more than the limit.
                             this.stage = Box::pin(OneMore(Some(())));
                         }
-                        this.left = this.left.saturating_sub(length);
+                        this.remaining = this.remaining.saturating_sub(length);
                         let piece = match &mut this.echoes {
-                            Some((echoes, pieces)) => {
-                                Bytes::from(pieces.next(echoes, &piece, false))
+                            Some((echoes, redactor)) => {
+                                Bytes::from(redactor.redact_piece(echoes, &piece, false))
                             }
                             None => piece,
                         };
@@ -203,13 +203,13 @@ impl http_body::Body for Answer {
                         let error = Error::from_reader(&error);
                         return this.fail(error);
                     }
-                    None => this.over = true,
+                    None => this.is_finished = true,
                 }
             }
         }
-        // The rest of what might have been the beginning of a secret, and isn't.
-        if let Some((echoes, mut pieces)) = this.echoes.take() {
-            let rest = pieces.next(&echoes, b"", true);
+        // The redactor still holds bytes that could have been the beginning of a secret.
+        if let Some((echoes, mut redactor)) = this.echoes.take() {
+            let rest = redactor.redact_piece(&echoes, b"", true);
             if !rest.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(rest.into()))));
             }
@@ -228,7 +228,7 @@ impl Drop for Answer {
     }
 }
 
-/// Says once that there is more.
+/// A stream with one piece, which stands for data over the limit.
 struct OneMore(Option<()>);
 
 impl Stream for OneMore {
@@ -239,14 +239,14 @@ impl Stream for OneMore {
     }
 }
 
-/// A body as it comes: counted, and never waited for too long.
+/// A body as it arrives from the network, bounded in size and time.
 struct Wire {
     body: Incoming,
-    bytes: u64,
+    max_bytes: u64,
     received: Arc<AtomicU64>,
     idle: Duration,
     end: Instant,
-    late: TimeoutTexts,
+    timeout_texts: TimeoutTexts,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -262,9 +262,9 @@ impl Stream for Wire {
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
                 ready!(this.timer.as_mut().poll(context));
                 let bound = if Instant::now() >= this.end {
-                    Some(this.late.end.clone())
+                    Some(this.timeout_texts.end.clone())
                 } else {
-                    this.late.idle.clone()
+                    this.timeout_texts.idle.clone()
                 };
                 return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(bound)))));
             };
@@ -275,14 +275,14 @@ impl Stream for Wire {
                 }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => data,
-                    // Trailers: nobody asked for them.
+                    // Trailers are dropped.
                     Err(_) => continue,
                 },
             };
             let now = Instant::now();
             if now >= this.end {
                 return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(Some(
-                    this.late.end.clone(),
+                    this.timeout_texts.end.clone(),
                 ))))));
             }
             let next = this.end.min(now + this.idle);
@@ -290,10 +290,10 @@ impl Stream for Wire {
             let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
             let received =
                 this.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
-            // Packed, it may have as many bytes as unpacked and a little more; one byte beyond is
-            // for the end to find out that there is more.
-            if received > this.bytes.saturating_mul(2).saturating_add(1 << 16) {
-                return Poll::Ready(Some(Err(io::Error::other(Error::Body(this.bytes)))));
+            // Compressed, a body can be a little larger than decompressed. The exact limit is
+            // checked for the decompressed body; this one only has to be finite.
+            if received > this.max_bytes.saturating_mul(2).saturating_add(1 << 16) {
+                return Poll::Ready(Some(Err(io::Error::other(Error::Body(this.max_bytes)))));
             }
             return Poll::Ready(Some(Ok(data)));
         }

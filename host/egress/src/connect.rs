@@ -1,5 +1,5 @@
-//! Connections: the one place that makes any. A name is looked up once, each of its addresses is
-//! decided on, and the connection goes to one of these very addresses.
+//! The only code that makes connections for plugins. A name is looked up once, each of its
+//! addresses is checked, and the connection goes to one of the checked addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,18 +21,20 @@ use tower_service::Service;
 use super::stream::Stream;
 use super::{Error, Network, Resolve, Settings};
 
-/// How long looking a name up and connecting may take, both together, and one address of several.
-const CONNECT: Duration = Duration::from_secs(10);
-const ADDRESS: Duration = Duration::from_secs(4);
+/// The time limit of a name lookup and the connection together.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Connections of one plugin, those that wait among them. One more waits for another to go.
-const CONNECTIONS: usize = 128;
+/// The time limit of one address, if the name has several.
+const ADDRESS_TIME: Duration = Duration::from_secs(4);
 
-/// Addresses of one name that are looked at.
+/// The most connections of one plugin, including idle ones. One more waits until another closes.
+const MAX_CONNECTIONS: usize = 128;
+
+/// The most addresses of one name that are used.
 const MAX_ADDRESSES: usize = 32;
 
-/// Look-ups at a time, of all plugins: each may take a thread of those that block until the
-/// system's resolver gives up.
+/// The concurrent lookups of all plugins. Each can block a thread until the system's resolver gives
+/// up.
 static LOOKUPS: Semaphore = Semaphore::const_new(16);
 
 /// Makes the connections of one plugin.
@@ -43,7 +45,7 @@ pub(super) struct Connector(Arc<Inner>);
 struct Inner {
     settings: Arc<Settings>,
     proxy: Option<Matcher>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Connector {
@@ -52,27 +54,28 @@ impl Connector {
         let proxy = proxy.map(|proxy| {
             Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build()
         });
-        Self(Arc::new(Inner { settings, proxy, places: Arc::new(Semaphore::new(CONNECTIONS)) }))
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        Self(Arc::new(Inner { settings, proxy, permits }))
     }
 
     async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
         let target = Target::parse(&uri.to_string()).map_err(Error::Url)?;
-        let until = Instant::now() + CONNECT;
-        let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await
+        let until = Instant::now() + CONNECT_TIME;
+        let Ok(Ok(permit)) = timeout_at(until, Arc::clone(&self.0.permits).acquire_owned()).await
         else {
             return Err(Error::Busy);
         };
-        // What is here is not where the proxy is, and what goes there in the open is not for it to
-        // read.
-        let proxy = self.0.proxy.as_ref().filter(|_| !is_here(&target.host));
+        // A request to this machine doesn't use the proxy: the proxy would connect to itself, and
+        // could read an unencrypted request.
+        let proxy = self.0.proxy.as_ref().filter(|_| !is_this_machine(&target.host));
         let tcp = match proxy.and_then(|proxy| proxy.intercept(&uri)) {
-            Some(proxy) => self.through(&proxy, &target, until).await?,
+            Some(proxy) => self.connect_through(&proxy, &target, until).await?,
             None => dial(&self.addresses(&target, until).await?, target.port, until).await?,
         };
-        Ok(TokioIo::new(Stream { tcp, _place: place }))
+        Ok(TokioIo::new(Stream { tcp, _permit: permit }))
     }
 
-    /// The addresses of a target, each of which it may be reached at.
+    /// The addresses of a target. The rules allow each of them.
     async fn addresses(&self, target: &Target, until: Instant) -> Result<Vec<IpAddr>, Error> {
         let Settings { reach, network, .. } = &*self.0.settings;
         let addresses = match &target.host {
@@ -80,15 +83,15 @@ impl Connector {
             TargetHost::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
-            // Where it listens at all addresses of the machine, at this one too, if that is one of
-            // them.
-            let all = |own: &&SocketAddr| {
-                own.ip().is_unspecified() && own.port() == target.port && is_own(*address)
+            // If this program listens on all addresses of the machine, it listens on this one too,
+            // provided that it is one of the machine's.
+            let includes_address = |own: &&SocketAddr| {
+                own.ip().is_unspecified() && own.port() == target.port && is_own_address(*address)
             };
-            let here =
-                network.listening.iter().find(all).map(|own| SocketAddr::new(*address, own.port()));
+            let on_all = network.listening.iter().find(includes_address);
+            let on_all = on_all.map(|own| SocketAddr::new(*address, own.port()));
             let listening: Vec<SocketAddr> =
-                network.listening.iter().copied().chain(here).collect();
+                network.listening.iter().copied().chain(on_all).collect();
             reach
                 .address(target, *address, &listening)
                 .map_err(|denial| Error::Address(Box::new(denial)))?;
@@ -96,9 +99,10 @@ impl Connector {
         Ok(addresses)
     }
 
-    /// A tunnel through the proxy. It is told the address that was looked at, so that it can't find
-    /// another one behind the name, unless the operator leaves names to it.
-    async fn through(
+    /// A tunnel through the proxy. The proxy gets the address that was checked, so that it can't
+    /// resolve the name to another one. If the operator lets the proxy resolve names, it gets the
+    /// name.
+    async fn connect_through(
         &self,
         proxy: &Intercept,
         target: &Target,
@@ -116,7 +120,7 @@ impl Connector {
             _ => match self.addresses(target, until).await?.first() {
                 Some(IpAddr::V6(address)) => format!("[{address}]"),
                 Some(IpAddr::V4(address)) => address.to_string(),
-                None => return Err(Error::Name("it has no address".to_owned())),
+                None => return Err(Error::Name("the name has no address".to_owned())),
             },
         };
         let to = format!("https://{host}:{}", target.port)
@@ -132,7 +136,7 @@ impl Connector {
                 std::error::Error::source(&error)
                     .map_or_else(|| error.to_string(), ToString::to_string),
             )),
-            Err(_) => Err(Error::Proxy("it took too long".to_owned())),
+            Err(_) => Err(Error::Proxy("the proxy took too long".to_owned())),
         }
     }
 }
@@ -152,20 +156,20 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Whether a host is this machine by what it is called.
-fn is_here(host: &TargetHost) -> bool {
+/// Whether a host is this machine, judged by its name or address.
+fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost" || name.ends_with(".localhost"),
         TargetHost::Address(address) => address.to_canonical().is_loopback(),
     }
 }
 
-/// Whether an address is one of this machine's: only those can be bound.
-fn is_own(address: IpAddr) -> bool {
+/// Whether this machine has an address. Only its own addresses can be bound.
+fn is_own_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Connects to the proxy, which the operator names: no rule of a plugin's is about it.
+/// Connects to the proxy. The operator names it, so the rules for plugins don't apply.
 struct ToProxy {
     until: Instant,
 }
@@ -183,7 +187,7 @@ impl Service<Uri> for ToProxy {
         let until = self.until;
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-            let addresses = system_look_up(&host, until).await?;
+            let addresses = look_up_by_system(&host, until).await?;
             dial(&addresses, uri.port_u16().unwrap_or(80), until).await.map(TokioIo::new)
         })
     }
@@ -191,24 +195,24 @@ impl Service<Uri> for ToProxy {
 
 async fn look_up(network: &Network, name: &str, until: Instant) -> Result<Vec<IpAddr>, Error> {
     match &network.resolver {
-        Some(resolver) => in_time(resolver.resolve(name), until).await,
-        None => system_look_up(name, until).await,
+        Some(resolver) => finish_lookup(resolver.resolve(name), until).await,
+        None => look_up_by_system(name, until).await,
     }
 }
 
-async fn system_look_up(name: &str, until: Instant) -> Result<Vec<IpAddr>, Error> {
-    in_time(SystemResolver.resolve(name), until).await
+async fn look_up_by_system(name: &str, until: Instant) -> Result<Vec<IpAddr>, Error> {
+    finish_lookup(SystemResolver.resolve(name), until).await
 }
 
-async fn in_time(
-    looking: impl Future<Output = io::Result<Vec<IpAddr>>>,
+async fn finish_lookup(
+    lookup: impl Future<Output = io::Result<Vec<IpAddr>>>,
     until: Instant,
 ) -> Result<Vec<IpAddr>, Error> {
-    match timeout_at(until, looking).await {
+    match timeout_at(until, lookup).await {
         Err(_) => Err(Error::NameTimeout),
         Ok(Err(error)) => Err(Error::Name(error.to_string())),
         Ok(Ok(addresses)) if addresses.is_empty() => {
-            Err(Error::Name("it has no address".to_owned()))
+            Err(Error::Name("the name has no address".to_owned()))
         }
         Ok(Ok(mut addresses)) => {
             addresses.truncate(MAX_ADDRESSES);
@@ -217,7 +221,7 @@ async fn in_time(
     }
 }
 
-/// The system's resolver, which knows `/etc/hosts` and whatever else this machine is set up with.
+/// The system's resolver, with `/etc/hosts` and the other settings of this machine.
 #[derive(Debug)]
 struct SystemResolver;
 
@@ -227,10 +231,10 @@ impl Resolve for SystemResolver {
         name: &'r str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let name = name.to_owned();
-        // It can't be ended, so it keeps its place until it is over, also when nobody waits any
-        // more.
-        let looking = tokio::spawn(async move {
-            let _place = LOOKUPS.acquire().await;
+        // A lookup can't be cancelled, so it holds its permit until it ends, even if the request is
+        // dropped.
+        let lookup = tokio::spawn(async move {
+            let _permit = LOOKUPS.acquire().await;
             let mut addresses: Vec<IpAddr> = Vec::new();
             for address in tokio::net::lookup_host((name.as_str(), 0)).await? {
                 if !addresses.contains(&address.ip()) {
@@ -239,25 +243,25 @@ impl Resolve for SystemResolver {
             }
             Ok(addresses)
         });
-        Box::pin(async move { looking.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
+        Box::pin(async move { lookup.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
     }
 }
 
-/// Connects to the first of some addresses that answers.
+/// Connects to the first address that answers.
 async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStream, Error> {
-    let mut failed = Error::ConnectionTimeout;
+    let mut failure = Error::ConnectionTimeout;
     for (index, address) in addresses.iter().enumerate() {
         let last = index + 1 == addresses.len();
-        let end = if last { until } else { until.min(Instant::now() + ADDRESS) };
+        let end = if last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
         match timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // What is sent is whole requests; waiting for more of them only costs.
+                // Requests are sent whole, so waiting for more data would only delay them.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => failed = Error::from_connection(&error),
-            Err(_) => failed = Error::ConnectionTimeout,
+            Ok(Err(error)) => failure = Error::from_connection(&error),
+            Err(_) => failure = Error::ConnectionTimeout,
         }
     }
-    Err(failed)
+    Err(failure)
 }

@@ -1,112 +1,111 @@
-//! What may become of a request.
+//! The failures of requests.
 
 use std::io;
 
 use berth_contract::Denial;
 
-/// Why a request has no answer, or an answer no end.
+/// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A rule refuses the request.
+    /// A rule denies the request.
     #[error("{0}")]
     Refused(Box<Denial>),
-    /// A rule refuses an address of its host.
+    /// A rule denies an address of the request's host.
     #[error("{0}")]
     Address(Box<Denial>),
-    /// It names no place.
-    #[error("its URL can't be used: {0}")]
+    /// The URL isn't valid.
+    #[error("the URL can't be used: {0}")]
     Url(String),
-    /// Its headers have more bytes than they may have.
-    #[error("its headers have more than {0} bytes")]
+    /// The request's headers are too large.
+    #[error("the request's headers have more than {0} bytes, the limit")]
     RequestHeaders(usize),
-    /// Its body has more bytes than it may have.
-    #[error("its body has more than {0} bytes")]
+    /// The request's body is too large.
+    #[error("the request's body has more than {0} bytes, the limit")]
     RequestBody(u64),
-    /// Its body broke off.
-    #[error("its body broke off: {0}")]
+    /// Reading the request's body from the guest failed.
+    #[error("the request's body can't be read: {0}")]
     RequestBodyBroken(String),
-    /// The call has made all requests that it may make.
-    #[error("the call has made {0} requests, which is all that it may make")]
+    /// The call has made the most requests that it may make.
+    #[error("the call has made {0} requests, the limit")]
     Requests(u32),
-    /// One redirect too many.
-    #[error("it comes behind {0} redirects, which is all that are followed")]
+    /// There were too many redirects in a row.
+    #[error("there were more than {0} redirects in a row, the limit")]
     Redirects(u32),
-    /// A secret that belongs into it can't be read.
+    /// A secret for the request can't be read.
     #[error("the secret {0} can't be read: {1}")]
     Secret(String, String),
-    /// What the operator set up for requests can't be used.
-    #[error("requests can't be made here: {0}")]
+    /// A setting for requests can't be used.
+    #[error("requests can't be made: {0}")]
     Setup(String),
-    /// Other requests of the plugin took too long for it to begin.
-    #[error("the plugin has as many requests under way as it may have")]
+    /// The plugin had too many concurrent requests or connections until the time was up.
+    #[error("the plugin has too many requests at the same time")]
     Busy,
-    /// No such name.
-    #[error("the name can't be looked up: {0}")]
+    /// The name couldn't be resolved.
+    #[error("the name can't be resolved: {0}")]
     Name(String),
-    /// Nobody answered what the name's addresses are.
-    #[error("looking the name up took too long")]
+    /// Resolving the name took too long.
+    #[error("resolving the name took too long")]
     NameTimeout,
-    /// The host has nothing that listens there.
+    /// The host refused the connection.
     #[error("the connection was refused")]
     ConnectionRefused,
-    /// The host doesn't answer.
+    /// The host didn't answer.
     #[error("connecting took too long")]
     ConnectionTimeout,
-    /// Another reason why there is no connection, or no longer one.
+    /// The connection failed or broke for another reason.
     #[error("no connection: {0}")]
     Connection(String),
-    /// The proxy doesn't let it through.
-    #[error("the proxy doesn't let it through: {0}")]
+    /// The proxy made no connection.
+    #[error("no connection through the proxy: {0}")]
     Proxy(String),
-    /// The host can't show that it is the one.
+    /// The server's certificate isn't valid for the host.
     #[error("the server's certificate is not valid: {0}")]
     Certificate(String),
-    /// What it speaks is no TLS that is spoken here.
+    /// The TLS handshake failed.
     #[error("no secure connection could be made: {0}")]
     Tls(String),
-    /// The answer took too long, or its next piece did: by this bound of the host's; None by the
-    /// guest's own.
+    /// The answer or its next piece took too long. The text names the host's limit; `None` if the
+    /// limit was the guest's own.
     #[error("the answer took too long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
     Timeout(Option<String>),
-    /// The answer's headers have more bytes than they may have.
+    /// The answer's headers are too large.
     #[error("the answer's headers are too large")]
     Headers,
-    /// The answer's body has more bytes than it may have.
-    #[error("the answer has more than {0} bytes")]
+    /// The answer's body is too large.
+    #[error("the answer has more than {0} bytes, the limit")]
     Body(u64),
-    /// The answer broke off.
-    #[error("the answer broke off")]
+    /// The connection closed before the end of the answer.
+    #[error("the answer is incomplete")]
     Incomplete,
-    /// The answer is packed in a way that nobody asked for, or badly.
-    #[error("the answer's encoding can't be read: {0}")]
+    /// The answer's content encoding isn't supported, or its data isn't valid.
+    #[error("the answer's content encoding can't be decoded: {0}")]
     Coding(String),
-    /// The answer is none.
-    #[error("the answer is not HTTP: {0}")]
+    /// The answer isn't valid HTTP.
+    #[error("the answer isn't valid HTTP: {0}")]
     Protocol(String),
 }
 
-/// Why a request of a call failed, where the operator can do something about that and a guest can't
-/// know it.
+/// A reason for a failed request that the operator can fix and the guest can't know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It took longer than it may, and by which bound.
+    /// The request took too long; the text names the limit.
     Late(String),
-    /// No request can be made, and why.
+    /// No request can be made; the text says why.
     Setup(String),
 }
 
 impl Error {
-    /// What the client makes of a request that got no answer.
+    /// The error for a request that got no answer.
     pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
     }
 
-    /// What the end of a body means that is no end.
+    /// The error for a body that failed before its end.
     pub(super) fn from_body(error: &hyper::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
     }
 
-    /// The error that one of a reader is.
+    /// The error inside an I/O error of a reader, or a decoding error.
     pub(super) fn from_reader(error: &io::Error) -> Self {
         let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>());
         own.cloned().unwrap_or_else(|| Self::Coding(error.to_string()))
@@ -114,7 +113,7 @@ impl Error {
 
     fn from_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
-        let mut least = None;
+        let mut fallback = None;
         while let Some(error) = next {
             if let Some(own) = error.downcast_ref::<Self>() {
                 return Some(own.clone());
@@ -128,28 +127,28 @@ impl Error {
                 });
             }
             if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-                least = match () {
+                fallback = match () {
                     () if hyper.is_parse_too_large() => Some(Self::Headers),
                     () if hyper.is_parse() => Some(Self::Protocol(hyper.to_string())),
                     () if hyper.is_incomplete_message() => Some(Self::Incomplete),
                     () if hyper.is_timeout() => Some(Self::Timeout(None)),
-                    () => least,
+                    () => fallback,
                 };
             }
             if let Some(io) = error.downcast_ref::<io::Error>() {
-                // What it holds is not among its sources, but theirs are.
+                // `source` of an I/O error skips its inner error, so look at that first.
                 let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
                 if let Some(found) = inner.and_then(Self::from_sources) {
                     return Some(found);
                 }
-                least = least.or(Some(Self::from_connection(io)));
+                fallback = fallback.or(Some(Self::from_connection(io)));
             }
             next = error.source();
         }
-        least
+        fallback
     }
 
-    /// Why there is no connection, or no longer one.
+    /// The error for a connection that failed or broke.
     pub(super) fn from_connection(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
@@ -159,15 +158,15 @@ impl Error {
         }
     }
 
-    /// What stands in the record: the rule of a refusal, else the words.
-    pub(super) fn recorded(&self) -> String {
+    /// The text for the record: the rule of a denial, otherwise the message.
+    pub(super) fn record_text(&self) -> String {
         match self {
             Self::Refused(denial) | Self::Address(denial) => denial.rule.clone(),
             other => other.to_string(),
         }
     }
 
-    /// What the operator can do something about.
+    /// The obstacle for the operator to fix, if this error is one.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self {
             Self::Timeout(Some(bound)) => Some(Obstacle::Late(bound.clone())),
@@ -176,7 +175,7 @@ impl Error {
         }
     }
 
-    /// The refusal of a rule.
+    /// The denial, if a rule denied the request.
     pub fn denial(&self) -> Option<&Denial> {
         match self {
             Self::Refused(denial) | Self::Address(denial) => Some(denial),

@@ -1,8 +1,8 @@
-//! The way out to the network: every request of every plugin goes through here.
+//! Requests to the network: every request of every plugin goes through this crate.
 //!
-//! What a request names is decided on by `berth-policy`; what the name resolves to is decided on by
-//! the connector, which connects to the very address that was looked at. There is no other code
-//! that connects.
+//! `berth-policy` decides on the host that a request names. The connector asks it again about each
+//! address that the name resolves to, and then connects to one of those addresses. No other code
+//! connects for plugins.
 
 mod answer;
 mod connect;
@@ -38,29 +38,29 @@ use echoes::Echoes;
 
 type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
-/// Connections that wait for the next request to the same place, and how long they do.
+/// The most idle connections to one host, and how long they stay open.
 const IDLE_CONNECTIONS: usize = 4;
 const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Headers of an answer.
+/// The most headers of an answer.
 const MAX_HEADERS: usize = 256;
 
-/// The requests of one plugin: where they may go, and the connections that wait for more of them.
-/// They are the plugin's own, so that none serves a request by other rules than those that it was
-/// opened by.
+/// The requests of one plugin: their settings and their connections. Plugins don't share
+/// connections, so a connection only serves requests under the rules that it was opened under.
 pub struct Egress {
     settings: Arc<Settings>,
     client: OnceCell<HttpClient>,
-    /// The values of the secrets that were needed so far, in the order of the settings.
+    /// The values of the secrets, in the order of the settings. A value is read when it is first
+    /// needed.
     values: Vec<OnceCell<Arc<SecretValue>>>,
-    /// What finds them in answers.
+    /// Finds the values in answers.
     echoes: RwLock<Option<Arc<Echoes>>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-/// Held by each request until its answer is over.
+/// Counts a request as one of the concurrent ones, until its answer ends.
 #[derive(Debug)]
-struct Place {
+struct RequestPermit {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -71,31 +71,31 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// Makes ready what requests need. Nothing is connected to, and no secret is read.
+    /// Prepares the requests of a plugin. This opens no connection and reads no secret.
     pub fn new(settings: Settings) -> Self {
         let values = settings.secrets.iter().map(|_| OnceCell::new()).collect();
-        let places = Arc::new(Semaphore::new(settings.limits.concurrent));
+        let permits = Arc::new(Semaphore::new(settings.limits.concurrent));
         Self {
             settings: Arc::new(settings),
             client: OnceCell::new(),
             values,
             echoes: RwLock::new(None),
-            places,
+            permits,
         }
     }
 
-    /// What it was made of.
+    /// The settings of the requests.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether a secret of this name is there for requests.
+    /// Whether a secret of this name is configured for requests.
     pub fn has_secret(&self, name: &str) -> bool {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
 
-    /// The client, made when it is first needed: reading certificate authorities takes a while, and
-    /// most processes make no request.
+    /// The client. It is made when it is first needed, because reading the certificate authorities
+    /// is slow and most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
         let make = || async {
             let settings = Arc::clone(&self.settings);
@@ -125,7 +125,7 @@ impl Egress {
         self.client.get_or_try_init(make).await
     }
 
-    /// The value of a secret, read when it is first needed. From then on it is found in answers.
+    /// The value of a secret. It is read when it is first needed.
     async fn secret(&self, index: usize) -> Result<&str, Error> {
         let secret = &self.settings.secrets[index];
         let read = || async {
@@ -138,12 +138,12 @@ impl Egress {
         Ok(value.expose())
     }
 
-    /// Has what was read by now found in answers.
-    fn look_for_secrets(&self) {
-        // Held meanwhile, so that of two requests at a time none puts back what was known before
-        // the other.
+    /// From now on, answers are searched for all secrets that were read so far.
+    fn update_echoes(&self) {
+        // Locked before the secrets are counted, so that of two concurrent requests none restores
+        // an older list.
         let mut echoes = self.echoes.write().unwrap_or_else(PoisonError::into_inner);
-        // None goes, so as many are the same ones.
+        // Secrets are only added, so an equal count means the same secrets.
         let count = self.values.iter().filter(|value| value.get().is_some()).count();
         if echoes.as_ref().is_some_and(|echoes| echoes.secrets == count) {
             return;
@@ -154,19 +154,20 @@ impl Egress {
         *echoes = Echoes::from_secrets(known).map(Arc::new);
     }
 
-    /// A text without the secrets that were put into requests so far, where it holds one: what a
-    /// guest made of an answer may show what the answer itself did not.
+    /// The text without the secrets that were put into requests so far. `None` if it has none of
+    /// them. A guest can rewrite an answer so that a secret shows that the answer itself hid.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let without = self.without_secrets_in(text.as_bytes())?;
         Some(String::from_utf8_lossy(&without).into_owned())
     }
 
-    /// The same of bytes.
+    /// The bytes without the secrets that were put into requests so far. `None` if they have none
+    /// of them.
     pub fn without_secrets_in(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.echoes()?.without(bytes)
+        self.echoes()?.redact(bytes)
     }
 
-    /// Whether any secret was put into a request so far.
+    /// Whether a secret was put into a request so far.
     pub fn knows_secrets(&self) -> bool {
         self.echoes().is_some()
     }

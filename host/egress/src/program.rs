@@ -1,7 +1,7 @@
-//! Runs a program of the operator's that prints a secret.
+//! Runs a program of the operator that prints a secret.
 //!
-//! It is none of a tool's: the configuration names it, and its rights are the operator's. So it
-//! isn't confined; it is bounded.
+//! The configuration names the program, no tool does. So it runs with the operator's rights,
+//! outside the sandbox; only its time and its output are bounded.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
@@ -15,24 +15,27 @@ use rustix::fs::{Access, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use zeroize::Zeroizing;
 
-/// The program of a name: a path, or one in the absolute folders of `path`, as `PATH` lists them.
-/// What lies in the working directory by chance is none.
+/// The program that `name` stands for: an absolute path, or a program in one of the absolute
+/// folders of `path`, which has the form of `PATH`. Programs in the working directory are not
+/// found.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
-    let runs = |path: &Path| rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir();
+    let is_program =
+        |path: &Path| rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir();
     if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_absolute() && runs(path));
+        return Some(PathBuf::from(name)).filter(|path| path.is_absolute() && is_program(path));
     }
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .find(|path| runs(path))
+        .find(|path| is_program(path))
 }
 
-/// What a program prints, which has no input and the operator's environment. Blocks.
+/// Runs a program and returns its output. The program has no input, and the operator's environment.
+/// Blocks.
 ///
 /// # Errors
 ///
-/// In words what went wrong, without anything of what it printed.
+/// What went wrong, without any of the program's output.
 pub(super) fn output(
     program: &Path,
     arguments: &[String],
@@ -40,8 +43,8 @@ pub(super) fn output(
     most: usize,
 ) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut command = Command::new(program);
-    // A group of its own, so that what it starts ends with it. What it complains of might be the
-    // secret.
+    // It gets its own process group, so that processes that it starts end with it. Its stderr is
+    // dropped, because an error message could contain the secret.
     command
         .args(arguments)
         .current_dir("/")
@@ -52,8 +55,8 @@ pub(super) fn output(
     let child = command.spawn().map_err(|error| format!("can't be started: {}", error.kind()))?;
     let mut child = Group(child);
     let output = child.read(Instant::now() + time, most).map_err(|error| match error.kind() {
-        ErrorKind::TimedOut => format!("took longer than {} s, and was ended", time.as_secs_f32()),
-        ErrorKind::FileTooLarge => format!("printed more than {most} bytes, which no secret has"),
+        ErrorKind::TimedOut => format!("took longer than {} s and was stopped", time.as_secs_f32()),
+        ErrorKind::FileTooLarge => format!("printed more than {most} bytes, the limit of a secret"),
         kind => format!("can't be read: {kind}"),
     })?;
     let status = child.end().map_err(|error| format!("can't be waited for: {}", error.kind()))?;
@@ -63,28 +66,30 @@ pub(super) fn output(
     Err(format!("failed ({status}); run it in a terminal to see why"))
 }
 
-/// A program and what it has started in its group, which do not outlive this.
+/// A program and the processes of its group. They end when this is dropped.
 struct Group(Child);
 
 impl Group {
-    /// Reads until the program ends. What it has left behind may keep its output open.
+    /// Reads until the program ends, not until the output closes: processes that the program
+    /// started can hold it open.
     fn read(&mut self, deadline: Instant, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let ended = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let mut stdout = self.0.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         rustix::fs::fcntl_setfl(&stdout, OFlags::NONBLOCK)?;
-        // Never moved, so that no copy is left.
+        // The buffer never grows, so no copy of the secret is left in memory.
         let mut bytes = Zeroizing::new(vec![0; most + 1]);
         let (mut length, mut open) = (0, true);
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+            let timeout =
+                Timespec::try_from(remaining).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
             let mut polled = vec![PollFd::new(&ended, PollFlags::IN)];
             polled.extend(open.then(|| PollFd::new(&stdout, PollFlags::IN)));
             poll(&mut polled, Some(&timeout))?;
-            // Looked at before the output is read: all that it has written is there then.
+            // Checked before the output is read: if the program has ended, all its output is there.
             let has_ended = !polled[0].revents().is_empty();
             drop(polled);
             while open {
@@ -108,7 +113,7 @@ impl Group {
     }
 
     fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
-        // Before its number is free for others.
+        // Before `wait` releases the process ID, which another group could get.
         let _ = rustix::process::kill_process_group(self.pid()?, Signal::KILL);
         self.0.wait()
     }
@@ -123,7 +128,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Once it was waited for, this does nothing.
+        // Does nothing if the program was already waited for.
         if let Ok(None) = self.0.try_wait() {
             let _ = self.end();
         }

@@ -1,4 +1,4 @@
-//! What is told of each request, from its beginning on.
+//! The record of each request, from its beginning on.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,24 +11,25 @@ use url::Url;
 
 use super::{Error, Obstacle};
 
-/// Characters of a URL that are told.
+/// The most characters of a URL in a record.
 const MAX_URL: usize = 2048;
 
-/// What the last request of a call that failed for such a reason met with.
-pub(super) type Met = Mutex<Option<Obstacle>>;
+/// The last obstacle that the requests of a call had.
+pub(super) type LastObstacle = Mutex<Option<Obstacle>>;
 
-/// A request in its call's report. What is known when it is dropped is what stands there.
+/// The record of a request in the report of its call. The time and the received bytes are written
+/// when it is dropped.
 #[derive(Debug)]
 pub(super) struct Record {
     report: Arc<Report>,
-    met: Arc<Met>,
+    obstacle: Arc<LastObstacle>,
     index: Option<usize>,
-    began: Instant,
+    started_at: Instant,
     pub(super) received: u64,
 }
 
 impl Record {
-    pub(super) fn begin(report: &Arc<Report>, met: &Arc<Met>, method: &str) -> Self {
+    pub(super) fn begin(report: &Arc<Report>, obstacle: &Arc<LastObstacle>, method: &str) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let requested = RequestRecord {
             began,
@@ -43,9 +44,9 @@ impl Record {
             failed: None,
             refused: false,
         };
-        let (index, report, met) =
-            (report.requested(requested), Arc::clone(report), Arc::clone(met));
-        Self { report, met, index, began: Instant::now(), received: 0 }
+        let (index, report, obstacle) =
+            (report.requested(requested), Arc::clone(report), Arc::clone(obstacle));
+        Self { report, obstacle, index, started_at: Instant::now(), received: 0 }
     }
 
     fn update(&self, update: impl FnOnce(&mut RequestRecord)) {
@@ -56,36 +57,36 @@ impl Record {
         }
     }
 
-    pub(super) fn url(&self, url: &Url, hop: u32) {
-        let shown = shown(url);
+    pub(super) fn set_url(&self, url: &Url, hop: u32) {
+        let url = redacted_url(url);
         self.update(|requested| {
-            requested.url = shown;
+            requested.url = url;
             requested.hop = hop;
         });
     }
 
-    pub(super) fn unreadable_url(&self, url: &str) {
-        let shown = redaction::owned(neutral_line(cut(url, MAX_URL)), Keys::Settings);
-        self.update(|requested| requested.url = shown);
+    pub(super) fn set_invalid_url(&self, url: &str) {
+        let url = redaction::owned(neutral_line(cut(url, MAX_URL)), Keys::Settings);
+        self.update(|requested| requested.url = url);
     }
 
-    pub(super) fn secret(&self, name: &str) {
+    pub(super) fn add_secret(&self, name: &str) {
         self.update(|requested| requested.secrets.push(name.to_owned()));
     }
 
-    pub(super) fn answered(&self, status: u16, address: Option<IpAddr>) {
+    pub(super) fn set_answer(&self, status: u16, address: Option<IpAddr>) {
         self.update(|requested| {
             requested.status = Some(status);
             requested.address = address;
         });
     }
 
-    pub(super) fn failed(&self, error: &Error) {
+    pub(super) fn set_failure(&self, error: &Error) {
         if let Some(obstacle) = error.obstacle() {
-            *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
+            *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
         }
         let (reason, refused) =
-            (neutral_line(cut(&error.recorded(), 1024)), error.denial().is_some());
+            (neutral_line(cut(&error.record_text(), 1024)), error.denial().is_some());
         self.update(|requested| {
             requested.failed = Some(reason);
             requested.refused = refused;
@@ -95,7 +96,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let (received, time) = (self.received, self.began.elapsed());
+        let (received, time) = (self.received, self.started_at.elapsed());
         self.update(|requested| {
             requested.received = received;
             requested.time = time;
@@ -103,11 +104,11 @@ impl Drop for Record {
     }
 }
 
-/// A URL without what secrets may stand in: values of its query by their names, and whatever has
-/// the form of one.
-pub(super) fn shown(url: &Url) -> String {
-    let mut shown = url.clone();
-    shown.set_fragment(None);
+/// A URL without secrets: without values of its query whose names say that they are secret, and
+/// without text that has the form of a secret.
+pub(super) fn redacted_url(url: &Url) -> String {
+    let mut redacted = url.clone();
+    redacted.set_fragment(None);
     if url.query().is_some() {
         let pairs: Vec<(String, String)> = url
             .query_pairs()
@@ -118,10 +119,10 @@ pub(super) fn shown(url: &Url) -> String {
         let changed =
             url.query_pairs().zip(&pairs).any(|((_, before), (_, after))| before != *after);
         if changed {
-            shown.query_pairs_mut().clear().extend_pairs(pairs);
+            redacted.query_pairs_mut().clear().extend_pairs(pairs);
         }
     }
-    redaction::owned(neutral_line(cut(shown.as_str(), MAX_URL)), Keys::Text)
+    redaction::owned(neutral_line(cut(redacted.as_str(), MAX_URL)), Keys::Text)
 }
 
 #[cfg(test)]
@@ -129,11 +130,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_of_a_url_has_no_secret() {
-        let shown = |url: &str| shown(&Url::parse(url).expect("it is one"));
-        assert_eq!(shown("https://example.com/a?b=c#d"), "https://example.com/a?b=c");
+    fn redacted_url_has_no_secret() {
+        let redacted = |url: &str| redacted_url(&Url::parse(url).expect("a URL"));
+        assert_eq!(redacted("https://example.com/a?b=c#d"), "https://example.com/a?b=c");
         let url =
-            shown("https://example.com/a?page=2&api_key=0123456789abcdef&token=hunter2hunter2");
+            redacted("https://example.com/a?page=2&api_key=0123456789abcdef&token=hunter2hunter2");
         assert!(
             url.contains("page=2") && !url.contains("0123456789abcdef") && !url.contains("hunter2"),
             "{url}"

@@ -1,6 +1,5 @@
-//! Which requests of a call follow a redirect. Guests follow redirects themselves, since each is
-//! one more request that is decided on; how many they follow, and what goes along, is not left to
-//! them.
+//! Which requests of a call follow a redirect. A guest follows redirects itself, because each is a
+//! new request that is decided on. The host bounds how many it follows, and removes credentials.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,10 +10,10 @@ use url::Url;
 
 use super::Error;
 
-/// Redirects in a row that are followed.
+/// The most redirects in a row.
 pub(super) const MAX_REDIRECTS: u32 = 3;
 
-/// Headers that are for the one whom they were meant for.
+/// Headers with credentials, which don't go to another origin.
 const CREDENTIALS: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
@@ -24,40 +23,41 @@ const CREDENTIALS: [HeaderName; 6] = [
     HeaderName::from_static("x-csrf-token"),
 ];
 
-/// The redirects that a call was answered with.
+/// The redirects that a call received.
 #[derive(Debug, Default)]
 pub(super) struct Redirects(Mutex<Vec<Redirect>>);
 
 #[derive(Debug)]
 struct Redirect {
-    /// The origin that it led away from.
+    /// The origin that sent the redirect.
     from: String,
     to: Url,
-    /// How many were followed, with this one.
+    /// The number of redirects up to this one, including it.
     hop: u32,
-    elsewhere: bool,
+    changes_origin: bool,
 }
 
 impl Redirects {
-    /// How many redirects led to a request.
+    /// The number of redirects that led to a URL.
     pub(super) fn hop(&self, url: &Url) -> u32 {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map_or(0, |redirect| redirect.hop)
     }
 
-    /// The origin from which a redirect led to a request.
-    pub(super) fn led_from(&self, url: &Url) -> Option<String> {
+    /// The origin that redirected to a URL.
+    pub(super) fn source(&self, url: &Url) -> Option<String> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map(|redirect| redirect.from.clone())
     }
 
-    /// How many redirects led to a request that is sent. Takes off what is not for another origin.
+    /// The number of redirects that led to a request. If one of them changed the origin, the
+    /// credentials are removed from `headers`.
     ///
     /// # Errors
     ///
-    /// Where they are too many.
+    /// [`Error::Redirects`] if there are too many.
     pub(super) fn follow(&self, url: &Url, headers: &mut HeaderMap) -> Result<u32, Error> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(redirect) =
@@ -68,7 +68,7 @@ impl Redirects {
         if redirect.hop > MAX_REDIRECTS {
             return Err(Error::Redirects(MAX_REDIRECTS));
         }
-        if redirect.elsewhere {
+        if redirect.changes_origin {
             for name in CREDENTIALS {
                 headers.remove(name);
             }
@@ -76,8 +76,9 @@ impl Redirects {
         Ok(redirect.hop)
     }
 
-    /// Remembers where an answer leads. `hop`: how many redirects led to it.
-    pub(super) fn answered(
+    /// Records the redirect of an answer, if it is one. `hop` is the number of redirects that led
+    /// to the answer.
+    pub(super) fn record(
         &self,
         url: &Url,
         hop: u32,
@@ -92,30 +93,30 @@ impl Redirects {
         else {
             return;
         };
-        // In the form in which the request for it will be looked at. What has none is not
+        // In the normal form that the request for it will have. A URL without one can't be
         // requested.
         let Some(to) =
             Target::with_url(to.as_str()).ok().and_then(|(_, text)| Url::parse(&text).ok())
         else {
             return;
         };
-        let elsewhere = to.origin() != url.origin();
+        let changes_origin = to.origin() != url.origin();
         let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has led away from an origin once does so however often it comes again, and a circle
-        // does not begin anew.
+        // If the URL is known, its count and its change of origin stay, so a loop doesn't start the
+        // count again.
         let to = without_fragment(&to);
-        let known = redirects
-            .iter()
-            .filter(|known| known.to == to)
-            .fold((hop + 1, elsewhere), |(hop, elsewhere), known| {
-                (hop.max(known.hop), elsewhere || known.elsewhere)
-            });
+        let known = redirects.iter().filter(|known| known.to == to).fold(
+            (hop + 1, changes_origin),
+            |(hop, changes_origin), known| {
+                (hop.max(known.hop), changes_origin || known.changes_origin)
+            },
+        );
         redirects.retain(|known| known.to != to);
         redirects.push(Redirect {
             from: url.origin().ascii_serialization(),
             to,
             hop: known.0,
-            elsewhere: known.1,
+            changes_origin: known.1,
         });
     }
 }
@@ -132,18 +133,18 @@ mod tests {
     use http::{HeaderValue, StatusCode};
 
     fn url(text: &str) -> Url {
-        Url::parse(text).expect("it is one")
+        Url::parse(text).expect("it is valid")
     }
 
     fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
         pairs
             .iter()
-            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).expect("it is one")))
+            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).expect("it is valid")))
             .collect()
     }
 
     #[test]
-    fn credentials_stay_with_their_origin_and_the_fourth_redirect_is_not_followed() {
+    fn credentials_stay_with_their_origin_and_redirects_are_bounded() {
         let redirects = Redirects::default();
         let sent = || {
             headers(&[(AUTHORIZATION, "Bearer x"), (COOKIE, "a=b"), (http::header::ACCEPT, "*/*")])
@@ -154,7 +155,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            redirects.answered(
+            redirects.record(
                 &last,
                 u32::try_from(hop).expect("few"),
                 StatusCode::FOUND,
@@ -176,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_known_however_its_url_is_spelled() {
+    fn redirect_is_known_in_any_form_of_its_url() {
         for spelled in ["https://B.test./x#y", "https://b.test:443/a/../x", "//b.test/x"] {
             let redirects = Redirects::default();
-            redirects.answered(
+            redirects.record(
                 &url("https://a.test/"),
                 0,
                 StatusCode::FOUND,
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_comes_to_an_end() {
+    fn redirect_loop_ends() {
         let redirects = Redirects::default();
         let mut hop = 0;
         let mut followed = 0;
@@ -204,7 +205,7 @@ mod tests {
             for (from, to) in
                 [("https://a.test/", "https://a.test/x"), ("https://a.test/x", "https://a.test/")]
             {
-                redirects.answered(
+                redirects.record(
                     &url(from),
                     hop,
                     StatusCode::FOUND,

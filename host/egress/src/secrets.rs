@@ -1,4 +1,4 @@
-//! Where secrets come from.
+//! The sources of secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,38 +15,40 @@ use zeroize::Zeroizing;
 
 use super::program::{find, output};
 
-/// Bytes of a secret.
-const MAX: usize = 4096;
+/// The most bytes of a secret.
+const MAX_BYTES: usize = 4096;
 
-/// Bytes that a secret has at least. What a server echoes of it is looked for in its answers, and
-/// anything shorter stands there by chance.
-const MIN: usize = 6;
+/// The fewest bytes of a secret. Secrets are searched for in answers, and a shorter text would be
+/// found there by chance.
+const MIN_BYTES: usize = 6;
 
-/// Until when a program has to have printed it: a person may have to unlock what it is kept in.
-const TIME: Duration = Duration::from_secs(60);
+/// The time limit of a program that prints a secret. It is long because a person may have to unlock
+/// a password store.
+const PROGRAM_TIME: Duration = Duration::from_secs(60);
 
-/// The program that asks the desktop's keyring.
+/// The program that reads the desktop's keyring.
 const SECRET_TOOL: &str = "secret-tool";
 
-/// A secret: where it may go, and where it comes from.
+/// A secret: its rule and its source.
 #[derive(Clone, Debug)]
 pub struct Secret {
-    /// Where it may go.
+    /// The rule for the requests that get the secret.
     pub rule: SecretRule,
-    /// Where it comes from. It is read when it is first needed.
+    /// The source of the secret. It is read when it is first needed.
     pub source: SecretSource,
 }
 
-/// A secret itself. Its bytes are overwritten when it goes, and nothing shows them.
+/// The value of a secret. Its bytes are overwritten when it is dropped, and `Debug` doesn't show
+/// them.
 pub struct SecretValue(Zeroizing<String>);
 
 impl SecretValue {
-    /// Takes a text as one.
+    /// Makes a value of a text.
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
 
-    /// The secret.
+    /// The text of the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -58,55 +60,56 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// Where a secret comes from.
+/// The source of a secret.
 #[derive(Clone, Debug)]
 pub enum SecretSource {
-    /// An environment variable, and what it holds. None: it isn't set.
+    /// An environment variable.
     Variable {
-        /// The variable's name.
+        /// The name of the variable.
         name: String,
-        /// What it holds.
+        /// The value of the variable. `None` if it isn't set.
         value: Option<Arc<SecretValue>>,
     },
-    /// A file, without the line's end at its end.
+    /// The content of a file, without a final line end.
     File(PathBuf),
-    /// What a program prints, without the line's end at its end: the program and its arguments.
+    /// The output of a program, without a final line end. The list holds the program and its
+    /// arguments.
     Command(Vec<String>),
-    /// The desktop's keyring, by what the entry is stored under.
+    /// An entry of the desktop's keyring.
     Keyring {
-        /// The attribute `service`.
+        /// The attribute `service` of the entry.
         service: String,
-        /// The attribute `account`.
+        /// The attribute `account` of the entry.
         account: String,
     },
 }
 
-/// Reads a secret. Blocks: a program may have to be asked.
+/// Reads a secret. Blocks, because it may run a program.
 ///
 /// # Errors
 ///
-/// In words why there is none, without anything of what is there.
+/// Why the secret can't be read, without any of its content.
 pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, String> {
-    read_with(source, &path(), TIME)
+    read_with(source, &path(), PROGRAM_TIME)
 }
 
-/// What can be told of a source without reading or running anything: `Ok` with what should be
-/// mended, though it works.
+/// Checks a source without reading the secret or running a program. Returns a warning if the source
+/// works but should be fixed.
 ///
 /// # Errors
 ///
-/// Why nothing can come from it.
+/// Why the source can't work.
 pub fn examine(source: &SecretSource) -> Result<Option<String>, String> {
     match source {
         SecretSource::Variable { value: Some(_), .. } => Ok(None),
-        SecretSource::Variable { name, value: None } => Err(unset(name)),
-        SecretSource::File(path) => opened(path).map(|(_, mode)| exposed(path, mode)),
+        SecretSource::Variable { name, value: None } => Err(variable_not_set(name)),
+        SecretSource::File(path) => open_file(path).map(|(_, mode)| mode_warning(path, mode)),
         SecretSource::Command(words) => {
             let program = words.first().map_or("", String::as_str);
-            find(program, &self::path()).map(|_| None).ok_or_else(|| missing(program))
+            find(program, &self::path()).map(|_| None).ok_or_else(|| program_not_found(program))
         }
         SecretSource::Keyring { .. } => {
-            find(SECRET_TOOL, &self::path()).map(|_| None).ok_or_else(no_keyring)
+            find(SECRET_TOOL, &self::path()).map(|_| None).ok_or_else(secret_tool_not_found)
         }
     }
 }
@@ -120,90 +123,91 @@ fn read_with(
     path: &OsStr,
     time: Duration,
 ) -> Result<Arc<SecretValue>, String> {
-    let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX);
+    let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX_BYTES);
     match source {
         SecretSource::Variable { name, value } => {
-            let value = value.as_ref().ok_or_else(|| unset(name))?;
-            checked(value.expose().as_bytes())
+            let value = value.as_ref().ok_or_else(|| variable_not_set(name))?;
+            validate(value.expose().as_bytes())
                 .map_err(|why| format!("the variable `{name}` {why}"))?;
             Ok(Arc::clone(value))
         }
         SecretSource::File(path) => {
-            let (file, mode) = opened(path)?;
-            if let Some(exposed) = exposed(path, mode) {
-                tracing::warn!("{exposed}");
+            let (file, mode) = open_file(path)?;
+            if let Some(warning) = mode_warning(path, mode) {
+                tracing::warn!("{warning}");
             }
-            // Never moved, so that no copy is left.
-            let mut bytes = Zeroizing::new(Vec::with_capacity(MAX + 2));
-            file.take(MAX as u64 + 2)
+            // The buffer never grows, so no copy of the secret is left in memory.
+            let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 2));
+            file.take(MAX_BYTES as u64 + 2)
                 .read_to_end(&mut bytes)
                 .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
-            value(&bytes).map_err(|why| format!("the file {} {why}", path.display()))
+            parse_value(&bytes).map_err(|why| format!("the file {} {why}", path.display()))
         }
         SecretSource::Command(words) => {
             let Some((name, arguments)) = words.split_first() else {
-                return Err("no program is named".to_owned());
+                return Err("the command has no program".to_owned());
             };
-            let program = find(name, path).ok_or_else(|| missing(name))?;
+            let program = find(name, path).ok_or_else(|| program_not_found(name))?;
             let bytes = run(&program, arguments).map_err(|why| format!("`{name}` {why}"))?;
-            value(&bytes).map_err(|why| format!("what `{name}` prints {why}"))
+            parse_value(&bytes).map_err(|why| format!("the output of `{name}` {why}"))
         }
         SecretSource::Keyring { service, account } => {
-            let program = find(SECRET_TOOL, path).ok_or_else(no_keyring)?;
+            let program = find(SECRET_TOOL, path).ok_or_else(secret_tool_not_found)?;
             let entry = ["lookup", "service", service, "account", account].map(str::to_owned);
             let bytes = run(&program, &entry).map_err(|why| match why.starts_with("failed") {
                 true => format!(
-                    "the keyring has no entry of this service and account, or is locked; \
-                     `secret-tool store --label=… service '{service}' account '{account}'` makes one"
+                    "the keyring is locked, or has no entry for this service and account; to add \
+                     one, run `secret-tool store --label=… service '{service}' account '{account}'`"
                 ),
                 false => format!("`{SECRET_TOOL}` {why}"),
             })?;
-            value(&bytes).map_err(|why| format!("what the keyring has {why}"))
+            parse_value(&bytes).map_err(|why| format!("the entry in the keyring {why}"))
         }
     }
 }
 
-fn unset(name: &str) -> String {
-    format!("the variable `{name}` is not set where Berth was started")
+fn variable_not_set(name: &str) -> String {
+    format!("the variable `{name}` is not set in Berth's environment")
 }
 
-fn missing(program: &str) -> String {
+fn program_not_found(program: &str) -> String {
     format!(
         "program `{program}` not found; give its path, or the name of a program in an absolute folder of PATH"
     )
 }
 
-fn no_keyring() -> String {
+fn secret_tool_not_found() -> String {
     format!(
-        "there is no `{SECRET_TOOL}`, which asks the keyring; install it (Debian: libsecret-tools, Fedora: libsecret)"
+        "program `{SECRET_TOOL}` not found, which reads the keyring; install it (Debian: libsecret-tools, Fedora: libsecret)"
     )
 }
 
-fn value(bytes: &[u8]) -> Result<Arc<SecretValue>, &'static str> {
+fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, &'static str> {
     let bytes =
         bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
-    checked(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
+    validate(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
 }
 
-/// What can be put into any request as it is, and splits none.
-fn checked(bytes: &[u8]) -> Result<&str, &'static str> {
+/// Checks that a secret can be put into any request unchanged, and can't split a header.
+fn validate(bytes: &[u8]) -> Result<&str, &'static str> {
     match bytes.len() {
         0 => return Err("is empty"),
-        1..MIN => return Err("is too short for a secret: it has fewer than 6 bytes"),
-        MIN..=MAX => {}
-        _ => return Err("is too long for a secret: it has more than 4096 bytes"),
+        1..MIN_BYTES => return Err("is too short for a secret: the minimum is 6 bytes"),
+        MIN_BYTES..=MAX_BYTES => {}
+        _ => return Err("is too long for a secret: the limit is 4096 bytes"),
     }
     let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
         && bytes.first() != Some(&b' ')
         && bytes.last() != Some(&b' ');
     let text = std::str::from_utf8(bytes).ok().filter(|_| fits);
-    text.ok_or("has more than one line, a space at an end, or a character that no header takes; a secret is one line of plain ASCII")
+    text.ok_or("has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII")
 }
 
-/// The file and its mode. Asked of what is open: the name could be given to another file meanwhile.
-fn opened(path: &Path) -> Result<(File, u32), String> {
+/// Opens a file and returns its mode. The mode is that of the open file: the path could name
+/// another file by then.
+fn open_file(path: &Path) -> Result<(File, u32), String> {
     let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
-    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    // Non-blocking, because opening a FIFO would wait for a writer.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
@@ -216,10 +220,10 @@ fn opened(path: &Path) -> Result<(File, u32), String> {
     Ok((file, status.mode()))
 }
 
-fn exposed(path: &Path, mode: u32) -> Option<String> {
-    let shown = path.display();
+fn mode_warning(path: &Path, mode: u32) -> Option<String> {
+    let path = path.display();
     (mode & 0o077 != 0).then(|| {
-        format!("others on this machine can get at the secret in {shown}: chmod 600 '{shown}'")
+        format!("other users can read or change the secret in {path}: run `chmod 600 '{path}'`")
     })
 }
 
@@ -240,126 +244,135 @@ mod tests {
         read_with(source, path, Duration::from_secs(20)).map(|value| value.expose().to_owned())
     }
 
-    fn read_here(source: &SecretSource) -> Result<String, String> {
+    fn read_from_path(source: &SecretSource) -> Result<String, String> {
         read_in(&path(), source)
     }
 
     #[track_caller]
-    fn refused(source: &SecretSource, expected: &str) {
-        let why = read_here(source).expect_err("it can't be read");
+    fn check_refused(source: &SecretSource, expected: &str) {
+        let why = read_from_path(source).expect_err("it can't be read");
         assert!(why.contains(expected) && !why.contains(SECRET), "{why}");
     }
 
     #[test]
-    fn a_file_is_read_without_the_end_of_its_line() {
+    fn file_is_read_without_its_final_line_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         for text in [SECRET.to_owned(), format!("{SECRET}\n"), format!("{SECRET}\r\n")] {
             fs::write(&path, text).expect("it is written");
-            assert_eq!(read_here(&SecretSource::File(path.clone())).as_deref(), Ok(SECRET));
+            assert_eq!(read_from_path(&SecretSource::File(path.clone())).as_deref(), Ok(SECRET));
         }
         let link = folder.path().join("link");
         symlink(&path, &link).expect("a link is made");
-        assert_eq!(read_here(&SecretSource::File(link)).as_deref(), Ok(SECRET));
+        assert_eq!(read_from_path(&SecretSource::File(link)).as_deref(), Ok(SECRET));
     }
 
     #[test]
-    fn what_is_no_secret_is_told_and_not_shown() {
+    fn invalid_secret_is_reported_and_not_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let source = SecretSource::File(path.clone());
-        refused(&source, "can't be read");
+        check_refused(&source, "can't be read");
         for (bytes, expected) in [
             (Vec::new(), "is empty"),
             (b"\n".to_vec(), "is empty"),
             (b"abc".to_vec(), "too short"),
             (format!("{SECRET}\nX-More: 1").into_bytes(), "more than one line"),
             (format!("{SECRET}\n\n").into_bytes(), "more than one line"),
-            (format!("{SECRET} ").into_bytes(), "a space at an end"),
-            (format!("{SECRET}\0").into_bytes(), "no header takes"),
-            (format!("{SECRET}é").into_bytes(), "no header takes"),
-            (vec![0xff; 32], "no header takes"),
-            (vec![b'x'; MAX + 1], "too long"),
+            (format!("{SECRET} ").into_bytes(), "a space at its start or end"),
+            (format!("{SECRET}\0").into_bytes(), "isn't allowed in a header"),
+            (format!("{SECRET}é").into_bytes(), "isn't allowed in a header"),
+            (vec![0xff; 32], "isn't allowed in a header"),
+            (vec![b'x'; MAX_BYTES + 1], "too long"),
             (vec![b'x'; 1 << 20], "too long"),
         ] {
             fs::write(&path, bytes).expect("it is written");
-            refused(&source, expected);
+            check_refused(&source, expected);
         }
-        fs::write(&path, vec![b'x'; MAX]).expect("it is written");
-        assert_eq!(read_here(&source).map(|value| value.len()), Ok(MAX));
+        fs::write(&path, vec![b'x'; MAX_BYTES]).expect("it is written");
+        assert_eq!(read_from_path(&source).map(|value| value.len()), Ok(MAX_BYTES));
     }
 
     #[test]
-    fn nothing_but_a_file_is_read() {
+    fn only_regular_files_are_read() {
         let folder = tempfile::tempdir().expect("a folder");
-        refused(&SecretSource::File(folder.path().to_owned()), "is not a regular file");
-        refused(&SecretSource::File("/dev/zero".into()), "is not a regular file");
+        check_refused(&SecretSource::File(folder.path().to_owned()), "is not a regular file");
+        check_refused(&SecretSource::File("/dev/zero".into()), "is not a regular file");
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU)
             .expect("a pipe is made");
-        refused(&SecretSource::File(pipe), "is not a regular file");
+        check_refused(&SecretSource::File(pipe), "is not a regular file");
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_told() {
+    fn file_that_others_can_access_gets_a_warning() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         fs::write(&path, SECRET).expect("it is written");
-        for (mode, is_told) in
+        for (mode, warns) in
             [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)]
         {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
-            let said = examine(&SecretSource::File(path.clone())).expect("it is there");
-            assert_eq!(said.is_some(), is_told, "{mode:o}: {said:?}");
+            let warning = examine(&SecretSource::File(path.clone())).expect("it is there");
+            assert_eq!(warning.is_some(), warns, "{mode:o}: {warning:?}");
         }
     }
 
     #[test]
-    fn a_variable_counts_as_it_was_at_the_start() {
-        let of = |value: Option<&str>| SecretSource::Variable {
+    fn variable_has_its_value_of_the_start() {
+        let source = |value: Option<&str>| SecretSource::Variable {
             name: "TOKEN".to_owned(),
             value: value.map(|value| Arc::new(SecretValue::new(value.to_owned()))),
         };
-        assert_eq!(read_here(&of(Some(SECRET))).as_deref(), Ok(SECRET));
-        refused(&of(None), "`TOKEN` is not set");
-        refused(
-            &of(Some(&format!("{SECRET}\r\nX: 1"))),
+        assert_eq!(read_from_path(&source(Some(SECRET))).as_deref(), Ok(SECRET));
+        check_refused(&source(None), "`TOKEN` is not set");
+        check_refused(
+            &source(Some(&format!("{SECRET}\r\nX: 1"))),
             "the variable `TOKEN` has more than one line",
         );
     }
 
     #[test]
-    fn a_program_prints_it() {
-        assert_eq!(read_here(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(), Ok(SECRET));
-        // It has no input, and Berth's environment.
+    fn output_of_a_program_is_the_secret() {
         assert_eq!(
-            read_here(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
+            read_from_path(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(),
+            Ok(SECRET)
+        );
+        // The program has no input, and Berth's environment.
+        assert_eq!(
+            read_from_path(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
             Ok("has a path")
         );
-        refused(&shell(&format!("echo '{SECRET}' >&2; exit 3")), "`sh` failed (exit status: 3)");
-        refused(&shell(&format!("echo '{SECRET}'; exit 1")), "failed");
-        refused(&shell("kill -9 $$"), "failed (signal: 9");
-        refused(&shell("yes"), "more than 4096 bytes");
-        refused(&shell("true"), "is empty");
-        refused(&SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]), "not found");
-        refused(&SecretSource::Command(vec!["/bin".to_owned()]), "not found");
-        refused(&SecretSource::Command(Vec::new()), "no program");
-        // No shell is in between.
+        check_refused(
+            &shell(&format!("echo '{SECRET}' >&2; exit 3")),
+            "`sh` failed (exit status: 3)",
+        );
+        check_refused(&shell(&format!("echo '{SECRET}'; exit 1")), "failed");
+        check_refused(&shell("kill -9 $$"), "failed (signal: 9");
+        check_refused(&shell("yes"), "more than 4096 bytes");
+        check_refused(&shell("true"), "is empty");
+        check_refused(
+            &SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]),
+            "not found",
+        );
+        check_refused(&SecretSource::Command(vec!["/bin".to_owned()]), "not found");
+        check_refused(&SecretSource::Command(Vec::new()), "has no program");
+        // The program is started directly, without a shell.
         let literal = SecretSource::Command(["echo", "$HOME;x"].map(str::to_owned).to_vec());
-        assert_eq!(read_here(&literal).as_deref(), Ok("$HOME;x"));
+        assert_eq!(read_from_path(&literal).as_deref(), Ok("$HOME;x"));
     }
 
     #[test]
-    fn a_program_that_leaves_another_one_behind_is_not_waited_for() {
-        // Who waits for the one that is left takes too long, and gets nothing.
+    fn processes_that_a_program_leaves_behind_are_not_waited_for() {
+        // Waiting for the process in the background would reach the time limit.
         assert_eq!(
-            read_here(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(),
+            read_from_path(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(),
             Ok(SECRET)
         );
     }
 
     #[test]
-    fn a_program_that_never_ends_is_ended_with_what_it_started() {
+    fn program_that_never_ends_is_stopped_with_its_processes() {
         let folder = tempfile::tempdir().expect("a folder");
         let pids = folder.path().join("pids");
         let script = format!(
@@ -369,10 +382,10 @@ mod tests {
         let why = read_with(&shell(&script), &path(), Duration::from_millis(500))
             .expect_err("it takes too long");
         assert!(why.contains("took longer than 0.5 s"), "{why}");
-        for pid in fs::read_to_string(&pids).expect("it began").lines() {
-            // One that is dead and not yet waited for has no command line.
+        for pid in fs::read_to_string(&pids).expect("it started").lines() {
+            // A process that ended but wasn't waited for has no command line.
             let command_line = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            // The kernel takes a moment to end what it was told to end.
+            // The kernel takes a moment to end the process.
             let mut lines = (0..500)
                 .map(|_| command_line())
                 .inspect(|_| std::thread::park_timeout(Duration::from_millis(10)));
@@ -382,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_program_of_the_working_directory_is_run() {
+    fn programs_in_the_working_directory_are_not_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("ask");
         fs::write(&program, format!("#!/bin/sh\necho '{SECRET}'\n")).expect("it is written");
@@ -392,16 +405,16 @@ mod tests {
         for path in ["", ".", "relative:./more"] {
             assert!(read_in(OsStr::new(path), &source).is_err(), "{path}");
         }
-        assert!(read_here(&SecretSource::Command(vec!["./ask".to_owned()])).is_err());
+        assert!(read_from_path(&SecretSource::Command(vec!["./ask".to_owned()])).is_err());
     }
 
     #[test]
-    fn the_keyring_is_asked_by_its_program() {
+    fn keyring_is_read_by_its_program() {
         let folder = tempfile::tempdir().expect("a folder");
         let source =
             SecretSource::Keyring { service: "it's $HOME".to_owned(), account: "me".to_owned() };
-        let none = read_in(folder.path().as_os_str(), &source).expect_err("there is none");
-        assert!(none.contains("libsecret-tools"), "{none}");
+        let why = read_in(folder.path().as_os_str(), &source).expect_err("no such program");
+        assert!(why.contains("libsecret-tools"), "{why}");
         let program = folder.path().join(SECRET_TOOL);
         fs::write(&program, "#!/bin/sh\n[ \"$1 $2 $3 $4 $5\" = \"lookup service it's \\$HOME account me\" ] && echo zq-7731-Wert\n")
             .expect("it is written");
@@ -414,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_shows_a_secret() {
+    fn debug_output_has_no_secret() {
         let value = Some(Arc::new(SecretValue::new(SECRET.to_owned())));
         let shown = format!("{:?}", SecretSource::Variable { name: "TOKEN".to_owned(), value });
         assert!(!shown.contains(SECRET) && shown.contains("TOKEN"), "{shown}");

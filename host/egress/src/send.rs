@@ -1,4 +1,4 @@
-//! One request, from what a guest wrote to an answer that it may read.
+//! One request: from the request of a guest to the answer for the guest.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,46 +25,46 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::answer::{Answer, Bounds, TimeoutTexts};
-use super::record::{Met, Record, shown};
+use super::record::{LastObstacle, Record, redacted_url};
 use super::redirects::Redirects;
-use super::{Egress, Error, Obstacle, Place, Settings};
+use super::{Egress, Error, Obstacle, RequestPermit, Settings};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
 
-/// What answers may be packed with.
+/// The content encodings that answers may have.
 const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, br, zstd");
 
-/// Who asks, where the guest doesn't say.
+/// The user agent, if the guest doesn't set one.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("berth/", env!("CARGO_PKG_VERSION")));
 
-/// Headers of the connection, which is the host's.
-const OWN: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
+/// Headers that only the host sets, because they are about the connection.
+const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
 
-/// Headers by which some servers take a request for one of another method.
+/// Headers that make some servers treat a request as one of another method.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
-/// Bytes of a body that are looked through on the reactor's thread, which takes less than handing
-/// them over.
-const LOOKED_AT_HERE: usize = 32 * 1024;
+/// The largest body that is scanned for secrets on the reactor's thread. That takes less time than
+/// moving it to another thread.
+const MAX_INLINE_SCAN: usize = 32 * 1024;
 
-/// What is known of the call that makes requests.
+/// The call that makes requests.
 #[derive(Debug)]
 pub struct Scope {
-    /// Where it is told what they were.
+    /// The report that the requests are recorded in.
     pub report: Arc<Report>,
-    /// Whether it only reads.
+    /// Whether the call only reads.
     pub read_only: bool,
-    /// The origins that were decided on for it.
+    /// The origins that were approved for the call.
     pub origins: Vec<String>,
 }
 
-/// How long a guest is ready to wait. It never makes the host wait longer than it would.
+/// The time limits that a guest sets. They can shorten the host's limits, never extend them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
-    /// For the answer's headers.
+    /// The limit for the answer's headers.
     pub first_byte: Option<Duration>,
-    /// For each piece of its body.
+    /// The limit for each piece of the answer's body.
     pub between_bytes: Option<Duration>,
 }
 
@@ -72,11 +72,11 @@ pub struct Timeouts {
 pub struct Requests {
     egress: Arc<Egress>,
     scope: Scope,
-    made: AtomicU32,
+    count: AtomicU32,
     redirects: Redirects,
-    /// The first that was refused by a rule, and how many were.
-    refused: Mutex<(Option<Box<Denial>>, u64)>,
-    met: Arc<Met>,
+    /// The first denial by a rule, and how many there were.
+    denials: Mutex<(Option<Box<Denial>>, u64)>,
+    obstacle: Arc<LastObstacle>,
 }
 
 impl fmt::Debug for Requests {
@@ -85,7 +85,7 @@ impl fmt::Debug for Requests {
     }
 }
 
-/// A request that was decided on.
+/// A request that the rules allow.
 struct CheckedRequest {
     url: Url,
     target: Target,
@@ -95,41 +95,41 @@ struct CheckedRequest {
 }
 
 impl Requests {
-    /// For a call that begins.
+    /// The requests of a new call.
     pub fn new(egress: Arc<Egress>, scope: Scope) -> Self {
         Self {
             egress,
             scope,
-            made: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             redirects: Redirects::default(),
-            refused: Mutex::default(),
-            met: Arc::default(),
+            denials: Mutex::default(),
+            obstacle: Arc::default(),
         }
     }
 
-    /// The plugin's way out.
+    /// The requests of the plugin that the call belongs to.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// The first refusal by a rule, and how many there were.
+    /// The first denial by a rule, and how many there were.
     pub fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
-        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.denials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the last of them met with that the operator can do something about.
+    /// The last obstacle of the call's requests.
     pub fn take_obstacle(&self) -> Option<Obstacle> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Makes a request, if it may be made, and answers with what its server says.
+    /// Sends a request if the rules allow it, and returns the server's answer.
     ///
-    /// The request's own URL says where it goes, not its `Host` header. Its body is read to its end
-    /// before anything is sent. What is told of it stands in the call's report, as far as it comes.
+    /// The URL of the request decides where it goes, not its `Host` header. Its body is read to the
+    /// end before anything is sent. The request is recorded in the call's report, also if it fails.
     ///
     /// # Errors
     ///
-    /// The rule that refuses it, or what went wrong.
+    /// The rule that denies the request, or the failure.
     pub async fn send<B>(
         &self,
         request: Request<B>,
@@ -140,23 +140,23 @@ impl Requests {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let mut record =
-            Some(Record::begin(&self.scope.report, &self.met, request.method().as_str()));
+            Some(Record::begin(&self.scope.report, &self.obstacle, request.method().as_str()));
         let sent = self.try_send(request, timeouts, &mut record).await;
         if let Err(error) = &sent {
             match error {
-                // What the operator has to mend, no guest can say.
+                // The operator has to fix these, and the guest doesn't get the details.
                 Error::Secret(..) | Error::Setup(_) => {
                     tracing::warn!(target: "berth::egress", "a request failed: {error}");
                 }
                 _ => tracing::debug!(target: "berth::egress", "a request failed: {error}"),
             }
             if let Some(record) = &record {
-                record.failed(error);
+                record.set_failure(error);
             }
             if let Some(denial) = error.denial() {
-                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                refused.0.get_or_insert_with(|| Box::new(denial.clone()));
-                refused.1 += 1;
+                let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
+                denials.0.get_or_insert_with(|| Box::new(denial.clone()));
+                denials.1 += 1;
             }
         }
         sent
@@ -175,28 +175,29 @@ impl Requests {
         let Settings { limits, time_key, .. } = &*self.egress.settings;
         let end = Instant::now() + limits.time;
         let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
-        let late = TimeoutTexts {
+        let timeout_texts = TimeoutTexts {
             end: format!("{time_key} lets a request take {} s", limits.time.as_secs()),
-            idle: (idle == limits.idle).then(|| format!("nothing came for {} s", idle.as_secs())),
+            idle: (idle == limits.idle).then(|| format!("no data came for {} s", idle.as_secs())),
         };
-        // What the network says, nobody can look up again for comparison.
+        // The answer can't be kept for later calls: whether it changed can't be checked without a
+        // request.
         self.scope.report.lost_sight();
         let (parts, body) = request.into_parts();
-        let told = record.as_ref().ok_or(Error::Busy)?;
-        let checked = self.check(parts, told)?;
-        // Before its body is read, so that no more of them are held than may be under way.
-        let place = match timeout_at(end, Arc::clone(&self.egress.places).acquire_owned()).await {
-            Ok(Ok(permit)) => Place { _permit: permit },
+        let open_record = record.as_ref().ok_or(Error::Busy)?;
+        let checked = self.check(parts, open_record)?;
+        // Before the body is read, so that the limit of requests also bounds the bodies in memory.
+        let permit = match timeout_at(end, Arc::clone(&self.egress.permits).acquire_owned()).await {
+            Ok(Ok(permit)) => RequestPermit { _permit: permit },
             _ => return Err(Error::Busy),
         };
-        let body = match timeout_at(end, collected(body, limits.request_body)).await {
+        let body = match timeout_at(end, read_body(body, limits.request_body)).await {
             Ok(body) => body?,
-            Err(_) => return Err(Error::Timeout(Some(late.end))),
+            Err(_) => return Err(Error::Timeout(Some(timeout_texts.end))),
         };
-        let (checked, body) = self.without_leaks(checked, body).await?;
+        let (checked, body) = self.check_for_leaks(checked, body).await?;
         let checked_url = checked.url.clone();
-        let (hop, wanted) = (checked.hop, checked.method != Method::HEAD);
-        let request = self.complete(checked, body, told).await?;
+        let (hop, has_body) = (checked.hop, checked.method != Method::HEAD);
+        let request = self.complete(checked, body, open_record).await?;
         let client = self.egress.client().await?;
         let first = timeouts
             .first_byte
@@ -206,52 +207,52 @@ impl Requests {
         let mut response = match timeout_at(first, client.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Error::from_client(&error)),
-            Err(_) => return Err(Error::Timeout((first == end).then_some(late.end))),
+            Err(_) => return Err(Error::Timeout((first == end).then_some(timeout_texts.end))),
         };
         let echoes = self.egress.echoes();
         if let Some(echoes) = &echoes {
-            let named: Vec<HeaderName> = response
+            let secret_names: Vec<HeaderName> = response
                 .headers()
                 .keys()
-                .filter(|name| echoes.is_in(name.as_str().as_bytes()))
+                .filter(|name| echoes.contains(name.as_str().as_bytes()))
                 .cloned()
                 .collect();
-            for name in named {
+            for name in secret_names {
                 response.headers_mut().remove(name);
             }
             for value in response.headers_mut().values_mut() {
-                if let Some(without) = echoes.without(value.as_bytes()) {
-                    *value = HeaderValue::from_bytes(&without)
+                if let Some(redacted) = echoes.redact(value.as_bytes()) {
+                    *value = HeaderValue::from_bytes(&redacted)
                         .unwrap_or(HeaderValue::from_static("[REDACTED]"));
                 }
             }
         }
-        // As the guest sees it: that is what it follows.
-        self.redirects.answered(&checked_url, hop, response.status(), response.headers());
-        let bounds = Bounds { bytes: limits.body, idle, end, late, echoes };
+        // With the redacted headers, because the guest follows the URL that it sees.
+        self.redirects.record(&checked_url, hop, response.status(), response.headers());
+        let bounds = Bounds { bytes: limits.body, idle, end, timeout_texts, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
-        told.answered(
+        open_record.set_answer(
             response.status().as_u16(),
             peer.filter(|_| self.egress.settings.network.proxy.is_none()),
         );
         let record = record.take().ok_or(Error::Busy)?;
-        answered(response, wanted, bounds, record, place)
+        guest_response(response, has_body, bounds, record, permit)
     }
 
-    /// Decides on a request by what stands before its body.
+    /// Checks the method, the URL and the headers of a request.
     fn check(&self, parts: http::request::Parts, record: &Record) -> Result<CheckedRequest, Error> {
         let Settings { limits, reach, asks, .. } = &*self.egress.settings;
         let text = parts.uri.to_string();
-        if self.made.fetch_add(1, Ordering::Relaxed) >= limits.requests {
-            record.unreadable_url(&text);
+        if self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests {
+            record.set_invalid_url(&text);
             return Err(Error::Requests(limits.requests));
         }
         let (target, text) = Target::with_url(&text).map_err(|reason| {
-            record.unreadable_url(&text);
+            record.set_invalid_url(&text);
             Error::Url(reason)
         })?;
         let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
-        record.url(&url, self.redirects.hop(&url));
+        record.set_url(&url, self.redirects.hop(&url));
         let method = parts.method;
         if method == Method::CONNECT || method == Method::TRACE {
             return Err(refused(
@@ -262,24 +263,24 @@ impl Requests {
             ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The tool's author has to drop `read-only`, or name the calls that only read by `berth:reads-when`.";
+            let remedy = "The tool's author has to remove `read-only`, or declare which calls only read with `berth:reads-when`.";
             return Err(refused(
                 &method,
                 &target,
-                "the call's own claim that it only reads",
+                "a call that only reads may use GET and HEAD only",
                 remedy,
             ));
         }
         if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
-            let remedy = "Make the request by the method that is meant.";
+            let remedy = "Leave out the header, or use that method for the request itself.";
             return Err(refused(
                 &method,
                 &target,
-                "the rule that a call that only reads names no other method in a header",
+                "a call that only reads may not name another method in a header",
                 remedy,
             ));
         }
-        let from = self.redirects.led_from(&url);
+        let from = self.redirects.source(&url);
         let refuse = |mut denial: Denial| {
             if let Some(from) = &from {
                 denial.action = format!("{} (a redirect from {from})", denial.action);
@@ -292,14 +293,14 @@ impl Requests {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
                 denial.remedy.push_str(&format!(
-                    " Or ask for {} by a call of its own: a person is asked about that.",
-                    shown(&url)
+                    " Or request {} in a call of its own, which a person can approve.",
+                    redacted_url(&url)
                 ));
             }
             return Err(refuse(denial));
         }
         let mut headers = parts.headers;
-        for name in OWN {
+        for name in HOST_HEADERS {
             headers.remove(name);
         }
         let size: usize =
@@ -311,26 +312,26 @@ impl Requests {
         Ok(CheckedRequest { url, target, method, headers, hop })
     }
 
-    /// The request, if it carries no secret away. A long one is looked through on a thread that may
-    /// take its time.
-    async fn without_leaks(
+    /// Refuses a request that contains a secret, and returns it otherwise. A long body is scanned
+    /// on a blocking thread.
+    async fn check_for_leaks(
         &self,
         checked: CheckedRequest,
         body: Bytes,
     ) -> Result<(CheckedRequest, Bytes), Error> {
-        if body.len() <= LOOKED_AT_HERE {
-            return look_for_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
+        if body.len() <= MAX_INLINE_SCAN {
+            return refuse_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
         }
         let egress = Arc::clone(&self.egress);
-        let looking = tokio::task::spawn_blocking(move || {
-            look_for_leaks(&egress, &checked, &body).map(|()| (checked, body))
+        let scan = tokio::task::spawn_blocking(move || {
+            refuse_leaks(&egress, &checked, &body).map(|()| (checked, body))
         });
-        looking.await.unwrap_or_else(|_| {
-            Err(Error::RequestBodyBroken("it could not be looked through".to_owned()))
+        scan.await.unwrap_or_else(|_| {
+            Err(Error::RequestBodyBroken("the scan for secrets failed".to_owned()))
         })
     }
 
-    /// The request as it is sent: with the secrets that belong into it.
+    /// The request as it is sent, with the secrets for it.
     async fn complete(
         &self,
         checked: CheckedRequest,
@@ -342,20 +343,20 @@ impl Requests {
         let private: Vec<_> =
             settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
         let path = url.path().to_owned();
-        let mut known = false;
+        let mut has_secrets = false;
         for (index, secret) in settings.secrets.iter().enumerate() {
             if !secret.rule.goes(&target, method.as_str(), &path, &private) {
                 continue;
             }
             let value = self.egress.secret(index).await?;
-            known = true;
+            has_secrets = true;
             match &secret.rule.placement {
                 Placement::Header { name, prefix } => {
                     let fail = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
                     let name =
                         HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
                     let mut value = HeaderValue::try_from(format!("{prefix}{value}"))
-                        .map_err(|_| fail("it fits in no header".to_owned()))?;
+                        .map_err(|_| fail("it isn't valid in a header".to_owned()))?;
                     value.set_sensitive(true);
                     headers.insert(name, value);
                 }
@@ -365,10 +366,10 @@ impl Requests {
                     url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
                 }
             }
-            record.secret(&secret.rule.name);
+            record.add_secret(&secret.rule.name);
         }
-        if known {
-            self.egress.look_for_secrets();
+        if has_secrets {
+            self.egress.update_echoes();
         }
         headers.insert(ACCEPT_ENCODING, ACCEPTED);
         headers.entry(USER_AGENT).or_insert(AGENT);
@@ -383,22 +384,22 @@ impl Requests {
     }
 }
 
-/// Refuses what would carry a secret away: one of the operator's, which a guest can't know by
-/// right, or what has the form of one.
-fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
+/// Refuses a request that contains a configured secret or text in the form of a secret. A guest
+/// never gets a configured secret from the host.
+fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes() {
         let in_headers = || {
             headers.iter().any(|(name, value)| {
-                echoes.is_in(value.as_bytes()) || echoes.is_in(name.as_str().as_bytes())
+                echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
             })
         };
-        if echoes.is_in(url.as_str().as_bytes()) || in_headers() || echoes.is_in(body) {
+        if echoes.contains(url.as_str().as_bytes()) || in_headers() || echoes.contains(body) {
             return Err(refused(
                 method,
                 target,
-                "the rule that no request carries a secret that the host didn't put in",
+                "a configured secret may not be in a request unless the host puts it in",
                 "No key changes that.",
             ));
         }
@@ -419,14 +420,14 @@ fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Re
         .chain(query.iter().map(|text| text.as_str().into()))
         .chain(headers);
     for text in texts {
-        if let Some(kind) = shape(text) {
+        if let Some(kind) = kind_of_secret(text) {
             let rule = format!(
-                "the rule that no request carries what looks like a secret: {}",
+                "a request may not contain text that looks like a secret: {}",
                 neutral_line(cut(&kind, 100))
             );
             let remedy = format!(
-                "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret \
-                 itself in [{0}.secrets.NAME], so that no tool has to know it.",
+                "To allow it for that host, write in [{}] of berth.toml: `credentials_to = [\"{}\"]`. Better: configure the secret \
+                 in [{0}.secrets.NAME], so that no tool has to know it.",
                 settings.reach.table, target.host,
             );
             return Err(refused(method, target, rule, remedy));
@@ -435,8 +436,8 @@ fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Re
     Ok(())
 }
 
-/// What a text holds that looks like a secret, as it is or as a server may read it.
-fn shape(text: Cow<'_, str>) -> Option<String> {
+/// The kind of secret that a text seems to contain, as it is or after a server decodes it.
+fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
     let mut text = text;
     for _ in 0..=spelling::DEPTH {
         let marked = redaction::text(&text, Keys::Unknown);
@@ -463,8 +464,8 @@ fn refused(
     }))
 }
 
-/// All of a guest's body.
-async fn collected<B>(body: B, most: u64) -> Result<Bytes, Error>
+/// The whole body of a guest's request.
+async fn read_body<B>(body: B, most: u64) -> Result<Bytes, Error>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -481,22 +482,22 @@ where
     Ok(all.freeze())
 }
 
-/// The answer as a guest gets it. `wanted`: whether its body is more than a size.
-fn answered(
+/// The answer for the guest. `has_body` is false for an answer to HEAD, which only has a size.
+fn guest_response(
     response: Response<Incoming>,
-    wanted: bool,
+    has_body: bool,
     bounds: Bounds,
     record: Record,
-    place: Place,
+    permit: RequestPermit,
 ) -> Result<Response<Body>, Error> {
     let (parts, body) = response.into_parts();
     let mut headers = parts.headers;
-    let body = if wanted {
-        Answer::new(body, &mut headers, bounds, record, place)?.boxed_unsync()
+    let body = if has_body {
+        Answer::new(body, &mut headers, bounds, record, permit)?.boxed_unsync()
     } else {
         Body::default()
     };
-    // Without the client's own extensions.
+    // A new response, without the client's extensions.
     let mut response = Response::new(body);
     *response.status_mut() = parts.status;
     *response.headers_mut() = headers;

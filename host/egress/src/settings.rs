@@ -1,4 +1,4 @@
-//! What requests are made by.
+//! The settings of requests.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,76 +12,76 @@ use berth_policy::egress::{HostPattern, Reach};
 use super::secrets::Secret;
 use super::tls::TrustStore;
 
-/// What the requests of one plugin may do, and how they are made.
+/// The settings for the requests of one plugin.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where they may go.
+    /// The rules about hosts and addresses.
     pub reach: Reach,
-    /// Their bounds.
+    /// The limits of requests.
     pub limits: Limits,
-    /// The key that bounds their time, as people look for it: `timeout` in \[tools.web\].
+    /// The key that bounds the time of a request, as messages name it: `timeout` in \[tools.web\].
     pub time_key: String,
-    /// Whether a person is asked about a call to a host that no grant names.
+    /// Whether a call to a host that no grant names can be approved by a person.
     pub asks: bool,
-    /// Secrets that are put into them.
+    /// Secrets that the host puts into requests.
     pub secrets: Vec<Secret>,
-    /// Hosts to which a request may carry what looks like a secret, as patterns.
+    /// Patterns of hosts to which a request may carry text that looks like a secret.
     pub credentials_to: Vec<HostPattern>,
-    /// What is the same for all plugins.
+    /// The settings that are the same for all plugins.
     pub network: Network,
 }
 
-/// What is the same for the requests of all plugins.
+/// The network settings of all plugins.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// A proxy that requests go through.
+    /// The proxy for requests.
     pub proxy: Option<Proxy>,
-    /// Certificates of authorities beside those of the system, PEM.
+    /// PEM files of certificate authorities that are trusted beside those of the system.
     pub authorities: Vec<PathBuf>,
-    /// Who looks names up. None: the system.
+    /// The resolver of names. `None` if the system resolves them.
     pub resolver: Option<Arc<dyn Resolve>>,
-    /// Where this program listens: no request goes there.
+    /// The addresses that this program listens on. No request may go there.
     pub listening: Arc<[SocketAddr]>,
-    /// Whom TLS trusts, as soon as that was read; clones share it.
+    /// The certificate authorities, read when they are first needed. Clones share them.
     pub trust: Arc<TrustStore>,
 }
 
 /// A proxy for requests.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// `http://host:port`, perhaps with a name and a password.
+    /// The proxy's URL, `http://host:port`. It can contain a user name and a password.
     pub url: String,
-    /// Hosts that are reached without it, in the form of `NO_PROXY`.
+    /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
     pub except: String,
-    /// Whether the proxy looks names up, rather than this machine. What they resolve to isn't
-    /// checked then.
+    /// Whether the proxy resolves names instead of this machine. Their addresses aren't checked
+    /// then.
     pub resolves: bool,
 }
 
-/// Looks names up.
+/// A resolver of names.
 pub trait Resolve: Send + Sync + fmt::Debug {
-    /// All addresses of a name.
+    /// Returns all addresses of a name.
     fn resolve<'r>(
         &'r self,
         name: &'r str,
     ) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>>;
 }
 
-/// The bounds of requests.
+/// The limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most time from a request's beginning to the end of its answer.
+    /// The most time from the start of a request to the end of its answer.
     pub time: Duration,
-    /// The most time in which nothing comes.
+    /// The most time without any data.
     pub idle: Duration,
-    /// Bytes of an answer's body, compressed and decompressed.
+    /// The most bytes of an answer's body, compressed and decompressed.
     pub body: u64,
-    /// Bytes of a request's body.
+    /// The most bytes of a request's body.
     pub request_body: u64,
-    /// Bytes of headers.
+    /// The most bytes of headers.
     pub headers: usize,
-    /// Requests that a plugin has at a time.
+    /// The most concurrent requests of a plugin.
     pub concurrent: usize,
-    /// Requests of one call.
+    /// The most requests of one call.
     pub requests: u32,
 }

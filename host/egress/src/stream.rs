@@ -1,5 +1,4 @@
-//! A connection that counts: how many a plugin has, those that wait for its next request among
-//! them.
+//! A connection that counts towards the limit of its plugin, also while it is idle.
 
 use std::io;
 use std::pin::Pin;
@@ -10,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A connection, and its place among those of its plugin.
+/// A connection with its permit.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) tcp: TcpStream,
-    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
 impl Connection for Stream {

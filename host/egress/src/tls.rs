@@ -1,4 +1,4 @@
-//! Whom TLS trusts.
+//! The certificate authorities that TLS trusts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -7,31 +7,31 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The authorities: those of this machine, or those that are built in where it has none, and the
-/// operator's own. Read when they are first needed, since reading them takes longer than most
-/// calls.
+/// The trusted certificate authorities: those of this machine and the operator's own. If the
+/// machine has none, the built-in ones are used. They are read when they are first needed, because
+/// reading them takes longer than most calls.
 #[derive(Debug, Default)]
 pub struct TrustStore {
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
 impl TrustStore {
-    /// What a client needs. Takes some time the first time.
+    /// The TLS configuration of a client. The first call is slow.
     ///
     /// # Errors
     ///
-    /// What is wrong with the operator's own authorities: a request is not made with others than
-    /// were meant.
+    /// Why one of the operator's own authorities can't be used. Requests then fail, because they
+    /// must not be made with other authorities than configured.
     pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, String> {
         self.config.get_or_init(|| read(own).map(Arc::new)).clone().map(|config| (*config).clone())
     }
 }
 
-/// How many certificates a file of an authority has.
+/// The number of certificates in the file of an authority.
 ///
 /// # Errors
 ///
-/// Why it can't be used.
+/// Why the file can't be used.
 pub fn examine_authority(path: &Path) -> Result<usize, String> {
     let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();

@@ -229,7 +229,7 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         assert_eq!(
             allows,
             format!(
-                "{listed} Or ask for https://other.example.com:{port}/x by a call of its own: a person is asked about that."
+                "{listed} Or request https://other.example.com:{port}/x in a call of its own, which a person can approve."
             )
         );
         for (answer, to) in [

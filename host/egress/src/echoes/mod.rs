@@ -1,4 +1,5 @@
-//! Secrets that come back: taken out of answers, however servers spell what they were sent.
+//! Echoes: secrets that a server sends back. They are redacted in answers, also if the server
+//! encodes or escapes them.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +7,40 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use berth_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds the secrets of one plugin: each as it is, in base64 wherever it stands in what was
-/// encoded, and in hexadecimal; and all of these with any of their characters
-/// [escaped](berth_policy::spelling).
+/// Finds the secrets of one plugin: as they are, in base64 at any offset of the encoded text, and
+/// in hexadecimal. Any character of these forms may be [escaped](berth_policy::spelling).
 #[derive(Debug)]
 pub(super) struct Echoes {
-    /// The forms of all secrets, byte by byte; the first one is before any byte.
+    /// A trie of the forms of all secrets. The first node is the root.
     nodes: Vec<Node>,
-    /// Behind a byte, the node of the forms that begin with it; 0: none does.
+    /// For each byte, the child of the root. 0 if no form begins with the byte.
     first: [usize; 256],
-    /// Whether a form begins with two bytes: a bit for each pair.
+    /// A bit for each pair of bytes: whether a form begins with the pair.
     pairs: Vec<u64>,
-    /// What stands for each secret.
+    /// The mark for each secret.
     marks: Vec<String>,
-    /// How many secrets they are.
+    /// The number of secrets.
     pub(super) secrets: usize,
 }
 
-/// What a form may go on with, and the secret that it is where it ends here.
+/// A node of the trie: its children, and the index of the secret whose form ends here.
 #[derive(Debug, Default)]
 struct Node {
     next: Vec<(u8, usize)>,
     secret: Option<usize>,
 }
 
-/// Bytes of a secret's form that are enough to tell it from other text.
-const LEAST: usize = 6;
+/// The fewest bytes of a form. A shorter form would be found in other text by chance.
+const MIN_FORM: usize = 6;
 
-/// Forms that may go on at one place at a time. Only of a secret that repeats itself there are more
-/// than a few.
-const MOST: usize = 256;
+/// The most partial matches at one position. Only a secret that repeats itself has more than a few.
+const MAX_PARTIAL: usize = 256;
 
-/// Bytes that are looked at at a time.
+/// Bytes that are scanned at a time.
 const PIECE: usize = 64 * 1024;
 
 impl Echoes {
-    /// Of secrets, each by its name.
+    /// Makes it for secrets, given as pairs of name and value. `None` if there is no form to find.
     pub(super) fn from_secrets<'s>(
         secrets: impl IntoIterator<Item = (&'s str, &'s str)>,
     ) -> Option<Self> {
@@ -55,7 +54,7 @@ impl Echoes {
         for (name, secret) in secrets {
             echoes.secrets += 1;
             echoes.marks.push(format!("[REDACTED:{name}]"));
-            for form in forms(secret).into_iter().filter(|form| form.len() >= LEAST) {
+            for form in forms(secret).into_iter().filter(|form| form.len() >= MIN_FORM) {
                 echoes.add(&form);
             }
         }
@@ -91,61 +90,61 @@ impl Echoes {
         self.nodes[node].next.iter().find(|(known, _)| *known == byte).map(|(_, next)| *next)
     }
 
-    /// Whether nothing can begin with the first of two bytes that stand as they are.
-    fn begins_nothing(&self, byte: u8, next: u8) -> bool {
+    /// Whether no form begins with the first of two bytes.
+    fn begins_no_form(&self, byte: u8, next: u8) -> bool {
         let pair = usize::from(byte) << 8 | usize::from(next);
         !is_escape(byte)
             && (self.first[usize::from(byte)] == 0
                 || !is_escape(next) && self.pairs[pair >> 6] >> (pair & 63) & 1 == 0)
     }
 
-    /// Whether one of them is in there.
-    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
-        let mut pieces = Pieces::default();
+    /// Whether `bytes` contain one of the secrets.
+    pub(super) fn contains(&self, bytes: &[u8]) -> bool {
+        let mut redactor = EchoRedactor::default();
         let found = bytes.chunks(PIECE).any(|piece| {
-            pieces.look(self, piece, false);
-            // What was looked at is not needed any more.
-            pieces.forget();
-            !pieces.found.is_empty()
+            redactor.scan(self, piece, false);
+            // Only the matches matter here, so the scanned bytes are dropped.
+            redactor.discard_scanned();
+            !redactor.matches.is_empty()
         });
         found || {
-            pieces.look(self, b"", true);
-            !pieces.found.is_empty()
+            redactor.scan(self, b"", true);
+            !redactor.matches.is_empty()
         }
     }
 
-    /// `bytes` without them. None where nothing was found.
-    pub(super) fn without(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut pieces = Pieces::default();
+    /// The bytes with marks in place of the secrets. `None` if no secret was found.
+    pub(super) fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut redactor = EchoRedactor::default();
         let mut out = Vec::new();
         for piece in bytes.chunks(PIECE) {
-            out.extend(pieces.next(self, piece, false));
+            out.extend(redactor.redact_piece(self, piece, false));
         }
-        out.extend(pieces.next(self, b"", true));
-        pieces.any.then_some(out)
+        out.extend(redactor.redact_piece(self, b"", true));
+        redactor.has_redacted.then_some(out)
     }
 }
 
-/// Takes secrets out of something that comes in pieces.
+/// Redacts secrets in bytes that come in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
-    /// What has not gone out. All places are counted from its beginning.
-    kept: Vec<u8>,
-    /// Up to where it was looked at.
-    looked: usize,
-    /// What may become a secret and goes on at `looked`.
-    begun: Vec<PartialMatch>,
-    /// What goes on behind that, by the place: behind an escape.
+pub(super) struct EchoRedactor {
+    /// The bytes that were not returned yet. All positions are relative to its beginning.
+    buffer: Vec<u8>,
+    /// The position up to which the buffer was scanned.
+    scanned: usize,
+    /// The partial matches that continue at `scanned`.
+    partial: Vec<PartialMatch>,
+    /// The partial matches that continue later, after an escape, by position.
     later: BTreeMap<usize, Vec<PartialMatch>>,
-    /// What became one, and has not gone out.
-    found: Vec<Match>,
-    /// Up to where a mark that went out stands for it.
-    marked: usize,
-    /// Whether any was found.
-    any: bool,
+    /// The matches that were not returned yet.
+    matches: Vec<Match>,
+    /// The position up to which a returned mark replaces the buffer.
+    replaced: usize,
+    /// Whether a secret was redacted.
+    has_redacted: bool,
 }
 
-/// A form of which some bytes were there.
+/// The first bytes of a form.
 #[derive(Clone, Copy, Debug)]
 struct PartialMatch {
     node: usize,
@@ -159,123 +158,130 @@ struct Match {
     secret: usize,
 }
 
-impl Pieces {
-    /// What of all that has come can go out: everything but what may be the beginning of a secret,
-    /// unless there is no more (`end`).
-    pub(super) fn next(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
-        self.look(echoes, piece, end);
-        let first =
-            self.begun.iter().chain(self.later.values().flatten()).map(|begun| begun.start).min();
-        let sure = if end { self.kept.len() } else { first.unwrap_or(self.looked) };
-        // Of those that begin at one place, the longest.
-        self.found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
-        let ready = self.found.partition_point(|found| found.start < sure);
+impl EchoRedactor {
+    /// Adds a piece and returns the bytes that are ready. Bytes that may be the beginning of a
+    /// secret are held back, unless this is the last piece (`end`).
+    pub(super) fn redact_piece(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
+        self.scan(echoes, piece, end);
+        let first = self
+            .partial
+            .iter()
+            .chain(self.later.values().flatten())
+            .map(|partial| partial.start)
+            .min();
+        let sure = if end { self.buffer.len() } else { first.unwrap_or(self.scanned) };
+        // Of matches with the same start, the longest first.
+        self.matches.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
+        let ready = self.matches.partition_point(|found| found.start < sure);
         let mut out = Vec::with_capacity(sure);
-        let mut done = self.marked;
-        for found in self.found.drain(..ready) {
+        let mut done = self.replaced;
+        for found in self.matches.drain(..ready) {
             if found.start >= done {
-                out.extend_from_slice(&self.kept[done..found.start]);
+                out.extend_from_slice(&self.buffer[done..found.start]);
                 out.extend_from_slice(echoes.marks[found.secret].as_bytes());
-                self.any = true;
+                self.has_redacted = true;
             }
-            // One that overlaps with the one before has its mark.
+            // A match that overlaps with the one before shares its mark.
             done = done.max(found.end);
         }
         if done < sure {
-            out.extend_from_slice(&self.kept[done..sure]);
+            out.extend_from_slice(&self.buffer[done..sure]);
             done = sure;
         }
-        self.marked = done;
-        self.forget_to(done.min(self.looked));
+        self.replaced = done;
+        self.discard_to(done.min(self.scanned));
         out
     }
 
-    /// Looks at what has come.
-    fn look(&mut self, echoes: &Echoes, piece: &[u8], end: bool) {
-        self.kept.extend_from_slice(piece);
-        let from = self.looked;
-        let ahead = &self.kept[from..];
+    /// Adds a piece and scans it for matches.
+    fn scan(&mut self, echoes: &Echoes, piece: &[u8], end: bool) {
+        self.buffer.extend_from_slice(piece);
+        let from = self.scanned;
+        let ahead = &self.buffer[from..];
         let readings = if ahead.iter().any(|byte| is_escape(*byte)) {
             Readings::new(ahead)
         } else {
             Readings::default()
         };
-        let mut begun = Vec::new();
+        let mut partial = Vec::new();
         loop {
-            if self.begun.is_empty() && self.later.is_empty() {
-                let plain = self.kept[self.looked..]
+            if self.partial.is_empty() && self.later.is_empty() {
+                let plain = self.buffer[self.scanned..]
                     .windows(2)
-                    .take_while(|two| echoes.begins_nothing(two[0], two[1]));
-                self.looked += plain.count();
+                    .take_while(|two| echoes.begins_no_form(two[0], two[1]));
+                self.scanned += plain.count();
             }
-            let Some(byte) = self.kept.get(self.looked).copied() else { break };
-            // What an escape stands for is told when all of it is there.
-            if is_escape(byte) && !end && self.looked + REACH > self.kept.len() {
+            let Some(byte) = self.buffer.get(self.scanned).copied() else { break };
+            // An escape can only be decoded when all of it is there.
+            if is_escape(byte) && !end && self.scanned + REACH > self.buffer.len() {
                 break;
             }
-            let place = self.looked;
-            self.looked += 1;
-            begun.clear();
-            begun.append(&mut self.begun);
-            if let Some(later) = self.later.remove(&self.looked) {
-                self.begun = later;
+            let position = self.scanned;
+            self.scanned += 1;
+            partial.clear();
+            partial.append(&mut self.partial);
+            if let Some(later) = self.later.remove(&self.scanned) {
+                self.partial = later;
             }
-            begun.push(PartialMatch { node: 0, start: place });
-            self.go_on(echoes, &begun, &[byte], place + 1);
+            partial.push(PartialMatch { node: 0, start: position });
+            self.advance(echoes, &partial, &[byte], position + 1);
             if is_escape(byte) {
-                for reading in readings.at(place - from) {
-                    self.go_on(echoes, &begun, reading.bytes(), from + reading.end);
+                for reading in readings.at(position - from) {
+                    self.advance(echoes, &partial, reading.bytes(), from + reading.end);
                 }
             }
         }
         if end {
-            self.begun.clear();
+            self.partial.clear();
             self.later.clear();
         }
     }
 
-    /// Goes on with what was begun by `bytes`, up to a place.
-    fn go_on(&mut self, echoes: &Echoes, begun: &[PartialMatch], bytes: &[u8], to: usize) {
-        for PartialMatch { node, start } in begun {
+    /// Advances partial matches by `bytes`, which end at the position `to`.
+    fn advance(&mut self, echoes: &Echoes, partial: &[PartialMatch], bytes: &[u8], to: usize) {
+        for PartialMatch { node, start } in partial {
             let Some(node) = bytes.iter().try_fold(*node, |node, byte| echoes.step(node, *byte))
             else {
                 continue;
             };
             if let Some(secret) = echoes.nodes[node].secret {
-                self.found.push(Match { start: *start, end: to, secret });
+                self.matches.push(Match { start: *start, end: to, secret });
             }
-            let there =
-                if to == self.looked { &mut self.begun } else { self.later.entry(to).or_default() };
-            match there.iter().position(|other| other.node == node) {
-                Some(known) => there[known].start = there[known].start.min(*start),
-                None if there.len() < MOST => there.push(PartialMatch { node, start: *start }),
+            let next = if to == self.scanned {
+                &mut self.partial
+            } else {
+                self.later.entry(to).or_default()
+            };
+            match next.iter().position(|other| other.node == node) {
+                Some(known) => next[known].start = next[known].start.min(*start),
+                None if next.len() < MAX_PARTIAL => next.push(PartialMatch { node, start: *start }),
                 None => {}
             }
         }
     }
 
-    /// Forgets what was looked at.
-    fn forget(&mut self) {
-        self.marked = self.looked;
-        self.forget_to(self.looked);
+    /// Drops the scanned bytes without returning them.
+    fn discard_scanned(&mut self) {
+        self.replaced = self.scanned;
+        self.discard_to(self.scanned);
     }
 
-    fn forget_to(&mut self, place: usize) {
-        self.kept.drain(..place);
-        self.looked -= place;
-        self.marked = self.marked.saturating_sub(place);
-        if place > 0 {
+    fn discard_to(&mut self, position: usize) {
+        self.buffer.drain(..position);
+        self.scanned -= position;
+        self.replaced = self.replaced.saturating_sub(position);
+        if position > 0 {
             self.later = std::mem::take(&mut self.later)
                 .into_iter()
-                .map(|(to, begun)| (to - place, begun))
+                .map(|(to, partial)| (to - position, partial))
                 .collect();
         }
-        for begun in self.begun.iter_mut().chain(self.later.values_mut().flatten()) {
-            begun.start = begun.start.saturating_sub(place);
+        for partial in self.partial.iter_mut().chain(self.later.values_mut().flatten()) {
+            partial.start = partial.start.saturating_sub(position);
         }
-        for found in &mut self.found {
+        for found in &mut self.matches {
             (found.start, found.end) =
-                (found.start.saturating_sub(place), found.end.saturating_sub(place));
+                (found.start.saturating_sub(position), found.end.saturating_sub(position));
         }
     }
 }
@@ -287,12 +293,13 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         secret.to_owned(),
         secret.to_ascii_lowercase(),
         secret.to_ascii_uppercase(),
-        // As forms write it.
+        // In the encoding of HTML forms.
         secret.replace(' ', "+"),
         bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
     ];
-    // What is base64 itself says something by what it stands for: a name and a password.
+    // A secret can itself be base64, for example of a user name and a password. Then the decoded
+    // text is secret too.
     let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(decoded) = decoded
         .filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' '))
@@ -301,12 +308,13 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
             decoded
                 .split_once(':')
                 .map(|(_, password)| password.to_owned())
-                .filter(|password| password.len() >= LEAST),
+                .filter(|password| password.len() >= MIN_FORM),
         );
         forms.push(decoded);
     }
-    // In base64, three bytes are four characters: where a secret stands behind one or two others,
-    // other characters come out, of which the first and the last depend on its neighbours.
+    // Base64 turns three bytes into four characters. So a secret has three forms, for each offset
+    // within three bytes. The first and the last character also depend on the bytes next to the
+    // secret, and are left out.
     for before in 0..3 {
         let mut padded = vec![0; before];
         padded.extend_from_slice(bytes);

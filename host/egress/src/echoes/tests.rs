@@ -5,14 +5,14 @@ use super::*;
 const SECRET: &str = "s3cr&t/Value~+42\"x";
 
 fn echoes() -> Echoes {
-    Echoes::from_secrets([("token", SECRET)]).expect("there is one")
+    Echoes::from_secrets([("token", SECRET)]).expect("a secret")
 }
 
-/// What the usual encoders with percent signs leave as it is beside letters and digits, and whether
-/// they write a space as `+`: those of RFC 3986, of forms, of PHP, of JavaScript for a part and for
-/// a whole address, of Python, one that leaves letters and digits alone, and one that leaves
-/// nothing.
-const LEFT_PLAIN: [(&str, bool); 9] = [
+/// The characters that the usual percent encoders leave unchanged beside letters and digits, and
+/// whether they write a space as `+`. In this order: RFC 3986, HTML forms, PHP, JavaScript for a
+/// component and for a whole URL, Python, an encoder of everything but letters and digits, and an
+/// encoder of everything.
+const UNENCODED: [(&str, bool); 9] = [
     ("-_.~", false),
     ("-_.~", true),
     ("-_.*", true),
@@ -24,14 +24,14 @@ const LEFT_PLAIN: [(&str, bool); 9] = [
     ("", false),
 ];
 
-/// A secret as others write it: forms, JavaScript, Python, Go's JSON and HTML, and programs that
-/// escape more than they have to.
-fn written(secret: &str) -> Vec<String> {
-    let percent = |kept: &str, space: bool, upper: bool| -> String {
+/// A secret in the encodings of other programs: HTML forms, JavaScript, Python, Go's JSON and HTML,
+/// and programs that escape more than necessary.
+fn encodings(secret: &str) -> Vec<String> {
+    let percent = |unencoded: &str, space: bool, upper: bool| -> String {
         let one = |byte: u8| match byte {
             b' ' if space => "+".to_owned(),
-            byte if kept.as_bytes().contains(&byte)
-                || !kept.is_empty() && byte.is_ascii_alphanumeric() =>
+            byte if unencoded.as_bytes().contains(&byte)
+                || !unencoded.is_empty() && byte.is_ascii_alphanumeric() =>
             {
                 char::from(byte).to_string()
             }
@@ -42,10 +42,10 @@ fn written(secret: &str) -> Vec<String> {
     };
     let json = serde_json::Value::from(secret).to_string();
     let json = json.trim_matches('"').to_owned();
-    let escaped = |special: &str, as_what: fn(u32) -> String| -> String {
+    let escaped = |special: &str, escape: fn(u32) -> String| -> String {
         secret
             .chars()
-            .map(|c| if special.contains(c) { as_what(u32::from(c)) } else { c.to_string() })
+            .map(|c| if special.contains(c) { escape(u32::from(c)) } else { c.to_string() })
             .collect()
     };
     let html = secret
@@ -79,17 +79,17 @@ fn written(secret: &str) -> Vec<String> {
         secret.chars().map(|c| format!("&amp;#x{:X};", u32::from(c))).collect(),
     ];
     for upper in [true, false] {
-        all.extend(LEFT_PLAIN.iter().map(|(kept, space)| percent(kept, *space, upper)));
+        all.extend(UNENCODED.iter().map(|(unencoded, space)| percent(unencoded, *space, upper)));
     }
     all
 }
 
 #[test]
-fn secret_is_found_as_servers_write_it() {
+fn secret_is_found_in_the_encodings_of_servers() {
     let echoes = echoes();
     let mut all: Vec<Vec<u8>> = forms(SECRET)
         .into_iter()
-        .chain(written(SECRET).into_iter().map(String::into_bytes))
+        .chain(encodings(SECRET).into_iter().map(String::into_bytes))
         .collect();
     all.extend((0..7).flat_map(|before| {
         let text = format!("{}{SECRET} and more", "u".repeat(before));
@@ -100,9 +100,10 @@ fn secret_is_found_as_servers_write_it() {
         ]
     }));
     for form in all {
-        assert!(echoes.is_in(&form), "{}", String::from_utf8_lossy(&form));
-        let whole =
-            echoes.without(&[b"before ", &form[..], b" behind"].concat()).expect("it is in there");
+        assert!(echoes.contains(&form), "{}", String::from_utf8_lossy(&form));
+        let whole = echoes
+            .redact(&[b"before ", &form[..], b" behind"].concat())
+            .expect("a secret is found");
         let whole = String::from_utf8_lossy(&whole);
         assert!(
             whole.starts_with("before ")
@@ -111,10 +112,10 @@ fn secret_is_found_as_servers_write_it() {
             "{whole}"
         );
     }
-    assert!(!echoes.is_in(b"a page about secrets"));
-    let spaced = Echoes::from_secrets([("token", "two words & more")]).expect("there is one");
-    for form in written("two words & more") {
-        assert!(spaced.is_in(form.as_bytes()), "{form}");
+    assert!(!echoes.contains(b"a page about secrets"));
+    let spaced = Echoes::from_secrets([("token", "two words & more")]).expect("a secret");
+    for form in encodings("two words & more") {
+        assert!(spaced.contains(form.as_bytes()), "{form}");
     }
 }
 
@@ -128,32 +129,32 @@ fn secret_that_looks_like_an_escape_is_found() {
         "%%%%%%%%",
         "&&&&\\\\\\\\",
     ] {
-        let echoes = Echoes::from_secrets([("token", secret)]).expect("there is one");
-        assert!(echoes.is_in(secret.as_bytes()), "{secret}");
-        for form in written(secret) {
-            let whole = echoes.without(format!("before {form} behind").as_bytes());
+        let echoes = Echoes::from_secrets([("token", secret)]).expect("a secret");
+        assert!(echoes.contains(secret.as_bytes()), "{secret}");
+        for form in encodings(secret) {
+            let whole = echoes.redact(format!("before {form} behind").as_bytes());
             assert!(whole.is_some(), "{secret} as {form}");
         }
     }
 }
 
 #[test]
-fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
+fn pieces_of_any_size_lose_the_secret_and_nothing_else() {
     let echoes = echoes();
     let text = format!(
         "before {SECRET} between {} {SECRET}{SECRET} s3cr& s3cr\\u0026 {} behind s3cr&t/Value~+42\"",
         STANDARD.encode(SECRET),
-        written(SECRET).join(" | "),
+        encodings(SECRET).join(" | "),
     );
-    let whole = echoes.without(text.as_bytes()).expect("it is in there");
+    let whole = echoes.redact(text.as_bytes()).expect("a secret is found");
     assert!(!String::from_utf8_lossy(&whole).contains(SECRET));
     for size in (1..40).chain([100, 255, 256, 257, 1000, text.len()]) {
-        let mut pieces = Pieces::default();
+        let mut redactor = EchoRedactor::default();
         let mut out = Vec::new();
         for piece in text.as_bytes().chunks(size) {
-            out.extend(pieces.next(&echoes, piece, false));
+            out.extend(redactor.redact_piece(&echoes, piece, false));
         }
-        out.extend(pieces.next(&echoes, b"", true));
+        out.extend(redactor.redact_piece(&echoes, b"", true));
         assert_eq!(
             String::from_utf8_lossy(&out),
             String::from_utf8_lossy(&whole),
@@ -163,21 +164,21 @@ fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
 }
 
 #[test]
-fn longest_of_several_secrets_counts() {
+fn longest_match_of_several_secrets_is_redacted() {
     let echoes =
         Echoes::from_secrets([("short", "abcdef"), ("long", "abcdefghij"), ("other", "cdefgh123")])
             .expect("there are some");
     let without = |text: &str| {
-        String::from_utf8_lossy(&echoes.without(text.as_bytes()).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&echoes.redact(text.as_bytes()).unwrap_or_default()).into_owned()
     };
     assert_eq!(without("1abcdefghij2"), "1[REDACTED:long]2");
     assert_eq!(without("1abcdefghi2"), "1[REDACTED:short]ghi2");
-    // Overlapping ones go together.
+    // Overlapping matches share one mark.
     assert_eq!(without("1abcdefgh1234"), "1[REDACTED:short]4");
     assert_eq!(without("abcdefabcdef"), "[REDACTED:short][REDACTED:short]");
 }
 
-/// Random numbers, the same for one seed.
+/// Random numbers. The same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -196,27 +197,28 @@ impl Random {
         (0..length).map(|_| char::from(alphabet[self.below(alphabet.len())])).collect()
     }
 
-    /// Writes a text as one of many programs would: what they have to escape, and some of the rest.
+    /// Escapes a text as one of several programs does: the characters that it must escape, and
+    /// `percentage` percent of the others.
     fn escape(&mut self, text: &str, program: usize, percentage: usize) -> String {
         let mut out = String::new();
         for c in text.chars() {
             let code = u32::from(c);
-            let more = self.below(100) < percentage;
+            let extra = self.below(100) < percentage;
             out += &match program {
-                0 | 1 if c == '\\' && !more => "\\\\".to_owned(),
-                0 if c == '"' && !more => "\\\"".to_owned(),
-                0 if more => format!("\\u{code:04x}"),
-                1 if more && c.is_ascii_punctuation() => format!("\\{c}"),
-                2 if c == '&' && !more => "&amp;".to_owned(),
-                2 if more => {
+                0 | 1 if c == '\\' && !extra => "\\\\".to_owned(),
+                0 if c == '"' && !extra => "\\\"".to_owned(),
+                0 if extra => format!("\\u{code:04x}"),
+                1 if extra && c.is_ascii_punctuation() => format!("\\{c}"),
+                2 if c == '&' && !extra => "&amp;".to_owned(),
+                2 if extra => {
                     [format!("&#{code};"), format!("&#x{code:x};"), format!("&#x{code:04X};")]
                         [self.below(3)]
                     .clone()
                 }
-                3 if more || c == '%' => {
+                3 if extra || c == '%' => {
                     [format!("%{code:02X}"), format!("%{code:02x}")][self.below(2)].clone()
                 }
-                4 if more || c == '=' => format!("={code:02X}"),
+                4 if extra || c == '=' => format!("={code:02X}"),
                 _ => c.to_string(),
             };
         }
@@ -224,7 +226,7 @@ impl Random {
     }
 }
 
-/// A seed of its own in each long run, which `BERTH_SEED` repeats.
+/// The seed: that of `BERTH_SEED`, a new one in each soak run, otherwise a fixed one.
 fn seed() -> u64 {
     std::env::var("BERTH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
         match std::env::var_os("BERTH_SOAK") {
@@ -243,17 +245,16 @@ fn rounds(few: usize, many: usize) -> usize {
 const PRINTABLE: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 !#$()*+,-./:;<>?@[]^_`{|}~'\"=&%\\\\&&%%==";
 
 #[test]
-fn soak_random_spellings_in_random_pieces_are_found() {
+fn soak_random_escapes_in_random_pieces_are_found() {
     let seed = seed();
     let mut random = Random(seed);
     for round in 0..rounds(150, 20_000) {
         let (length, depth) = (8 + random.below(30), random.below(DEPTH + 1));
         let secret = random.text(PRINTABLE, length) + "z";
-        // Three times over, a backslash of the secret's own and what comes behind it may be taken
-        // for an escape.
+        // After three rounds of escaping, a backslash of the secret and the text after it can look
+        // like an escape.
         let secret = if depth > 2 { secret.replace('\\', "/") } else { secret };
-        // Nothing that begins or ends an escape with what stands beside it, so that what has to be
-        // left over is known.
+        // The text beside the secret can't form an escape with it, so the expected rest is known.
         let lengths = (random.below(60), random.below(60));
         let mut parts = [
             random.text(PRINTABLE, lengths.0) + " Z",
@@ -261,22 +262,23 @@ fn soak_random_spellings_in_random_pieces_are_found() {
             "Z ".to_owned() + &random.text(PRINTABLE, lengths.1),
         ];
         for _ in 0..depth {
-            // Deeper ones are of what has to be escaped alone, as programs write it that hand on
-            // what others wrote. What escapes any sign leaves open what was meant; within others it
-            // is not told apart each time.
+            // At greater depth, only what must be escaped is escaped, as by programs that pass on
+            // the output of others. If any character can be escaped, nested escapes are ambiguous
+            // and not always found.
             let program = if depth == 1 { random.below(5) } else { [0, 2, 3][random.below(3)] };
             let percentage = if depth > 2 { 0 } else { [0, 20, 100][random.below(3)] };
             parts = parts.map(|part| random.escape(&part, program, percentage));
         }
-        let echoes = Echoes::from_secrets([("token", &*secret)]).expect("there is one");
+        let echoes = Echoes::from_secrets([("token", &*secret)]).expect("a secret");
         let text = parts.concat();
-        let (mut pieces, mut out, mut rest) = (Pieces::default(), Vec::new(), text.as_bytes());
+        let (mut redactor, mut out, mut rest) =
+            (EchoRedactor::default(), Vec::new(), text.as_bytes());
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(1 + random.below(rest.len().min(40)));
-            out.extend(pieces.next(&echoes, piece, false));
-            rest = behind;
+            let (piece, after) = rest.split_at(1 + random.below(rest.len().min(40)));
+            out.extend(redactor.redact_piece(&echoes, piece, false));
+            rest = after;
         }
-        out.extend(pieces.next(&echoes, b"", true));
+        out.extend(redactor.redact_piece(&echoes, b"", true));
         let expected = format!("{}[REDACTED:token]{}", parts[0], parts[2]);
         assert_eq!(
             String::from_utf8_lossy(&out),
@@ -287,7 +289,7 @@ fn soak_random_spellings_in_random_pieces_are_found() {
 }
 
 #[test]
-fn soak_texts_without_a_secret_stay_as_they_are() {
+fn soak_text_without_a_secret_stays_unchanged() {
     let seed = seed();
     let mut random = Random(seed);
     for round in 0..rounds(100, 20_000) {
@@ -298,20 +300,21 @@ fn soak_texts_without_a_secret_stay_as_they_are() {
         let alphabet: &[u8] =
             [PRINTABLE, b"ab\\%&;#x25u0", b"\\", &[0, 255, b'%', 0x80, b'a']][random.below(4)];
         let text: Vec<u8> = (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect();
-        let (mut pieces, mut out, mut rest) = (Pieces::default(), Vec::new(), &text[..]);
+        let (mut redactor, mut out, mut rest) = (EchoRedactor::default(), Vec::new(), &text[..]);
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(1 + random.below(rest.len().min(300)));
-            out.extend(pieces.next(&echoes, piece, false));
-            rest = behind;
+            let (piece, after) = rest.split_at(1 + random.below(rest.len().min(300)));
+            out.extend(redactor.redact_piece(&echoes, piece, false));
+            rest = after;
         }
-        out.extend(pieces.next(&echoes, b"", true));
+        out.extend(redactor.redact_piece(&echoes, b"", true));
         assert!(
             out == text,
             "round {round} of BERTH_SEED={seed}: {:?} of {:?}",
             String::from_utf8_lossy(&out),
             String::from_utf8_lossy(&text)
         );
-        // Little of it is held back at any time.
-        assert!(pieces.kept.is_empty() && pieces.begun.is_empty() && pieces.later.is_empty());
+        // Nothing is held back at the end.
+        assert!(redactor.buffer.is_empty());
+        assert!(redactor.partial.is_empty() && redactor.later.is_empty());
     }
 }

@@ -9,13 +9,13 @@ use tokio::io::AsyncWriteExt as _;
 use crate::server::{Server, Wire, answer};
 use crate::{Caller, run, settings};
 
-/// Packed by a coding.
-async fn packed(coding: &str, bytes: &[u8]) -> Vec<u8> {
+/// Bytes in a content encoding.
+async fn compressed(coding: &str, bytes: &[u8]) -> Vec<u8> {
     macro_rules! pack {
         ($encoder:ident) => {{
             let mut encoder = $encoder::new(Vec::new());
-            encoder.write_all(bytes).await.expect("it is packed");
-            encoder.shutdown().await.expect("it is packed");
+            encoder.write_all(bytes).await.expect("it is encoded");
+            encoder.shutdown().await.expect("it is encoded");
             encoder.into_inner()
         }};
     }
@@ -31,19 +31,19 @@ fn text() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_packed_comes_unpacked_and_says_so() {
+fn compressed_body_arrives_decompressed_and_without_its_headers() {
     run(async {
         for coding in ["gzip", "br", "zstd"] {
-            let body = packed(coding, &text()).await;
+            let body = compressed(coding, &text()).await;
             let server = Server::plain(move |_, wire| {
                 answer(wire, "200 OK", &[("content-encoding", coding)], &body)
             });
             let caller = Caller::new(settings(&[&server.address.to_string()]));
-            // Whatever the guest asks for, the host asks for what it can unpack.
+            // The host replaces the guest's `accept-encoding` by the encodings that it can decode.
             let request = Request::get(format!("http://{}/", server.address))
                 .header("accept-encoding", "compress");
             let got = caller
-                .send(request.body(Full::default()).expect("it is one"))
+                .send(request.body(Full::default()).expect("it is valid"))
                 .await
                 .expect("it answers");
             assert_eq!(got.body, text(), "{coding}");
@@ -53,17 +53,17 @@ fn what_is_packed_comes_unpacked_and_says_so() {
                     && !got.headers.contains_key("content-length")
             );
             assert_eq!(server.asked()[0].header("accept-encoding"), Some("gzip, br, zstd"));
-            assert!(caller.requests()[0].received < 20_000, "what came is counted as it came");
+            assert!(caller.requests()[0].received < 20_000, "compressed bytes are counted");
         }
     });
 }
 
 #[test]
-fn a_bomb_is_stopped_at_the_bound() {
+fn decompression_bomb_is_stopped_at_the_limit() {
     run(async {
         for coding in ["gzip", "br", "zstd"] {
-            // 16 MiB of nothing.
-            let body = packed(coding, &vec![0; 16 << 20]).await;
+            // 16 MiB of zeros.
+            let body = compressed(coding, &vec![0; 16 << 20]).await;
             let size = body.len() as u64;
             let server = Server::plain(move |_, wire| {
                 answer(wire, "200 OK", &[("content-encoding", coding)], &body)
@@ -77,12 +77,12 @@ fn a_bomb_is_stopped_at_the_bound() {
 }
 
 #[test]
-fn a_body_that_is_packed_badly_ends_with_an_error() {
+fn invalid_compressed_body_ends_with_an_error() {
     run(async {
-        let mut cut = packed("gzip", &text()).await;
+        let mut cut = compressed("gzip", &text()).await;
         cut.truncate(cut.len() / 2);
         let window = {
-            // A frame that says it looks back 2 GiB.
+            // A frame that declares a window of 2 GiB.
             let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8];
             frame.extend([0x01, 0x00, 0x00]);
             frame
@@ -95,7 +95,7 @@ fn a_body_that_is_packed_badly_ends_with_an_error() {
             ("zstd", window),
             ("compress", b"old".to_vec()),
             ("gzip, gzip", b"twice".to_vec()),
-            ("deflate", b"not asked for".to_vec()),
+            ("deflate", b"not requested".to_vec()),
         ] {
             let server = Server::plain(move |_, wire| {
                 answer(wire, "200 OK", &[("content-encoding", coding)], &body)
@@ -112,7 +112,7 @@ fn a_body_that_is_packed_badly_ends_with_an_error() {
 }
 
 #[test]
-fn an_endless_body_costs_its_bound() {
+fn endless_body_is_stopped_at_the_limit() {
     run(async {
         for framing in
             ["transfer-encoding: chunked", "connection: close", "content-length: 1000000000000"]
@@ -144,7 +144,7 @@ fn an_endless_body_costs_its_bound() {
 }
 
 #[test]
-fn a_body_just_within_its_bound_is_whole() {
+fn body_at_its_limit_is_complete() {
     run(async {
         for size in [0, 1, (1 << 20) - 1, 1 << 20] {
             let server =
@@ -166,10 +166,10 @@ fn a_body_just_within_its_bound_is_whole() {
 }
 
 #[test]
-fn lengths_that_don_t_hold_are_found_out() {
+fn wrong_lengths_are_detected() {
     run(async {
-        let server = Server::plain(|asked, wire| {
-            let text: &[u8] = match asked.path() {
+        let server = Server::plain(|received, wire| {
+            let text: &[u8] = match received.path() {
                 "/short" => b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello",
                 "/chunk" => b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n10\r\nhello",
                 "/negative" => b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\nhello",
@@ -194,7 +194,7 @@ fn lengths_that_don_t_hold_are_found_out() {
                 "{path}: {end:?}"
             );
         }
-        // What is beyond its length belongs to no answer.
+        // Bytes after the declared length don't belong to any answer.
         let got = caller.get(&format!("http://{}/long", server.address)).await.expect("it answers");
         assert_eq!(got.text(), "hello");
         let got = caller.get(&format!("http://{}/long", server.address)).await.expect("it answers");
@@ -203,19 +203,19 @@ fn lengths_that_don_t_hold_are_found_out() {
 }
 
 #[test]
-fn a_body_that_comes_slowly_is_not_waited_for() {
+fn slow_body_ends_with_a_timeout() {
     run(async {
-        let server = Server::plain(|asked, wire| {
+        let server = Server::plain(|received, wire| {
             wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhello")?;
             wire.flush()?;
-            if asked.path() == "/drip" {
+            if received.path() == "/drip" {
                 for _ in 0..1000 {
                     std::thread::park_timeout(Duration::from_millis(20));
                     wire.write_all(b".")?;
                     wire.flush()?;
                 }
             }
-            // Nothing more comes until the other side goes.
+            // Sends nothing more until the client closes the connection.
             wire.read_exact(&mut [0])
         });
         let mut settings = settings(&[&server.address.to_string()]);
@@ -226,7 +226,7 @@ fn a_body_that_comes_slowly_is_not_waited_for() {
             .expect("it answers");
         assert!(
             got.text() == "hello"
-                && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("nothing came")),
+                && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("no data came")),
             "{got:?}"
         );
         settings.limits.idle = Duration::from_secs(10);
@@ -244,16 +244,16 @@ fn a_body_that_comes_slowly_is_not_waited_for() {
 }
 
 #[test]
-fn a_request_s_body_is_bounded() {
+fn body_of_a_request_is_bounded() {
     run(async {
-        let server = Server::plain(|asked, wire| {
-            answer(wire, "200 OK", &[], asked.body.len().to_string().as_bytes())
+        let server = Server::plain(|received, wire| {
+            answer(wire, "200 OK", &[], received.body.len().to_string().as_bytes())
         });
         let caller = Caller::new(settings(&[&server.address.to_string()]));
         let post = |size: usize| {
             Request::post(format!("http://{}/", server.address))
                 .body(Full::from(vec![b'x'; size]))
-                .expect("it is one")
+                .expect("it is valid")
         };
         assert_eq!(caller.send(post(1 << 20)).await.expect("it fits").text(), "1048576");
         let got = caller.send(post((1 << 20) + 1)).await;

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use crate::server::{Asked, Authority, Server, Wire, answer};
 use crate::{Caller, Names, NoAnswer, grant, run, settings};
 
-/// The addresses of names that are here.
+/// The addresses of names for this machine.
 const LOOPBACK: &[&[&str]] = &[&["127.0.0.1"]];
 
 fn hello(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
@@ -18,7 +18,7 @@ fn hello(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 }
 
 #[test]
-fn nothing_is_connected_to_that_is_not_granted() {
+fn no_connection_without_a_grant() {
     run(async {
         let server = Server::plain(hello);
         let port = server.port();
@@ -47,22 +47,22 @@ fn nothing_is_connected_to_that_is_not_granted() {
         }
         assert_eq!(server.connections(), 0);
         let caller = Caller::new(settings(&[&server.address.to_string()]));
-        let got = caller.get(&format!("http://{}/", server.address)).await.expect("it is opened");
+        let got = caller.get(&format!("http://{}/", server.address)).await.expect("it is granted");
         assert_eq!((got.status, got.text()), (StatusCode::OK, "hello".to_owned()));
         assert_eq!(server.connections(), 1);
     });
 }
 
 #[test]
-fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
+fn name_that_moves_to_a_private_address_is_not_reached() {
     run(async {
         let server = Server::plain(hello);
         let port = server.port();
         let mut settings = settings(&[]);
         settings.reach.https_only.value = false;
         grant(&mut settings, &format!("*.example.com:{port}"));
-        // Checked once and found to be public, private when it is connected to: there is no second
-        // look-up.
+        // The first lookup of `moves` gives a public address, the next a private one. A second
+        // lookup between the check and the connection would connect to the private one.
         settings.network.resolver = Some(Names::with_names(&[
             ("moves.example.com", &[&["192.0.2.1"], &["127.0.0.1"]]),
             ("mixed.example.com", &[&["93.184.216.34", "127.0.0.1"]]),
@@ -85,8 +85,8 @@ fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
 }
 
 #[test]
-fn a_connection_goes_to_the_address_that_was_looked_at() {
-    // On one thread, so that all that is ready has run when this task is asked again.
+fn connection_goes_to_the_address_that_was_checked() {
+    // On one thread, so that all ready tasks have run when this task continues after a yield.
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -95,7 +95,8 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
         let server = Server::plain(hello);
         let port = server.port();
         let mut settings = settings(&[&format!("app.internal.example.com:{port}")]);
-        // Public at the second look-up, which there is not; and again one that nothing opens.
+        // The first lookup gives the granted address. A second one would give an address that no
+        // setting allows.
         settings.network.resolver = Some(Names::with_names(&[(
             "app.internal.example.com",
             &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]],
@@ -103,16 +104,15 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
         let egress = Arc::new(Egress::new(settings));
         let caller = Caller::with_egress(Arc::clone(&egress), false);
         let url = format!("http://app.internal.example.com:{port}/");
-        assert_eq!(caller.get(&url).await.expect("it is opened").text(), "hello");
-        // The connection goes back to the others, waits, and serves the next one: what it was
-        // connected to doesn't change.
+        assert_eq!(caller.get(&url).await.expect("it is granted").text(), "hello");
+        // The connection becomes idle and serves the next request, still to the same address.
         for _ in 0..16 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(caller.get(&url).await.expect("it is opened").text(), "hello");
+        assert_eq!(caller.get(&url).await.expect("it is granted").text(), "hello");
         assert_eq!(server.connections(), 1);
-        assert_eq!(caller.requests()[0].address, Some("127.0.0.1".parse().expect("it is one")));
-        // Another client has to connect, and finds what nothing opens.
+        assert_eq!(caller.requests()[0].address, Some("127.0.0.1".parse().expect("it is valid")));
+        // Another client has to connect, and its lookup gives the address that isn't allowed.
         let mut changed = egress.settings().clone();
         changed.limits.requests = 5;
         let got = Caller::new(changed).get(&url).await;
@@ -122,7 +122,7 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
 }
 
 #[test]
-fn where_this_program_listens_no_request_goes() {
+fn requests_to_own_listening_addresses_are_refused() {
     run(async {
         let server = Server::plain(hello);
         for listening in [server.address, ([0, 0, 0, 0], server.port()).into()] {
@@ -139,12 +139,12 @@ fn where_this_program_listens_no_request_goes() {
 }
 
 #[test]
-fn tls_checks_the_name_by_authorities_that_are_trusted() {
+fn tls_checks_name_and_authority() {
     run(async {
         let authority = Authority::new();
         let names = ["good.test", "wrong.test", "old.test"];
         let good = Server::tls(authority.server(&["good.test"], &["http/1.1"], |_| {}), hello);
-        let stranger = Server::tls(Authority::new().server(&["good.test"], &[], |_| {}), hello);
+        let untrusted = Server::tls(Authority::new().server(&["good.test"], &[], |_| {}), hello);
         let old = Server::tls(
             authority.server(&["old.test"], &[], |params| {
                 params.not_after = rcgen::date_time_ymd(2001, 1, 1);
@@ -152,12 +152,12 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
             hello,
         );
         let plain = Server::plain(|_, wire| wire.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
-        let servers = [&good, &stranger, &old, &plain];
-        let opened: Vec<String> = names
+        let servers = [&good, &untrusted, &old, &plain];
+        let granted: Vec<String> = names
             .iter()
             .flat_map(|name| servers.map(|server| format!("{name}:{}", server.port())))
             .collect();
-        let mut settings = settings(&opened.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut settings = settings(&granted.iter().map(String::as_str).collect::<Vec<_>>());
         settings.network = Network {
             authorities: vec![authority.file()],
             resolver: Some(Names::with_names(&names.map(|name| (name, LOOPBACK)))),
@@ -169,15 +169,14 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
             async move { caller.get(&url).await }
         };
         assert_eq!(get("good.test", &good).await.expect("it is trusted").text(), "hello");
-        for (name, server) in [("wrong.test", &good), ("good.test", &stranger), ("old.test", &old)]
+        for (name, server) in [("wrong.test", &good), ("good.test", &untrusted), ("old.test", &old)]
         {
             let got = get(name, server).await;
             assert!(matches!(got, Err(Error::Certificate(_))), "{name}: {got:?}");
             assert!(
-                server
-                    .asked()
-                    .iter()
-                    .all(|asked| asked.header("host").is_some_and(|host| !host.starts_with(name))),
+                server.asked().iter().all(|received| received
+                    .header("host")
+                    .is_some_and(|host| !host.starts_with(name))),
                 "{name}"
             );
         }
@@ -187,8 +186,8 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
             "{got:?}"
         );
 
-        // Without the authority, nothing of it is trusted; with one that isn't there, nothing is
-        // sent at all.
+        // Without the authority, its certificates aren't trusted. With an authority file that is
+        // missing, no request is sent.
         settings.network.trust = Arc::default();
         settings.network.authorities = Vec::new();
         let got =
@@ -205,7 +204,7 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
 }
 
 #[test]
-fn http_2_is_spoken_where_it_can_be_and_one_connection_serves_all() {
+fn http_2_is_used_if_possible_and_shares_one_connection() {
     run(async {
         let authority = Authority::new();
         let tls = tokio_rustls::TlsAcceptor::from(authority.server(
@@ -253,18 +252,18 @@ fn http_2_is_spoken_where_it_can_be_and_one_connection_serves_all() {
     });
 }
 
-/// A proxy that makes tunnels to loopback, whatever it is asked for, and remembers what that was.
+/// A proxy that tunnels every request to loopback, and records the requests.
 fn proxy(to: u16) -> Server {
-    Server::plain(move |asked, wire| {
-        if !asked.head.starts_with("CONNECT ") {
+    Server::plain(move |received, wire| {
+        if !received.head.starts_with("CONNECT ") {
             return answer(wire, "400 Bad Request", &[], b"");
         }
-        if asked.path().starts_with("refused") {
+        if received.path().starts_with("refused") {
             return answer(wire, "403 Forbidden", &[], b"");
         }
         wire.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
         let mut server = std::net::TcpStream::connect(("127.0.0.1", to))?;
-        // One exchange in each direction is all that a plain request is.
+        // A plain HTTP request is one exchange in each direction.
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -276,12 +275,12 @@ fn proxy(to: u16) -> Server {
         let mut answer = Vec::new();
         std::io::Read::read_to_end(&mut server, &mut answer)?;
         wire.write_all(&answer)?;
-        Err(std::io::Error::other("the exchange is over"))
+        Err(std::io::Error::other("the exchange has ended"))
     })
 }
 
 #[test]
-fn a_proxy_is_told_the_address_that_was_looked_at() {
+fn proxy_gets_the_address_that_was_checked() {
     run(async {
         let server =
             Server::plain(|_, wire| answer(wire, "200 OK", &[("connection", "close")], b"hello"));
@@ -308,9 +307,9 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
                 .text(),
             "hello"
         );
-        let asked = &proxy.asked()[0];
+        let received = &proxy.asked()[0];
         assert_eq!(
-            (asked.path(), asked.header("proxy-authorization")),
+            (received.path(), received.header("proxy-authorization")),
             ("93.184.216.34:80", Some("Basic dTpw"))
         );
         assert_eq!(server.asked()[0].header("host"), Some("public.example.com"));
@@ -321,7 +320,7 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
         assert!(matches!(got, Err(Error::Refused(_) | Error::Address(_))), "{got:?}");
         assert_eq!(proxy.asked().len(), 1);
 
-        // Left to the proxy, names are not looked up here; addresses are looked at all the same.
+        // If the proxy resolves names, Berth doesn't; literal addresses are still checked.
         settings.network.proxy = Some(through("", true));
         let caller = Caller::new(settings.clone());
         caller.get("http://unknown.example.com/").await.expect("the proxy knows it");
@@ -332,7 +331,7 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
         assert!(matches!(got, Err(Error::Proxy(_))), "{got:?}");
         assert_eq!(proxy.asked().len(), 3);
 
-        // A proxy of another kind is no reason to go without.
+        // With a proxy of another kind, requests fail; they don't bypass the proxy.
         for scheme in ["https", "socks5", "socks5h"] {
             let url = format!("{scheme}://{}", proxy.address);
             settings.network.proxy = Some(Proxy { url, except: String::new(), resolves: false });
@@ -341,24 +340,24 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
         }
         assert_eq!((proxy.asked().len(), proxy.connections()), (3, 3));
 
-        // What is here does not go through it, and nobody there reads along.
-        let mut opened = settings.clone();
-        opened.reach.private.push(crate::placed(
+        // Requests to this machine don't go through the proxy.
+        let mut granted = settings.clone();
+        granted.reach.private.push(crate::placed(
             berth_policy::egress::PrivateHosts::new(&server.address.to_string())
-                .expect("it is one"),
+                .expect("it is valid"),
         ));
-        opened.network.proxy = Some(through("", true));
+        granted.network.proxy = Some(through("", true));
         assert_eq!(
-            Caller::new(opened)
+            Caller::new(granted)
                 .get(&format!("http://{}/", server.address))
                 .await
-                .expect("it is opened")
+                .expect("it is granted")
                 .text(),
             "hello"
         );
         assert_eq!(proxy.connections(), 3);
 
-        // What is excepted goes its own way, under the same rules.
+        // Hosts in `except` are reached directly, under the same rules.
         settings.network.proxy = Some(through("example.com", true));
         let got = Caller::new(settings).get("http://private.example.com/").await;
         assert!(matches!(got, Err(Error::Address(_))), "{got:?}");
@@ -367,9 +366,9 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
 }
 
 #[test]
-fn what_doesn_t_answer_is_not_waited_for() {
+fn silent_servers_and_resolvers_time_out() {
     run(async {
-        // It listens, and never answers.
+        // It accepts connections, and never answers.
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = silent.local_addr().expect("it has an address").to_string();
         let mut settings = settings(&[&address, "slow.test"]);
@@ -390,7 +389,7 @@ fn what_doesn_t_answer_is_not_waited_for() {
 }
 
 #[test]
-fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
+fn reading_calls_use_get_and_requests_of_a_call_are_bounded() {
     run(async {
         let server = Server::plain(hello);
         let url = format!("http://{}/", server.address);
@@ -404,7 +403,7 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
                         .method(method)
                         .uri(&url)
                         .body(Full::from("x"))
-                        .expect("it is one"),
+                        .expect("it is valid"),
                 )
                 .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
@@ -415,7 +414,7 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
                     Request::get(&url)
                         .header(name, "DELETE")
                         .body(Full::default())
-                        .expect("it is one"),
+                        .expect("it is valid"),
                 )
                 .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{name}: {got:?}");
@@ -430,13 +429,13 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
                         .method(method)
                         .uri(&url)
                         .body(Full::default())
-                        .expect("it is one"),
+                        .expect("it is valid"),
                 )
                 .await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
         }
         acting
-            .send(Request::post(&url).body(Full::from("x")).expect("it is one"))
+            .send(Request::post(&url).body(Full::from("x")).expect("it is valid"))
             .await
             .expect("it may act");
         assert_eq!(server.asked()[0].body, b"x");

@@ -6,9 +6,9 @@ use http::Request;
 use http_body_util::Full;
 
 use crate::server::{Server, Wire, answer};
-use crate::{Caller, Got, Loopback, run, settings};
+use crate::{Caller, GuestAnswer, Loopback, run, settings};
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -19,7 +19,7 @@ impl Numbers {
     }
 }
 
-/// An answer with something wrong in it: pieces of good ones, cut, doubled and overwritten.
+/// A malformed answer: a good one with cut, inserted or overwritten bytes.
 fn malformed(seed: u64) -> Vec<u8> {
     const GOOD: [&[u8]; 8] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
@@ -54,10 +54,10 @@ fn malformed(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_thousand_malformed_answers_come_to_an_end() {
+fn thousand_malformed_answers_end() {
     run(async {
-        let server = Server::plain(|asked, wire| {
-            let seed = asked.path().trim_start_matches('/').parse().unwrap_or_default();
+        let server = Server::plain(|received, wire| {
+            let seed = received.path().trim_start_matches('/').parse().unwrap_or_default();
             wire.write_all(&malformed(seed))?;
             Err(std::io::Error::other("the connection ends"))
         });
@@ -69,25 +69,25 @@ fn a_thousand_malformed_answers_come_to_an_end() {
         for seed in 0..1000 {
             let caller = Caller::with_egress(Arc::clone(&egress), false);
             let got = caller.get(&format!("http://{}/{seed}", server.address)).await;
-            let told = &caller.requests()[0];
+            let record = &caller.requests()[0];
             match got {
                 Ok(got) if got.end.is_none() => {
                     assert!(got.body.len() <= 1 << 20);
                     answered += 1;
                 }
-                Ok(Got { end: Some(error), .. }) | Err(error) => {
+                Ok(GuestAnswer { end: Some(error), .. }) | Err(error) => {
                     assert!(
                         !matches!(error, Error::Timeout(_)),
-                        "{seed}: it ends, and is not waited for"
+                        "{seed}: it ends before the timeout"
                     );
-                    assert!(told.failed.is_some(), "{seed}: {told:?}");
+                    assert!(record.failed.is_some(), "{seed}: {record:?}");
                     failed += 1;
                 }
-                Ok(_) => unreachable!("the arms before are all there are"),
+                Ok(_) => unreachable!("the arms above cover all cases"),
             }
         }
         assert!(answered > 50 && failed > 300, "{answered} answered, {failed} failed");
-        // The host is whole: the next good answer is read.
+        // The host still works: it reads the next good answer.
         let good = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"hello"));
         let caller = Caller::new(super::settings(&[&good.address.to_string()]));
         assert_eq!(
@@ -98,11 +98,11 @@ fn a_thousand_malformed_answers_come_to_an_end() {
 }
 
 #[test]
-fn headers_are_bounded_on_both_sides() {
+fn headers_of_requests_and_answers_are_bounded() {
     run(async {
-        let server = Server::plain(|asked, wire: &mut dyn Wire| {
+        let server = Server::plain(|received, wire: &mut dyn Wire| {
             wire.write_all(b"HTTP/1.1 200 OK\r\n")?;
-            match asked.path() {
+            match received.path() {
                 "/long" => write!(wire, "x: {}\r\n", "x".repeat(200_000))?,
                 "/many" => (0..2000).try_for_each(|number| write!(wire, "x-{number}: x\r\n"))?,
                 "/endless" => loop {
@@ -121,14 +121,14 @@ fn headers_are_bounded_on_both_sides() {
         for number in 0..100 {
             request = request.header(format!("x-{number}"), "y".repeat(1000));
         }
-        let got = caller.send(request.body(Full::default()).expect("it is one")).await;
+        let got = caller.send(request.body(Full::default()).expect("it is valid")).await;
         assert!(matches!(got, Err(Error::RequestHeaders(_))), "{got:?}");
         assert_eq!(server.asked().len(), 3);
     });
 }
 
 #[test]
-fn the_host_says_where_a_request_goes_and_how_long_it_is() {
+fn host_sets_target_and_length_of_a_request() {
     run(async {
         let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b""));
         let caller = Caller::new(settings(&[&server.address.to_string()]));
@@ -138,25 +138,25 @@ fn the_host_says_where_a_request_goes_and_how_long_it_is() {
             .header("expect", "100-continue")
             .header("te", "trailers");
         caller
-            .send(request.body(Full::from("hello")).expect("it is one"))
+            .send(request.body(Full::from("hello")).expect("it is valid"))
             .await
             .expect("it answers");
-        let asked = &server.asked()[0];
+        let received = &server.asked()[0];
         let address = server.address.to_string();
         assert_eq!(
-            (asked.header("host"), asked.header("content-length"), asked.path()),
+            (received.header("host"), received.header("content-length"), received.path()),
             (Some(&*address), Some("5"), "/b?c=d")
         );
         assert_eq!(
-            (asked.header("expect"), asked.header("te"), asked.body.as_slice()),
+            (received.header("expect"), received.header("te"), received.body.as_slice()),
             (None, None, b"hello".as_slice())
         );
-        assert!(asked.header("user-agent").is_some_and(|agent| agent.starts_with("berth/")));
+        assert!(received.header("user-agent").is_some_and(|agent| agent.starts_with("berth/")));
     });
 }
 
 #[test]
-fn requests_wait_for_their_turn_and_no_more_run_at_once() {
+fn concurrent_requests_are_bounded() {
     run(async {
         let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -188,7 +188,7 @@ fn requests_wait_for_their_turn_and_no_more_run_at_once() {
 }
 
 #[test]
-fn connections_that_wait_are_bounded_too() {
+fn idle_connections_are_bounded() {
     run(async {
         let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"hello"));
         let port = server.port();

@@ -1,4 +1,4 @@
-//! The way out against real servers on loopback, each reached by the grant for its port alone.
+//! Requests to real servers on loopback. Each server is reached by the grant for its port.
 
 mod bodies;
 mod connections;
@@ -26,7 +26,7 @@ fn placed<T>(value: T) -> Placed<T> {
     Placed { value, place: Origin::default() }
 }
 
-/// Everything that a test may change.
+/// Settings for tests, with grants for the private hosts in `private`.
 fn settings(private: &[&str]) -> Settings {
     Settings {
         reach: Reach {
@@ -35,7 +35,7 @@ fn settings(private: &[&str]) -> Settings {
             denied: Vec::new(),
             private: private
                 .iter()
-                .map(|written| placed(PrivateHosts::new(written).expect("it is one")))
+                .map(|written| placed(PrivateHosts::new(written).expect("it is valid")))
                 .collect(),
             https_only: placed(true),
             place: Origin::default(),
@@ -58,19 +58,19 @@ fn settings(private: &[&str]) -> Settings {
 }
 
 fn grant(settings: &mut Settings, hosts: &str) {
-    settings.reach.grants.push(placed(Grant::new(hosts).expect("it is one")));
+    settings.reach.grants.push(placed(Grant::new(hosts).expect("it is valid")));
 }
 
-/// An answer, whole.
+/// An answer with its whole body.
 #[derive(Debug)]
-struct Got {
+struct GuestAnswer {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
     end: Option<Error>,
 }
 
-impl Got {
+impl GuestAnswer {
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -93,11 +93,11 @@ impl Caller {
         Self { requests: Requests::new(egress, scope), report }
     }
 
-    async fn get(&self, url: &str) -> Result<Got, Error> {
+    async fn get(&self, url: &str) -> Result<GuestAnswer, Error> {
         self.send(Request::get(url).body(Full::default()).expect("it is a request")).await
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Got, Error> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<GuestAnswer, Error> {
         let response = self.requests.send(request, Timeouts::default()).await?;
         let (parts, mut stream) = response.into_parts();
         let (mut body, mut end) = (Vec::new(), None);
@@ -107,7 +107,7 @@ impl Caller {
                 Err(error) => end = Some(error),
             }
         }
-        Ok(Got { status: parts.status, headers: parts.headers, body, end })
+        Ok(GuestAnswer { status: parts.status, headers: parts.headers, body, end })
     }
 
     fn requests(&self) -> Vec<RequestRecord> {
@@ -115,7 +115,7 @@ impl Caller {
     }
 }
 
-/// Runs on a reactor of its own.
+/// Runs a test on its own reactor.
 fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -125,7 +125,7 @@ fn run(test: impl Future<Output = ()>) {
         .block_on(test);
 }
 
-/// Names as the test has them: each look-up takes the next answer, and the last one stays.
+/// A resolver with fixed names. Each lookup takes the next answer of the name; the last one stays.
 #[derive(Debug, Default)]
 struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
 
@@ -154,7 +154,7 @@ impl Resolve for Names {
     }
 }
 
-/// Takes its time with every name: all of it.
+/// A resolver that never answers.
 #[derive(Debug)]
 struct NoAnswer;
 
@@ -167,7 +167,7 @@ impl Resolve for NoAnswer {
     }
 }
 
-/// Has every name here.
+/// A resolver that resolves every name to loopback.
 #[derive(Debug)]
 struct Loopback;
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::server::{Server, answer};
 use crate::{Caller, run, settings};
 
-fn leading_to(to: String) -> Server {
-    Server::plain(move |asked, wire| match asked.path() {
+fn redirecting_to(to: String) -> Server {
+    Server::plain(move |received, wire| match received.path() {
         "/" => answer(wire, "302 Found", &[("location", &to)], b""),
         _ => answer(wire, "200 OK", &[], b"there"),
     })
 }
 
 #[test]
-fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
+fn redirect_to_a_private_address_is_refused() {
     run(async {
         let inner = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"the inner one"));
         for to in [
@@ -27,7 +27,7 @@ fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
             "[fd00:ec2::254]",
         ] {
             let url = format!("http://{to}:{}/inner", inner.port());
-            let outer = leading_to(url.clone());
+            let outer = redirecting_to(url.clone());
             let caller = Caller::new(settings(&[&outer.address.to_string()]));
             let first =
                 caller.get(&format!("http://{}/", outer.address)).await.expect("it answers");
@@ -37,23 +37,23 @@ fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
                 matches!(second, Err(Error::Refused(_) | Error::Address(_))),
                 "{to}: {second:?}"
             );
-            let told = caller.requests();
+            let records = caller.requests();
             assert_eq!(
-                (told.len(), told[0].status, told[1].status, told[1].hop),
+                (records.len(), records[0].status, records[1].status, records[1].hop),
                 (2, Some(302), None, 1),
-                "{told:?}"
+                "{records:?}"
             );
-            assert!(told[1].failed.is_some());
+            assert!(records[1].failed.is_some());
         }
         assert_eq!(inner.connections(), 0);
     });
 }
 
 #[test]
-fn the_fourth_redirect_is_not_followed() {
+fn fourth_redirect_is_not_followed() {
     run(async {
-        let server = Server::plain(|asked, wire| {
-            let next = format!("{}x", asked.path());
+        let server = Server::plain(|received, wire| {
+            let next = format!("{}x", received.path());
             answer(wire, "301 Moved", &[("location", &next)], b"")
         });
         let caller = Caller::new(settings(&[&server.address.to_string()]));
@@ -69,23 +69,23 @@ fn the_fourth_redirect_is_not_followed() {
         }
         assert_eq!(server.asked().len(), 4);
         assert_eq!(
-            caller.requests().iter().take(4).map(|told| told.hop).collect::<Vec<_>>(),
+            caller.requests().iter().take(4).map(|record| record.hop).collect::<Vec<_>>(),
             [0, 1, 2, 3]
         );
     });
 }
 
 #[test]
-fn credentials_go_to_no_other_origin() {
+fn credentials_stay_with_their_origin() {
     run(async {
         let other = Server::plain(|_, wire| {
             answer(wire, "200 OK", &[("set-cookie", "theirs=1")], b"there")
         });
         let elsewhere = format!("http://{}/there", other.address);
-        let server = leading_to(elsewhere.clone());
-        let same = leading_to("/here".to_owned());
-        let opened = [&server, &same, &other].map(|server| server.address.to_string());
-        let egress = Arc::new(Egress::new(settings(&opened.each_ref().map(String::as_str))));
+        let server = redirecting_to(elsewhere.clone());
+        let same = redirecting_to("/here".to_owned());
+        let granted = [&server, &same, &other].map(|server| server.address.to_string());
+        let egress = Arc::new(Egress::new(settings(&granted.each_ref().map(String::as_str))));
         let with = |url: &str| {
             let request = Request::get(url)
                 .header("authorization", "Basic dTpw")
@@ -97,21 +97,25 @@ fn credentials_go_to_no_other_origin() {
         let caller = Caller::with_egress(Arc::clone(&egress), false);
         caller.send(with(&format!("http://{}/", server.address))).await.expect("it answers");
         caller.send(with(&elsewhere)).await.expect("it answers");
-        let asked = &other.asked()[0];
+        let received = &other.asked()[0];
         assert_eq!(
-            (asked.header("authorization"), asked.header("cookie"), asked.header("x-other")),
+            (
+                received.header("authorization"),
+                received.header("cookie"),
+                received.header("x-other")
+            ),
             (None, None, Some("stays"))
         );
 
-        // Nobody has been led there in this call, and where the origin stays the same, so does what
-        // goes to it.
+        // This call wasn't redirected to the other origin, and a redirect within one origin keeps
+        // the credentials.
         let caller = Caller::with_egress(egress, false);
         caller.send(with(&elsewhere)).await.expect("it answers");
         caller.send(with(&format!("http://{}/", same.address))).await.expect("it answers");
         caller.send(with(&format!("http://{}/here", same.address))).await.expect("it answers");
-        for asked in [&other.asked()[1], &same.asked()[1]] {
+        for received in [&other.asked()[1], &same.asked()[1]] {
             assert_eq!(
-                (asked.header("authorization"), asked.header("cookie")),
+                (received.header("authorization"), received.header("cookie")),
                 (Some("Basic dTpw"), Some("mine=1"))
             );
         }

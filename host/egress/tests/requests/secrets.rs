@@ -15,7 +15,7 @@ const SECRET: &str = "value+of/the&secret=42";
 fn secret(host: &str, placement: Placement) -> Secret {
     let rule = SecretRule {
         name: "token".to_owned(),
-        hosts: vec![SecretHost::new(host).expect("it is one")],
+        hosts: vec![SecretHost::new(host).expect("it is valid")],
         methods: vec!["GET".to_owned()],
         paths: vec!["/api".to_owned()],
         placement,
@@ -43,15 +43,15 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
+fn secret_goes_to_its_host_path_and_method_only() {
     run(async {
         let (server, other) = (Server::plain(ok), Server::plain(ok));
-        // The same address, so that the path and the method are what makes the difference; the
-        // other one is another name for it.
+        // All requests go to the same address, so only the path, the method or the host name make
+        // the difference.
         let mut settings =
             with(&[&server, &other], vec![secret(&server.address.to_string(), bearer())]);
         settings.reach.private.push(crate::placed(
-            PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one"),
+            PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is valid"),
         ));
         let caller = Caller::new(settings);
         let base = format!("http://{}", server.address);
@@ -64,20 +64,20 @@ fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
             caller.get(&format!("{base}{path}")).await.expect("it answers");
         }
         caller
-            .send(Request::post(format!("{base}/api")).body(Full::default()).expect("it is one"))
+            .send(Request::post(format!("{base}/api")).body(Full::default()).expect("it is valid"))
             .await
             .expect("it answers");
         caller.get(&format!("http://localhost:{}/api", server.port())).await.expect("it answers");
-        for asked in &server.asked()[1..] {
-            assert_eq!(asked.header("authorization"), None, "{asked:?}");
-            assert!(!format!("{asked:?}").contains(SECRET));
+        for received in &server.asked()[1..] {
+            assert_eq!(received.header("authorization"), None, "{received:?}");
+            assert!(!format!("{received:?}").contains(SECRET));
         }
-        assert!(caller.requests()[1..].iter().all(|told| told.secrets.is_empty()));
+        assert!(caller.requests()[1..].iter().all(|record| record.secrets.is_empty()));
     });
 }
 
 #[test]
-fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machine() {
+fn secret_for_localhost_goes_to_its_port_on_this_machine_only() {
     run(async {
         let (server, other) = (Server::plain(ok), Server::plain(ok));
         let named = format!("localhost:{}", server.port());
@@ -85,7 +85,7 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
         settings
             .reach
             .private
-            .push(crate::placed(PrivateHosts::new("localhost").expect("it is one")));
+            .push(crate::placed(PrivateHosts::new("localhost").expect("it is valid")));
         let caller = Caller::new(settings.clone());
         for port in [server.port(), other.port()] {
             caller.get(&format!("http://localhost:{port}/api")).await.expect("it answers");
@@ -102,14 +102,14 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
 }
 
 #[test]
-fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
+fn secret_replaces_the_value_of_a_guest_and_is_not_recorded() {
     run(async {
         let server = Server::plain(ok);
         let caller =
             Caller::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())]));
         let request = Request::get(format!("http://{}/api", server.address))
             .header("authorization", "Basic mine");
-        caller.send(request.body(Full::default()).expect("it is one")).await.expect("it answers");
+        caller.send(request.body(Full::default()).expect("it is valid")).await.expect("it answers");
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
 
         let query = Placement::Query { name: "api_key".to_owned() };
@@ -120,15 +120,18 @@ fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
             .await
             .expect("it answers");
         assert_eq!(server.asked()[1].path(), "/api?a=b&api_key=value%2Bof%2Fthe%26secret%3D42");
-        let told = format!("{:?}", caller.requests());
-        assert!(!told.contains("value%2Bof") && !told.contains(SECRET), "{told}");
+        let records = format!("{:?}", caller.requests());
+        assert!(!records.contains("value%2Bof") && !records.contains(SECRET), "{records}");
     });
 }
 
-/// Says back what it was sent, in every form, in pieces of every size.
-fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
-    let value =
-        asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+/// Echoes the secret in several encodings, in pieces of the size in the path.
+fn echo(received: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    let value = received
+        .header("authorization")
+        .unwrap_or_default()
+        .trim_start_matches("Bearer ")
+        .to_owned();
     let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
     let url: String = value
         .bytes()
@@ -148,7 +151,7 @@ fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
         url,
     ];
     let body = format!("[{}] and more", forms.join("|"));
-    let piece = asked.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
+    let piece = received.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
     write!(
         wire,
         "HTTP/1.1 200 OK\r\nx-echo: {}\r\nx-other: {}\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -164,7 +167,7 @@ fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 }
 
 #[test]
-fn what_a_server_echoes_is_taken_out_across_pieces() {
+fn echoed_secret_is_redacted_across_pieces() {
     run(async {
         let server = Server::plain(echo);
         let egress = Arc::new(Egress::new(with(
@@ -194,7 +197,7 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
             );
             assert_eq!(got.headers["x-echo"], "[REDACTED:token]");
         }
-        // What was read once is found in all answers, also of requests that it doesn't go into.
+        // A secret that was read is found in all answers, also of requests without it.
         let got = Caller::with_egress(egress, false)
             .get(&format!("http://{}/other", server.address))
             .await
@@ -203,11 +206,13 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
     });
 }
 
-/// Says back what it was sent as programs write it that escape what they hand on, some of them what
-/// others have escaped before.
-fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
-    let value =
-        asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+/// Echoes the secret as programs escape it, in some forms escaped twice.
+fn escaped(received: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    let value = received
+        .header("authorization")
+        .unwrap_or_default()
+        .trim_start_matches("Bearer ")
+        .to_owned();
     let signs = |write: fn(u32) -> String| -> String {
         value
             .chars()
@@ -227,7 +232,7 @@ fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
         value.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
     ];
     let body = forms.map(|form| format!("<{form}>")).concat();
-    let piece = asked.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
+    let piece = received.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
     write!(wire, "HTTP/1.1 200 OK\r\nx-echo: {body}\r\ntransfer-encoding: chunked\r\n\r\n")?;
     for piece in body.as_bytes().chunks(piece) {
         write!(wire, "{:x}\r\n", piece.len())?;
@@ -239,7 +244,7 @@ fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 }
 
 #[test]
-fn echoes_are_found_by_what_they_stand_for() {
+fn escaped_echoes_are_redacted() {
     run(async {
         let server = Server::plain(escaped);
         let egress = Arc::new(Egress::new(with(
@@ -256,16 +261,16 @@ fn echoes_are_found_by_what_they_stand_for() {
             assert_eq!(got.text(), expected, "in pieces of {piece}");
             assert_eq!(got.headers["x-echo"], expected);
         }
-        // What a tool makes of it goes the same way.
-        let told = egress
+        // The same applies to texts that a tool makes of an answer.
+        let redacted = egress
             .without_secrets("a value%252Bof/the&amp;secret\\u003d42 in a message")
-            .expect("it is in there");
-        assert_eq!(told, "a [REDACTED:token] in a message");
+            .expect("a secret is found");
+        assert_eq!(redacted, "a [REDACTED:token] in a message");
     });
 }
 
 #[test]
-fn a_header_that_is_called_by_the_secret_is_left_out() {
+fn header_named_like_the_secret_is_left_out() {
     run(async {
         const PLAIN: &str = "abcdef0123456789abcd";
         let server = Server::plain(|_, wire| {
@@ -291,7 +296,7 @@ fn a_header_that_is_called_by_the_secret_is_left_out() {
 }
 
 #[test]
-fn a_request_that_carries_a_secret_away_is_not_sent() {
+fn request_with_a_secret_from_the_guest_is_not_sent() {
     run(async {
         let server = Server::plain(ok);
         let settings = with(&[&server], vec![secret(&server.address.to_string(), bearer())]);
@@ -300,59 +305,62 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api")).await.expect("it answers");
         let github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-        let of = |builder: http::request::Builder, body: String| {
-            builder.body(Full::from(body)).expect("it is one")
+        let request = |builder: http::request::Builder, body: String| {
+            builder.body(Full::from(body)).expect("it is valid")
         };
         let requests = [
-            of(Request::post(&base), format!("x {SECRET} y")),
-            of(Request::post(&base), STANDARD.encode(format!("ab{SECRET}"))),
-            of(Request::get(&base).header("x", SECRET), String::new()),
-            of(
+            request(Request::post(&base), format!("x {SECRET} y")),
+            request(Request::post(&base), STANDARD.encode(format!("ab{SECRET}"))),
+            request(Request::get(&base).header("x", SECRET), String::new()),
+            request(
                 Request::get(format!("{base}/%67hp_abcdefghijklmnopqrstuvwxyz0123456789")),
                 String::new(),
             ),
-            of(Request::get(format!("{base}/?{github}=1")), String::new()),
-            of(
+            request(Request::get(format!("{base}/?{github}=1")), String::new()),
+            request(
                 Request::get(format!(
                     "{base}/{}",
                     STANDARD.encode(SECRET).replace('/', "_").replace('+', "-")
                 )),
                 String::new(),
             ),
-            of(Request::post(&base), format!("token {github}")),
-            of(Request::get(format!("{base}/?q={github}")), String::new()),
-            of(
+            request(Request::post(&base), format!("token {github}")),
+            request(Request::get(format!("{base}/?q={github}")), String::new()),
+            request(
                 Request::get(format!("{base}/?q=g%68p_abcdefghijklmnopqrstuvwxyz0123456789")),
                 String::new(),
             ),
-            of(
+            request(
                 Request::get(&base).header("authorization", format!("token {github}")),
                 String::new(),
             ),
-            // Written so that a server reads it, or one behind that.
-            of(
+            // Escaped so that the server decodes it, or a server behind it.
+            request(
                 Request::get(format!("{base}/?q=g%2568p_abcdefghijklmnopqrstuvwxyz0123456789")),
                 String::new(),
             ),
-            of(
+            request(
                 Request::get(format!("{base}/%2567hp%255Fabcdefghijklmnopqrstuvwxyz0123456789")),
                 String::new(),
             ),
-            of(
+            request(
                 Request::post(&base),
                 r#"{"a": "gh\u0070\u005fabcdefghijklmnopqrstuvwxyz0123456789"}"#.to_owned(),
             ),
-            of(
+            request(
                 Request::post(&base),
                 r#"{"a": "{\"b\": \"gh\\u0070_abcdefghijklmnopqrstuvwxyz0123456789\"}"}"#
                     .to_owned(),
             ),
-            of(
+            request(
                 Request::get(format!("{base}/?q=value%252Bof%252Fthe%2526secret%253D42")),
                 String::new(),
             ),
-            of(Request::post(&base), "value&plus;of&sol;the&amp;amp;secret\\u003d42".to_owned()),
-            of(
+            request(
+                Request::post(&base),
+                "value&plus;of&sol;the&amp;amp;secret\\u003d42".to_owned(),
+            ),
+            request(
                 Request::get(&base).header("x", "value\\u002Bof\\/the\\u0026secret%3D42"),
                 String::new(),
             ),
@@ -363,16 +371,16 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
             assert!(matches!(got, Err(Error::Refused(_))), "{shown}: {got:?}");
         }
         assert_eq!(server.asked().len(), 1);
-        let told = format!("{:?}", caller.requests());
-        assert!(!told.contains(SECRET) && !told.contains(github), "{told}");
-        // To where the operator says, what looks like one may go.
+        let records = format!("{:?}", caller.requests());
+        assert!(!records.contains(SECRET) && !records.contains(github), "{records}");
+        // Text that looks like a secret may go to the hosts that the operator names.
         let mut settings = settings;
-        settings.credentials_to = vec![HostPattern::new("127.0.0.1").expect("it is one")];
+        settings.credentials_to = vec![HostPattern::new("127.0.0.1").expect("it is valid")];
         let caller = Caller::new(settings);
         caller
-            .send(of(Request::post(&base), format!("token {github}")))
+            .send(request(Request::post(&base), format!("token {github}")))
             .await
-            .expect("it is let through");
+            .expect("it is sent");
         assert_eq!(server.asked().len(), 2);
     });
 }

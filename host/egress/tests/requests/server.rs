@@ -1,4 +1,4 @@
-//! Servers on loopback that do what they are told, and remember what they were asked.
+//! Servers on loopback that answer as a test says, and record the requests.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
-/// What a server got.
+/// A request as a server received it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// The first line and the headers.
@@ -38,13 +38,13 @@ impl<T: Read + Write> Wire for T {}
 
 type Answer = dyn Fn(&Asked, &mut dyn Wire) -> io::Result<()> + Send + Sync;
 
-/// A server, until it is dropped. Each connection serves requests until the other side ends it or
-/// an answer fails.
+/// A server that runs until it is dropped. Each connection serves requests until the client closes
+/// it or an answer fails.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<Asked>>>,
     connections: Arc<AtomicUsize>,
-    over: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
@@ -65,16 +65,16 @@ impl Server {
     fn start(tls: Option<Arc<ServerConfig>>, answer: Arc<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
-        let (asked, connections, over) = (
+        let (received, connections, stopping) = (
             Arc::<Mutex<Vec<Asked>>>::default(),
             Arc::<AtomicUsize>::default(),
             Arc::<AtomicBool>::default(),
         );
-        let (seen, count, ended) =
-            (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&over));
+        let (seen, count, stopping_flag) =
+            (Arc::clone(&received), Arc::clone(&connections), Arc::clone(&stopping));
         let accepting = std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                if ended.load(Ordering::SeqCst) {
+                if stopping_flag.load(Ordering::SeqCst) {
                     return;
                 }
                 count.fetch_add(1, Ordering::SeqCst);
@@ -91,7 +91,7 @@ impl Server {
                 });
             }
         });
-        Self { address, asked, connections, over, accepting: Some(accepting) }
+        Self { address, received, connections, stopping, accepting: Some(accepting) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -99,7 +99,7 @@ impl Server {
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("nobody panicked").clone()
+        self.received.lock().expect("nobody panicked").clone()
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -109,7 +109,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::SeqCst);
+        self.stopping.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -126,18 +126,18 @@ fn serve(stream: impl Wire, seen: &Mutex<Vec<Asked>>, answer: &Answer) -> io::Re
                 return Ok(());
             }
         }
-        let mut asked = Asked { head, body: Vec::new() };
+        let mut received = Asked { head, body: Vec::new() };
         let length =
-            asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        asked.body.resize(length, 0);
-        reader.read_exact(&mut asked.body)?;
-        seen.lock().expect("nobody panicked").push(asked.clone());
-        answer(&asked, reader.get_mut())?;
+            received.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        received.body.resize(length, 0);
+        reader.read_exact(&mut received.body)?;
+        seen.lock().expect("nobody panicked").push(received.clone());
+        answer(&received, reader.get_mut())?;
         reader.get_mut().flush()?;
     }
 }
 
-/// A whole answer.
+/// Writes a complete answer.
 pub(crate) fn answer(
     wire: &mut dyn Wire,
     status: &str,
@@ -150,7 +150,7 @@ pub(crate) fn answer(
     wire.write_all(body)
 }
 
-/// A certificate authority of the test's own.
+/// A certificate authority for tests.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
@@ -171,7 +171,8 @@ impl Authority {
         self.folder.path().join("ca.pem")
     }
 
-    /// What a server of these names needs, for protocols in the order of its liking.
+    /// The TLS configuration of a server with these names. `protocols` is in the order of
+    /// preference.
     pub(crate) fn server(
         &self,
         names: &[&str],
@@ -180,18 +181,18 @@ impl Authority {
     ) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key is made");
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).expect("the names are some");
+        let mut params = CertificateParams::new(names).expect("the names are valid");
         change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .expect("there are versions");
+            .expect("versions are supported");
         let private = PrivateKeyDer::try_from(key.serialize_der()).expect("it is a key");
         let mut config = builder
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], private)
-            .expect("they fit");
+            .expect("the key fits the certificate");
         config.alpn_protocols =
             protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         Arc::new(config)
