@@ -1,42 +1,43 @@
-//! Commands that never run, whatever else is allowed.
+//! Blocked commands, which never run.
 
 use super::Command;
 use super::inert::starts_nothing;
 use super::word::{UNKNOWN, Word};
 use super::wrappers::named;
 
-/// What is blocked without a word of the operator's. One of several words means that program with
-/// these among its arguments, in this order; a last word that ends in `=`, any argument that begins
-/// with it. `rm -rf /` is every spelling of that.
+/// The commands that are blocked by default. An entry of several words blocks the program if these
+/// words are among its arguments, in this order. A last word that ends in `=` matches every
+/// argument that begins with it. `rm -rf /` matches all forms of that command.
 pub const DEFAULT_BLOCKED: [&str; 12] = [
     "rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown",
     "reboot", "halt",
 ];
 
-/// What the names of scripts end in.
+/// The extensions of scripts.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"];
 
-/// The blocked commands, each with where it stands, in whatever way a `P` says that.
+/// The blocked commands, each with the place of its entry.
 #[derive(Clone, Debug)]
 pub struct Blocklist<P>(Vec<Entry<P>>);
 
 #[derive(Clone, Debug)]
 struct Entry<P> {
-    /// As it is written.
+    /// The entry as written.
     text: String,
     place: P,
-    /// In small letters.
+    /// The words of the entry in lower case.
     words: Vec<String>,
 }
 
-/// An entry that a command comes under.
+/// An entry that matches a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Blocked<'b, P> {
-    /// As it is written.
+    /// The entry as written.
     pub entry: &'b str,
-    /// Where it stands.
+    /// The place of the entry.
     pub place: &'b P,
-    /// Whether it does, or may, depending on what is only known when it runs.
+    /// Whether the match is certain; false if it depends on what is only known when the command
+    /// runs.
     pub certain: bool,
 }
 
@@ -48,7 +49,7 @@ impl<P> Default for Blocklist<P> {
 }
 
 impl<P> Blocklist<P> {
-    /// A list of entries, each with where it stands.
+    /// A list of entries, each with its place.
     pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
         let entry = |(text, place): (String, Q)| {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -57,34 +58,34 @@ impl<P> Blocklist<P> {
         Self(entries.into_iter().filter_map(entry).collect())
     }
 
-    /// The entry that a command comes under: one that it certainly does, else one that it may.
+    /// The entry that matches a command: a certain match, otherwise a possible one.
     pub fn find(&self, command: &Command) -> Option<Blocked<'_, P>> {
-        let mut perhaps = None;
-        // Whether the command has gone to the root directory, or home: `cd / && rm -rf *`.
+        let mut possible = None;
+        // Whether an earlier command changed to the root or home directory: `cd / && rm -rf *`.
         let mut at_root = false;
         for program in &command.programs {
             if matches!(program.name.as_str(), "cd" | "pushd") {
-                at_root = leads_to_the_root(&program.arguments);
+                at_root = changes_to_root(&program.arguments);
             }
             for entry in &self.0 {
                 let certain = entry.covers(&program.name, &program.arguments, at_root);
-                // A program that isn't known may start what its arguments name.
+                // An unknown program may start a program that its arguments name.
                 let named = || entry.is_among(&program.name, &program.arguments).then_some(false);
                 let Some(certain) = certain.or_else(named) else { continue };
                 let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
                 if certain {
                     return Some(blocked);
                 }
-                perhaps.get_or_insert(blocked);
+                possible.get_or_insert(blocked);
             }
         }
-        perhaps
+        possible
     }
 }
 
 impl<P> Entry<P> {
-    /// Whether an argument of a stranger's is the program of this entry, or a text that begins with
-    /// it.
+    /// Whether an argument of an unknown program is the program of this entry, or a text that
+    /// begins with it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
         let is = |word: &Word| {
@@ -94,19 +95,19 @@ impl<P> Entry<P> {
         !starts_nothing(program) && named(program).is_none() && arguments.iter().any(is)
     }
 
-    /// Whether the command comes under the entry, and whether that is certain.
+    /// Whether the match with a command is certain. `None` if the entry doesn't match.
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
-        // `mkfs.ext4` is one of those, `sudo.sh` is somebody's script.
-        let of_a_kind =
-            |kind: &str| kind.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
+        // `mkfs.ext4` is a variant of `mkfs`, but `sudo.sh` is another script.
+        let is_variant =
+            |suffix: &str| suffix.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
         let same = program == name
-            || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(of_a_kind);
+            || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(is_variant);
         if !same {
             return None;
         }
         if self.words == ["rm", "-rf", "/"] {
-            return removes_the_root(arguments, at_root);
+            return removes_root(arguments, at_root);
         }
         let mut certain = true;
         let mut arguments = arguments.iter();
@@ -114,14 +115,14 @@ impl<P> Entry<P> {
             let begins = at + 1 == rest.len() && word.ends_with('=');
             certain &= arguments
                 .by_ref()
-                .find_map(|argument| fits(&argument.text.to_lowercase(), word, begins))?;
+                .find_map(|argument| matches_word(&argument.text.to_lowercase(), word, begins))?;
         }
         Some(certain)
     }
 }
 
-/// Whether an argument is `word`, or begins with it; None: it can't be.
-fn fits(argument: &str, word: &str, begins: bool) -> Option<bool> {
+/// Whether it is certain that an argument is `word`, or begins with it. `None` if it can't be.
+fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
     let Some((before, after)) = argument.split_once(UNKNOWN) else {
         return (argument == word || begins && argument.starts_with(word)).then_some(true);
     };
@@ -132,8 +133,8 @@ fn fits(argument: &str, word: &str, begins: bool) -> Option<bool> {
     (word.starts_with(before) && (begins || word.ends_with(after))).then_some(false)
 }
 
-/// Whether `cd` goes to the root directory, or home.
-fn leads_to_the_root(arguments: &[Word]) -> bool {
+/// Whether `cd` with these arguments changes to the root or home directory.
+fn changes_to_root(arguments: &[Word]) -> bool {
     let Some(target) =
         arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-")
     else {
@@ -145,8 +146,9 @@ fn leads_to_the_root(arguments: &[Word]) -> bool {
     root || matches!(raw, "~" | "$HOME" | "${HOME}")
 }
 
-/// `rm` of everything, however it is written, and of the folders where git keeps its working trees.
-fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
+/// Whether `rm` with these arguments deletes the root or home directory, or git's folder of
+/// worktrees.
+fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let is_option = |word: &&Word| word.text.starts_with('-') && word.text.len() > 1;
     let recursive = |text: &str| {
         !text.starts_with("--") && text.contains(['r', 'R'])
@@ -159,7 +161,7 @@ fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
         return None;
     }
     let targets = arguments.iter().filter(|word| !is_option(word));
-    let mut perhaps = None;
+    let mut possible = None;
     for target in targets {
         let known: String = target.text.chars().filter(|c| *c != UNKNOWN).collect();
         let mut depth = 0_usize;
@@ -182,8 +184,8 @@ fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
             return Some(true);
         }
         if plain && open {
-            perhaps = Some(false);
+            possible = Some(false);
         }
     }
-    perhaps
+    possible
 }

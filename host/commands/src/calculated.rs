@@ -1,22 +1,22 @@
-//! Texts that bash evaluates though they stand in no command's place: what it calculates, the index
-//! of a list, the name of a variable.
+//! Texts that bash evaluates although they aren't commands: arithmetic, the index of a list, the
+//! name of a variable.
 //!
-//! Bash calculates with the *values* of the variables that a text names, and with what those values
-//! name, and on the way it runs the commands in each index: after `x='a[$(reboot)]'`, `((x))`
-//! reboots. So a text may be calculated with only where it, and all that it names, is known to hold
-//! numbers and names alone. The rules follow the manual of bash 5.2, sections 3.4 to 3.5, 4 and 6.4
-//! to 6.7.
+//! Bash replaces a variable in arithmetic by its value, evaluates that value as arithmetic again,
+//! and runs the commands in each index on the way: after `x='a[$(reboot)]'`, `((x))` reboots. So
+//! arithmetic is harmless only if the text, and the values of all variables that it names, are
+//! known to contain numbers and names only. The rules follow the manual of bash 5.2, sections 3.4
+//! to 3.5, 4 and 6.4 to 6.7.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::word::Word;
 
-/// Why it is unclear where something is calculated with a text that isn't known.
+/// The reason if an unknown text is used in arithmetic or as the name of a variable.
 pub(super) const CALCULATED: &str =
-    "it calculates with a text, or finds a variable by one, which is only known when it runs";
+    "it has arithmetic, or the name of a variable, that is only known when it runs";
 
-/// Each way in which bash evaluates a text. All of them hold always; a test leaves out one at a
-/// time, to see that it is missed.
+/// The ways in which bash evaluates a text. All rules apply always. A test disables one at a time,
+/// to show that each is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// `((…))`, `$((…))`, `$[…]`, `for ((…))`.
@@ -39,11 +39,11 @@ pub(super) enum Rule {
     ConditionName,
     /// `[ -v … ]`, `test -v …`.
     TestName,
-    /// `[ $x ]`, which may come to `[ -v … ]`.
+    /// `[ $x ]`, which may expand to `[ -v … ]`.
     TestWords,
     /// `declare -i x=…`.
     Integer,
-    /// `RANDOM=…` and the other variables that are numbers from the beginning.
+    /// `RANDOM=…` and the other variables that are integers by default.
     IntegerVariable,
     /// `declare -n x=…`.
     Reference,
@@ -71,35 +71,35 @@ pub(super) enum Rule {
     Trap,
     /// `alias x=…`.
     Alias,
-    /// What variables are set to: by `x=…`, `for x in …`, `read x` and the like.
+    /// The values of variables: by `x=…`, `for x in …`, `read x` and similar forms.
     Value,
-    /// Variables that the shell itself sets to what somebody wrote.
+    /// Variables that the shell itself sets to untrusted text.
     ShellVariable,
-    /// A function that has the name of a program whose output is taken for a number.
+    /// A function with the name of a program whose output is assumed to be a number.
     Function,
 }
 
 #[cfg(test)]
 thread_local! {
-    /// The rule that doesn't hold now.
-    pub(super) static LEFT_OUT: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+    /// The rule that a test disabled.
+    pub(super) static DISABLED_RULE: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether a rule holds: always, but for tests that show that it is needed.
-pub(super) fn holds(rule: Rule) -> bool {
+/// Whether a rule applies: always, except in tests that show that it is needed.
+pub(super) fn applies(rule: Rule) -> bool {
     #[cfg(test)]
-    if LEFT_OUT.get() == Some(rule) {
+    if DISABLED_RULE.get() == Some(rule) {
         return false;
     }
     let _ = rule;
     true
 }
 
-/// Variables that calculate what they are set to.
+/// Variables whose value is evaluated as arithmetic when it is set.
 const INTEGERS: [&str; 4] = ["HISTCMD", "OPTIND", "RANDOM", "SRANDOM"];
 
-/// Variables that the shell sets to what stands in its input, its arguments or the folders' names.
-const OF_THE_SHELL: [&str; 24] = [
+/// Variables that the shell sets from its input, its arguments or the names of folders.
+const SHELL_VARIABLES: [&str; 24] = [
     "BASH_ALIASES",
     "BASH_ARGV",
     "BASH_ARGV0",
@@ -126,32 +126,32 @@ const OF_THE_SHELL: [&str; 24] = [
     "_",
 ];
 
-/// What a text is calculated with, and what is known of that.
+/// The variables of a text: their values, and which of them are used in arithmetic.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
-    /// What the values of each variable name.
+    /// For each variable, the names in its values.
     values: BTreeMap<String, BTreeSet<String>>,
-    /// Variables whose value may be anything.
+    /// Variables with an unknown value.
     unknown: BTreeSet<String>,
-    /// Whether that may be any variable at all.
+    /// Whether any variable may have an unknown value.
     any: bool,
-    /// What is calculated with.
+    /// Variables that are used in arithmetic.
     used: BTreeSet<String>,
     /// Variables that may be lists.
     lists: BTreeSet<String>,
-    /// Variables that are declared with a text that may be a list's.
+    /// Variables that are declared with a text that may be the text of a list.
     declared: BTreeSet<String>,
-    /// The programs whose output is taken for a number.
+    /// The programs whose output is assumed to be a number.
     programs: BTreeSet<String>,
     /// Functions and aliases.
     functions: BTreeSet<String>,
-    /// Whether something is calculated that can't be told.
+    /// Whether an unknown text is evaluated.
     unclear: bool,
 }
 
 impl Variables {
-    /// A text is calculated, as it stands in the command.
-    pub(super) fn calculates(&mut self, raw: &str) {
+    /// Adds a text, as written, that is evaluated as arithmetic.
+    pub(super) fn add_arithmetic(&mut self, raw: &str) {
         match Names::parse(raw) {
             Some(names) => {
                 self.used.extend(names.variables);
@@ -161,24 +161,24 @@ impl Variables {
         }
     }
 
-    /// A variable is named by a word, perhaps with an index, which is calculated.
-    pub(super) fn named(&mut self, raw: &str) {
+    /// Adds a word, as written, that names a variable. If it has an index, that is arithmetic.
+    pub(super) fn add_name(&mut self, raw: &str) {
         let bare = raw.trim_matches(['"', '\'']);
         match bare.split_once('[') {
             None => self.unclear |= bare.contains(['$', '`', '\\', '{', '*', '?']),
             Some((name, index)) => {
                 self.unclear |= !is_name(name);
-                self.calculates(index.strip_suffix(']').unwrap_or(index));
+                self.add_arithmetic(index.strip_suffix(']').unwrap_or(index));
             }
         }
     }
 
-    /// A variable is set to a text, as it stands in the command.
-    pub(super) fn sets(&mut self, name: &str, raw: &str) {
-        if name.contains('[') && holds(Rule::Index) {
-            self.named(name.trim_end_matches('+'));
+    /// Adds a value of a variable, as written.
+    pub(super) fn add_value(&mut self, name: &str, raw: &str) {
+        if name.contains('[') && applies(Rule::Index) {
+            self.add_name(name.trim_end_matches('+'));
         }
-        if !holds(Rule::Value) {
+        if !applies(Rule::Value) {
             return;
         }
         let name = name.split(['[', '+']).next().unwrap_or_default();
@@ -186,13 +186,13 @@ impl Variables {
             self.any = true;
             return;
         }
-        if holds(Rule::IntegerVariable) && INTEGERS.contains(&name) {
+        if applies(Rule::IntegerVariable) && INTEGERS.contains(&name) {
             self.used.insert(name.to_owned());
         }
         if raw.starts_with('(') {
             self.lists.insert(name.to_owned());
         }
-        // In a list, patterns come to names of files.
+        // In a list, patterns expand to names of files.
         let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) {
             None
         } else {
@@ -201,16 +201,16 @@ impl Variables {
         match names {
             Some(names) => {
                 self.values.entry(name.to_owned()).or_default().extend(names.variables);
-                // What a program prints is used where the variable is.
+                // If the variable is used, the output of the programs in its value is used.
                 self.programs.extend(names.programs);
             }
             None => drop(self.unknown.insert(name.to_owned())),
         }
     }
 
-    /// A variable is set to what nobody knows.
-    pub(super) fn fills(&mut self, raw: &str) {
-        if !holds(Rule::Value) {
+    /// Adds an unknown value of a variable.
+    pub(super) fn add_unknown_value(&mut self, raw: &str) {
+        if !applies(Rule::Value) {
             return;
         }
         let bare = raw.trim_matches(['"', '\'']);
@@ -222,27 +222,27 @@ impl Variables {
         }
     }
 
-    /// A variable is set to each of some words in turn.
-    pub(super) fn loops(&mut self, name: &str, words: &str) {
-        // Of what stands between braces, numbers alone are known; patterns come to names of files.
+    /// Adds the words that a loop sets a variable to.
+    pub(super) fn add_loop(&mut self, name: &str, words: &str) {
+        // Braces are only known if they contain numbers. Patterns expand to names of files.
         match words
             .strip_prefix('{')
             .and_then(|words| words.strip_suffix('}'))
             .filter(|range| is_range(range))
         {
-            Some(_) => self.sets(name, ""),
-            None if words.contains(['*', '?', '[']) => self.fills(name),
-            None => self.sets(name, words),
+            Some(_) => self.add_value(name, ""),
+            None if words.contains(['*', '?', '[']) => self.add_unknown_value(name),
+            None => self.add_value(name, words),
         }
     }
 
-    /// A function or another name for a program.
-    pub(super) fn defines(&mut self, name: &str) {
+    /// Adds a function or an alias.
+    pub(super) fn add_function(&mut self, name: &str) {
         self.functions.insert(name.to_owned());
     }
 
-    /// `declare` and its like, with their arguments.
-    pub(super) fn declares(&mut self, program: &str, arguments: &[Word]) {
+    /// Adds the arguments of `declare` or a similar command.
+    pub(super) fn add_declaration(&mut self, program: &str, arguments: &[Word]) {
         let options: String = arguments
             .iter()
             .filter(|word| word.text.starts_with(['-', '+']))
@@ -250,7 +250,7 @@ impl Variables {
             .collect();
         if options.contains('n')
             && !matches!(program, "export" | "readonly")
-            && holds(Rule::Reference)
+            && applies(Rule::Reference)
         {
             self.unclear = true;
         }
@@ -262,7 +262,7 @@ impl Variables {
             let name = name.trim_start_matches(['"', '\'']).trim_end_matches('+');
             let name = name.split('[').next().unwrap_or_default().to_owned();
             self.any |= !is_name(&name);
-            if options.contains('i') && holds(Rule::Integer) {
+            if options.contains('i') && applies(Rule::Integer) {
                 self.used.insert(name.clone());
             }
             if options.contains(['a', 'A']) {
@@ -271,71 +271,72 @@ impl Variables {
             let value = value.unwrap_or_default();
             if !value.starts_with('(')
                 && (word.is_unknown() || word.text.contains(['$', '`']))
-                && holds(Rule::ListText)
+                && applies(Rule::ListText)
             {
                 self.declared.insert(name);
             }
         }
     }
 
-    /// The arguments of `test`, or what stands in `[ … ]`.
-    pub(super) fn tests(&mut self, words: &[Word]) {
+    /// Adds the arguments of `test` or `[ … ]`.
+    pub(super) fn add_test(&mut self, words: &[Word]) {
         const BINARY: [&str; 14] = [
             "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot",
             "-ef",
         ];
-        if holds(Rule::TestWords) {
+        if applies(Rule::TestWords) {
             for word in words.iter().filter(|word| word.splits) {
-                self.calculates(&word.raw);
+                self.add_arithmetic(&word.raw);
             }
         }
         let mut rest = words;
-        while let Some((first, behind)) = rest.split_first() {
-            let binary = behind
+        while let Some((first, after)) = rest.split_first() {
+            let binary = after
                 .first()
                 .is_some_and(|word| !word.open && BINARY.contains(&word.text.as_str()));
             let known = !first.is_unknown();
             rest = match first.text.as_str() {
-                _ if binary && behind.len() >= 2 => &behind[2..],
-                "!" | "(" | ")" | "-a" | "-o" if known => behind,
+                _ if binary && after.len() >= 2 => &after[2..],
+                "!" | "(" | ")" | "-a" | "-o" if known => after,
                 "-v" if known => {
-                    if let Some(name) = behind.first().filter(|_| holds(Rule::TestName)) {
-                        self.named(&name.raw);
+                    if let Some(name) = after.first().filter(|_| applies(Rule::TestName)) {
+                        self.add_name(&name.raw);
                     }
-                    behind.get(1..).unwrap_or_default()
+                    after.get(1..).unwrap_or_default()
                 }
                 text if known && text.len() == 2 && text.starts_with('-') => {
-                    behind.get(1..).unwrap_or_default()
+                    after.get(1..).unwrap_or_default()
                 }
                 _ => {
-                    let alone = behind.first().is_none_or(|word| {
+                    let alone = after.first().is_none_or(|word| {
                         !word.open && ["-a", "-o", ")"].contains(&word.text.as_str())
                     });
-                    // What isn't known and stands before another word may be an operator.
-                    if !known && !alone && holds(Rule::TestWords) {
+                    // An unknown word before another word may be an operator.
+                    if !known && !alone && applies(Rule::TestWords) {
                         self.unclear = true;
                     }
-                    behind
+                    after
                 }
             };
         }
     }
 
-    /// Whether all that is calculated with is known to be harmless.
-    pub(super) fn are_known(&self) -> bool {
+    /// Whether all texts in arithmetic are known to be harmless.
+    pub(super) fn are_harmless(&self) -> bool {
         if self.unclear || self.any && !self.used.is_empty() {
             return false;
         }
         if self.lists.intersection(&self.declared).next().is_some() {
             return false;
         }
-        if holds(Rule::Function) && self.programs.intersection(&self.functions).next().is_some() {
+        if applies(Rule::Function) && self.programs.intersection(&self.functions).next().is_some() {
             return false;
         }
         let (mut todo, mut seen) = (self.used.iter().collect::<Vec<_>>(), BTreeSet::new());
         while let Some(name) = todo.pop() {
-            let of_the_shell = OF_THE_SHELL.contains(&name.as_str()) && holds(Rule::ShellVariable);
-            if of_the_shell || self.unknown.contains(name) {
+            let set_by_shell =
+                SHELL_VARIABLES.contains(&name.as_str()) && applies(Rule::ShellVariable);
+            if set_by_shell || self.unknown.contains(name) {
                 return false;
             }
             if seen.insert(name) {
@@ -346,19 +347,19 @@ impl Variables {
     }
 }
 
-/// Whether a text is a variable's name.
+/// Whether a text is a valid name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether what stands between braces is a row of numbers: `1..10`, `1,2`.
+/// Whether the text between braces has numbers only: `1..10`, `1,2`.
 fn is_range(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'))
 }
 
-/// What a text names that is calculated.
+/// The names in a text that is evaluated as arithmetic.
 #[derive(Debug, Default)]
 struct Names {
     variables: BTreeSet<String>,
@@ -366,7 +367,7 @@ struct Names {
 }
 
 impl Names {
-    /// None where it may come to something else than numbers, operators and names.
+    /// The names in a text. `None` if it may expand to more than numbers, operators and names.
     fn parse(raw: &str) -> Option<Self> {
         let mut names = Self::default();
         names.read(raw).then_some(names)
@@ -375,19 +376,19 @@ impl Names {
     fn read(&mut self, raw: &str) -> bool {
         let mut rest = raw;
         while let Some(c) = rest.chars().next() {
-            let behind = &rest[c.len_utf8()..];
+            let after = &rest[c.len_utf8()..];
             rest = match c {
-                '0'..='9' => behind.trim_start_matches(|c: char| {
+                '0'..='9' => after.trim_start_matches(|c: char| {
                     c.is_ascii_alphanumeric() || matches!(c, '#' | '_')
                 }),
                 'a'..='z' | 'A'..='Z' | '_' => self.name(rest),
-                '$' => match self.expansion(behind) {
+                '$' => match self.expansion(after) {
                     Some(rest) => rest,
                     None => return false,
                 },
-                '"' | '\'' => behind,
-                '\\' if behind.starts_with('\n') => behind,
-                c if "+-*/%<>=!&|^~?:,.()[]@ \t\n".contains(c) => behind,
+                '"' | '\'' => after,
+                '\\' if after.starts_with('\n') => after,
+                c if "+-*/%<>=!&|^~?:,.()[]@ \t\n".contains(c) => after,
                 _ => return false,
             };
         }
@@ -400,29 +401,29 @@ impl Names {
         &text[end..]
     }
 
-    /// What stands behind a `$`. Returns what stands behind that.
-    fn expansion<'r>(&mut self, behind: &'r str) -> Option<&'r str> {
-        let first = behind.chars().next()?;
+    /// Reads an expansion. `text` begins after the `$`. Returns the text after the expansion.
+    fn expansion<'r>(&mut self, text: &'r str) -> Option<&'r str> {
+        let first = text.chars().next()?;
         match first {
-            '#' | '?' | '$' | '!' => Some(&behind[1..]),
-            'a'..='z' | 'A'..='Z' => Some(self.name(behind)),
-            '(' if behind.starts_with("((") => Some(behind),
-            '[' => Some(behind),
+            '#' | '?' | '$' | '!' => Some(&text[1..]),
+            'a'..='z' | 'A'..='Z' => Some(self.name(text)),
+            '(' if text.starts_with("((") => Some(text),
+            '[' => Some(text),
             '(' => {
-                let end = behind.find(')')?;
-                self.output(&behind[1..end])?;
-                Some(&behind[end + 1..])
+                let end = text.find(')')?;
+                self.output(&text[1..end])?;
+                Some(&text[end + 1..])
             }
             '{' => {
-                let end = behind.find('}')?;
-                let inner = &behind[1..end];
+                let end = text.find('}')?;
+                let inner = &text[1..end];
                 let (name, more) = inner.split_at(
                     inner
                         .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                         .unwrap_or(inner.len()),
                 );
                 let known = match (name, more) {
-                    // How long it is, or how many there are.
+                    // The length of a value or of a list.
                     ("", more) if more.starts_with('#') => {
                         is_name(more[1..].trim_end_matches(['[', ']', '@', '*'])) || more == "#"
                     }
@@ -434,13 +435,14 @@ impl Names {
                     }
                     _ => false,
                 };
-                known.then_some(&behind[end + 1..])
+                known.then_some(&text[end + 1..])
             }
             _ => None,
         }
     }
 
-    /// A command's output, where that is a number or a plain word whatever the files hold.
+    /// Reads a command whose output is used. `None` unless the output is a number or a plain word
+    /// for any content of files.
     fn output(&mut self, command: &str) -> Option<()> {
         if command
             .contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '['])
@@ -479,7 +481,7 @@ mod tests {
     use super::Names;
 
     #[test]
-    fn numbers_and_names_are_told_from_what_may_be_evaluated() {
+    fn only_numbers_and_names_are_harmless() {
         let names = |raw: &str| {
             Names::parse(raw).map(|names| names.variables.into_iter().collect::<Vec<_>>().join(" "))
         };

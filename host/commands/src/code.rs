@@ -1,9 +1,9 @@
-//! Code that interpreters are given among their arguments: what it may start, and what it deletes.
+//! Code in the arguments of interpreters: whether it may start programs or delete files.
 
 use super::word::Word;
 
-/// Whether code that an interpreter is given deletes files, by the names that the common languages
-/// have for that.
+/// Whether code in the arguments of an interpreter deletes files, judged by the names of functions
+/// in the common languages.
 pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     const WAYS: [&str; 16] = [
         "rmtree",
@@ -29,7 +29,7 @@ pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
             .is_some_and(|code| WAYS.iter().any(|way| code.text.to_lowercase().contains(way)))
 }
 
-/// The code that an interpreter is given among its arguments.
+/// The code in the arguments of an interpreter.
 pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let letters: &[&str] = match plain {
@@ -62,7 +62,7 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
             if text == "eval" && letters.contains(&"eval") {
                 return arguments.get(at + 1);
             }
-            // A script in a file; its arguments are its own.
+            // A script in a file. The rest are the script's arguments.
             return None;
         };
         if option.starts_with('-') {
@@ -72,7 +72,7 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
                 _ => continue,
             }
         }
-        // Of letters that stand together, the last takes the code, or what is written behind it.
+        // In a group of short options, the code is the next word, or the text after its letter.
         if let Some(letter) = letters
             .iter()
             .filter(|letter| letter.len() == 1)
@@ -84,7 +84,7 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     None
 }
 
-/// Whether code names a way to start a program, or hides what it names.
+/// Whether code contains a way to start a program, or a way to hide one.
 pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let lower = code.to_lowercase();
     let ways = [
@@ -118,17 +118,17 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
         || lower.contains("qx") && name.starts_with("perl")
 }
 
-/// Whether `awk` hands something to a program: `print | "sort"`.
+/// Whether `awk` code pipes to a program: `print | "sort"`.
 fn awk_pipes(code: &str) -> bool {
     let mut rest = code;
-    while let Some((before, behind)) = rest.split_once('|') {
-        if !behind.starts_with('|')
+    while let Some((before, after)) = rest.split_once('|') {
+        if !after.starts_with('|')
             && !before.ends_with('|')
-            && (behind.trim_start().starts_with('"') || behind.trim_start().starts_with('&'))
+            && (after.trim_start().starts_with('"') || after.trim_start().starts_with('&'))
         {
             return true;
         }
-        rest = behind;
+        rest = after;
     }
     false
 }

@@ -1,45 +1,46 @@
-//! Here-documents and backticks: what the grammar has no nodes for.
+//! Here-documents and backticks, for which the grammar has no suitable nodes.
 
 use tree_sitter::Node;
 
 use super::word::{DISPUTED, expands};
 
-/// Why it is unclear where a document may be longer or shorter than it seems.
+/// The reason if a here-document may be longer or shorter than it seems.
 const NO_END: &str = "it has a here-document without an end, or one that shells read differently";
 
-/// Holds a document against what a shell makes of it. The commands in backticks in it.
+/// Checks that a shell reads a here-document like the grammar. Returns the commands in backticks in
+/// it.
 ///
 /// # Errors
 ///
-/// Why it can't be told.
+/// Why that isn't certain.
 pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
-    let of = |kind: &str| children.iter().find(|child| child.kind() == kind).copied();
+    let child = |kind: &str| children.iter().find(|child| child.kind() == kind).copied();
     let (Some(start), Some(body), Some(end)) =
-        (of("heredoc_start"), of("heredoc_body"), of("heredoc_end"))
+        (child("heredoc_start"), child("heredoc_body"), child("heredoc_end"))
     else {
         return Err(NO_END);
     };
-    let tabs = of("<<-").is_some();
+    let tabs = child("<<-").is_some();
     let raw = &source[start.byte_range()];
     let quoted = raw.contains(['\'', '"', '\\']);
     let delimiter = match delimiter(raw) {
         Some(delimiter) if !delimiter.is_empty() => delimiter,
         _ => return Err(NO_END),
     };
-    // The document begins on the line behind the one on which it is announced.
-    let announced = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
-    let line_goes_on = source[start.end_byte()..announced - 1].ends_with('\\');
+    // The document begins on the line after `<<`.
+    let body_start = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
+    let line_continues = source[start.end_byte()..body_start - 1].ends_with('\\');
     let before_body = children.iter().take_while(|child| child.id() != body.id());
-    if line_goes_on
+    if line_continues
         || before_body
             .filter(|child| child.kind() != "\n")
-            .any(|child| child.end_byte() > announced)
+            .any(|child| child.end_byte() > body_start)
     {
         return Err(NO_END);
     }
-    let (text, closed) = lines(&source[announced..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
-    if source[announced..announced + closed].trim_end_matches('\n').len() + announced
+    let (text, closed) = lines(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
+    if source[body_start..body_start + closed].trim_end_matches('\n').len() + body_start
         != end.end_byte()
     {
         return Err(NO_END);
@@ -47,17 +48,17 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     if quoted {
         return Ok(Vec::new());
     }
-    let text = &source[announced..announced + text];
+    let text = &source[body_start..body_start + text];
     let mut cursor = body.walk();
     let mut spans = body
         .children(&mut cursor)
         .filter(|child| child.kind() != "heredoc_content")
         .map(|child| child.byte_range());
-    expanded(text, announced, &mut spans)
+    expanded(text, body_start, &mut spans)
 }
 
-/// The word that ends a document, without its quotes; None where it holds more than letters and
-/// quotes.
+/// The word that ends a here-document, without its quotes. `None` if it has characters that shells
+/// treat specially.
 fn delimiter(raw: &str) -> Option<String> {
     let (mut text, mut letters, mut quote) = (String::new(), raw.chars(), None);
     while let Some(c) = letters.next() {
@@ -74,30 +75,31 @@ fn delimiter(raw: &str) -> Option<String> {
     quote.is_none().then_some(text)
 }
 
-/// The length of a document's text, and of that with the line that ends it.
-fn lines(text: &str, delimiter: &str, tabs: bool, go_on: bool) -> Option<(usize, usize)> {
-    let (mut at, mut begun, mut line) = (0, 0, String::new());
+/// The length of a here-document's text, without and with the line that ends it. `joins_lines`: a
+/// backslash at the end of a line continues it.
+fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
+    let (mut at, mut line_start, mut line) = (0, 0, String::new());
     for physical in text.split_inclusive('\n') {
         at += physical.len();
         let bare = physical.strip_suffix('\n').unwrap_or(physical);
         let slashes = bare.len() - bare.trim_end_matches('\\').len();
         let first = if line.is_empty() && tabs { bare.trim_start_matches('\t') } else { bare };
-        if go_on && slashes % 2 == 1 && physical.ends_with('\n') {
+        if joins_lines && slashes % 2 == 1 && physical.ends_with('\n') {
             line.push_str(&first[..first.len() - 1]);
             continue;
         }
         line.push_str(first);
         if line == delimiter {
-            return Some((begun, at));
+            return Some((line_start, at));
         }
         line.clear();
-        begun = at;
+        line_start = at;
     }
     None
 }
 
-/// The commands in backticks in a text in which nothing counts but what is expanded. `spans`: what
-/// the grammar found to be expanded.
+/// The commands in backticks in the text of a here-document, in which only expansions have a
+/// meaning. `spans`: the expansions that the grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -112,7 +114,7 @@ fn expanded(
         if let Some(span) = spans.peek()
             && span.start == at + offset
         {
-            // In there, shells differ in what quotes mean.
+            // Inside of it, shells differ about the meaning of quotes.
             let inner = &text[at..(span.end - offset).min(text.len())];
             if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
                 return Err(DISPUTED);
@@ -140,24 +142,24 @@ fn expanded(
     Ok(scripts)
 }
 
-/// What stands in backticks, what stands behind them, and why shells may differ in it. `behind`:
-/// what follows the first of them.
+/// The text in backticks, the text after them, and why shells may read it differently. `source` is
+/// the text after the first backtick.
 pub(super) fn in_backticks(
-    behind: &str,
+    source: &str,
     quoted: bool,
 ) -> Option<(String, &str, Option<&'static str>)> {
     let (mut script, mut why) = (String::new(), None);
-    let mut letters = behind.char_indices();
+    let mut letters = source.char_indices();
     while let Some((at, c)) = letters.next() {
         match c {
-            '`' => return Some((script, &behind[at + 1..], why)),
+            '`' => return Some((script, &source[at + 1..], why)),
             '\\' => match letters.next()?.1 {
                 c @ ('$' | '`' | '\\') => script.push(c),
                 '"' if quoted => {
                     why = Some("it has quotes in backticks in quotes");
                     script.push('"');
                 }
-                // Any other backslash is the inner command's own.
+                // Any other backslash belongs to the inner command.
                 c => script.extend(['\\', c]),
             },
             c => script.push(c),
@@ -171,26 +173,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_ends_where_a_shell_ends_it() {
-        let of = |text, tabs, go_on| lines(text, "EOF", tabs, go_on);
-        assert_eq!(of("a\nEOF\nb", false, true), Some((2, 6)));
-        assert_eq!(of("a\n EOF\nEOF", false, true), Some((7, 10)));
-        assert_eq!(of("\tEOF\n", true, true), Some((0, 5)));
-        assert_eq!(of("\tEOF\n", false, true), None);
-        assert_eq!(of("a\\\nEOF\nb\nEOF\n", false, true), Some((9, 13)), "the line goes on");
-        assert_eq!(of("a\\\nEOF\nb\nEOF\n", false, false), Some((3, 7)), "in quotes, it doesn't");
-        assert_eq!(of("EO\\\nF\nb", false, true), Some((0, 6)));
-        assert_eq!(of("a\\\\\nEOF\n", false, true), Some((4, 8)));
-        assert_eq!(of("EOF x\n", false, true), None);
+    fn here_document_ends_where_a_shell_ends_it() {
+        let lengths = |text, tabs, joins_lines| lines(text, "EOF", tabs, joins_lines);
+        assert_eq!(lengths("a\nEOF\nb", false, true), Some((2, 6)));
+        assert_eq!(lengths("a\n EOF\nEOF", false, true), Some((7, 10)));
+        assert_eq!(lengths("\tEOF\n", true, true), Some((0, 5)));
+        assert_eq!(lengths("\tEOF\n", false, true), None);
+        assert_eq!(lengths("a\\\nEOF\nb\nEOF\n", false, true), Some((9, 13)), "the line continues");
+        assert_eq!(
+            lengths("a\\\nEOF\nb\nEOF\n", false, false),
+            Some((3, 7)),
+            "with quotes, it doesn't"
+        );
+        assert_eq!(lengths("EO\\\nF\nb", false, true), Some((0, 6)));
+        assert_eq!(lengths("a\\\\\nEOF\n", false, true), Some((4, 8)));
+        assert_eq!(lengths("EOF x\n", false, true), None);
     }
 
     #[test]
-    fn a_delimiter_loses_its_quotes() {
+    fn delimiter_loses_its_quotes() {
         assert_eq!(delimiter("'E F'").as_deref(), Some("E F"));
         assert_eq!(delimiter("\\EOF").as_deref(), Some("EOF"));
         assert_eq!(delimiter("E\"O\"F").as_deref(), Some("EOF"));
-        for strange in ["$A", "'E", "E`x`", "a;"] {
-            assert_eq!(delimiter(strange), None, "{strange}");
+        for unclear in ["$A", "'E", "E`x`", "a;"] {
+            assert_eq!(delimiter(unclear), None, "{unclear}");
         }
     }
 }

@@ -1,98 +1,100 @@
-//! From the words of a command to all that it starts: by itself, or through another program.
+//! Expands a command to all programs that it starts, directly or through another program.
 
 use std::collections::VecDeque;
 
-use super::calculated::{CALCULATED, Rule, Variables, holds};
+use super::calculated::{CALCULATED, Rule, Variables, applies};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::inert::starts_nothing;
 use super::programs::{self, SHELLS};
-use super::variables::{self, Sets};
+use super::variables::{self, Effect};
 use super::word::{UNKNOWN, Word};
 use super::wrappers::{Started, named};
 
-/// Bytes of a command that is looked into.
+/// The most bytes of a script.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Commands inside each other.
+/// The deepest nesting of commands.
 const MAX_DEPTH: usize = 8;
 
-/// Commands in one text.
+/// The most commands in one text.
 const MAX_COMMANDS: usize = 256;
 
-/// Bytes that are looked at altogether: the text, and each part of it once more for each program
-/// that it is handed on to.
+/// The most bytes that are analyzed in all. Each part of the text counts again for each program
+/// that it is passed to.
 const MAX_WORK: usize = 256 * 1024;
 
-/// Words of the shell's own that stand before a command.
-const BEFORE: [&str; 2] = ["!", "coproc"];
+/// Reserved words of shells that precede a command.
+const PREFIXES: [&str; 2] = ["!", "coproc"];
 
-/// Words of the shell's own that begin no simple command.
+/// Reserved words of shells that don't begin a simple command.
 const RESERVED: [&str; 18] = [
     "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "select", "case",
     "esac", "in", "function", "{", "}", "[[",
 ];
 
-/// Why it is unclear where a shell takes its commands from somewhere.
+/// The reason if a shell reads its commands from its input or a stream.
 const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
 
-/// Why it is unclear where an option isn't known.
+/// The reason if a wrapper has an unknown option.
 const WHICH: &str = "a program in it starts another program, and it is unknown which";
 
-/// Why it is unclear where a text is evaluated that isn't known.
+/// The reason if an unknown text is evaluated.
 const EVALUATED: &str = "it evaluates a text that is only known when it runs";
 
 /// A program that is started.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its name, in small letters and without its folder.
+    /// The name in lower case, without its folder.
     pub(super) name: String,
     pub(super) arguments: Vec<Word>,
-    /// As it is written.
+    /// The program and its arguments as written.
     pub(super) text: String,
-    /// Whether it is sure to be one, and not an argument of a program that isn't known.
+    /// Whether it certainly is a program, and not just an argument of an unknown program.
     pub(super) certain: bool,
 }
 
-/// All that was found.
+/// Everything that was found in a command.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) programs: Vec<Program>,
     pub(super) redirects: Vec<Redirect>,
-    /// Each command as it is written and, where that differs, without its quotes.
+    /// Each command: as written, and also without quotes if that differs.
     pub(super) texts: Vec<String>,
     pub(super) unclear: Option<&'static str>,
     pub(super) substitutes: bool,
     pub(super) bomb: bool,
-    /// The command whose output the text's output is, and whether nothing else writes there.
+    /// The command that writes the output of the text, and whether no other command writes to it.
     pub(super) last: Option<(Part, bool)>,
     variables: Variables,
     todo: VecDeque<Todo>,
     work: usize,
-    /// What the parser may still take.
+    /// The callbacks that the parser has left.
     steps: usize,
 }
 
 #[derive(Debug)]
 enum Todo {
-    /// A text for a shell.
+    /// A script for a shell.
     Script { text: String, depth: usize },
     /// A program and its arguments. `certain`: as in [`Program`].
     Words { words: Vec<Word>, depth: usize, certain: bool },
 }
 
 impl Reading {
-    /// Reads a text, and all that it hands on to a shell or another program.
+    /// Reads a text, and everything in it that is passed to a shell or another program.
     pub(super) fn expand(text: &str) -> Self {
         let mut reading = Self { steps: MAX_STEPS, ..Self::default() };
-        reading.script(text.to_owned(), 0);
-        // In turn, and not each inside the other: how many there are, a text decides.
+        reading.queue_script(text.to_owned(), 0);
+        // A queue instead of recursion, because an untrusted text decides how deep the nesting is.
         while let Some(todo) = reading.todo.pop_front() {
             match todo {
-                Todo::Script { text, depth } => reading.read(&text, depth),
-                Todo::Words { words, depth, certain } => reading.follow(&words, depth, certain),
+                Todo::Script { text, depth } => reading.read_script(&text, depth),
+                Todo::Words { words, depth, certain } => {
+                    reading.expand_words(&words, depth, certain)
+                }
             }
         }
-        if !reading.variables.are_known() {
+        if !reading.variables.are_harmless() {
             reading.unclear(CALCULATED);
         }
         reading
@@ -102,7 +104,7 @@ impl Reading {
         self.unclear.get_or_insert(why);
     }
 
-    /// Whether so many bytes more may be looked at.
+    /// Counts bytes of work. Returns whether the limit allows them.
     fn spend(&mut self, bytes: usize) -> bool {
         self.work += bytes;
         if self.work > MAX_WORK {
@@ -111,34 +113,34 @@ impl Reading {
         self.work <= MAX_WORK
     }
 
-    fn script(&mut self, text: String, depth: usize) {
+    fn queue_script(&mut self, text: String, depth: usize) {
         if text.len() > MAX_BYTES {
             return self.unclear("it is longer than 64 KiB");
         }
         if depth > MAX_DEPTH {
-            return self.unclear("it holds commands inside commands, more than 8 deep");
+            return self.unclear("its commands are nested more than 8 deep");
         }
         if self.spend(text.len()) {
             self.todo.push_back(Todo::Script { text, depth });
         }
     }
 
-    fn words(&mut self, words: &[Word], depth: usize, certain: bool) {
+    fn queue_words(&mut self, words: &[Word], depth: usize, certain: bool) {
         if depth > MAX_DEPTH {
-            return self.unclear("it holds commands inside commands, more than 8 deep");
+            return self.unclear("its commands are nested more than 8 deep");
         }
         if !words.is_empty() && self.spend(size(words)) {
             self.todo.push_back(Todo::Words { words: words.to_vec(), depth, certain });
         }
     }
 
-    /// What a text comes to that a program evaluates.
-    fn evaluated(&mut self, script: &[Word], depth: usize) {
+    /// Queues a text that a program evaluates as a script.
+    fn queue_evaluated(&mut self, script: &[Word], depth: usize) {
         if script.iter().any(Word::is_unknown) {
             return self.unclear(EVALUATED);
         }
         let script: Vec<&str> = script.iter().map(|word| word.text.as_str()).collect();
-        self.script(script.join(" "), depth + 1);
+        self.queue_script(script.join(" "), depth + 1);
     }
 
     fn add_text(&mut self, text: &str) {
@@ -160,17 +162,17 @@ impl Reading {
         self.add_words(words);
     }
 
-    fn read(&mut self, text: &str, depth: usize) {
-        // A shell leaves it out, and so joins what stands around it.
+    fn read_script(&mut self, text: &str, depth: usize) {
+        // A shell drops a zero byte, and so joins the text around it.
         if text.contains('\0') {
             self.unclear("it contains a zero byte");
         }
         let parsed = parse(text, &mut self.steps, &mut self.variables);
         self.substitutes |= parsed.substitutes;
         self.bomb |= parsed.bomb;
-        parsed.assigned.iter().for_each(|(name, value)| self.sets(name, value, depth));
+        parsed.assigned.iter().for_each(|(name, value)| self.add_assignment(name, value, depth));
         for part in &parsed.parts {
-            self.part(part, depth);
+            self.add_part(part, depth);
         }
         for redirect in parsed.redirects {
             if redirect.writes {
@@ -185,38 +187,38 @@ impl Reading {
         if depth == 0 {
             self.last = parsed.last;
         }
-        parsed.scripts.into_iter().for_each(|script| self.script(script, depth + 1));
+        parsed.scripts.into_iter().for_each(|script| self.queue_script(script, depth + 1));
         parsed.unclear.into_iter().for_each(|why| self.unclear(why));
     }
 
-    fn part(&mut self, part: &Part, depth: usize) {
+    fn add_part(&mut self, part: &Part, depth: usize) {
         self.add_text(&part.text);
         self.add_words(&part.words);
-        part.assigned.iter().for_each(|(name, value)| self.sets(name, value, depth));
+        part.assigned.iter().for_each(|(name, value)| self.add_assignment(name, value, depth));
         if self.spend(size(&part.words)) {
-            self.follow(&part.words, depth, true);
+            self.expand_words(&part.words, depth, true);
         }
     }
 
-    /// A variable that is set: some are commands, and some have programs do something else.
-    fn sets(&mut self, name: &str, value: &Word, depth: usize) {
+    /// Adds an assignment. Some variables are commands, and some change which programs run.
+    fn add_assignment(&mut self, name: &str, value: &Word, depth: usize) {
         let raw = value
             .raw
             .strip_prefix(name)
             .and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
-        self.variables.sets(name, raw.unwrap_or(&value.raw));
-        match variables::sets(name, value) {
-            Sets::Nothing => {}
-            Sets::Command => self.evaluated(std::slice::from_ref(value), depth),
-            Sets::Unclear(why) => self.unclear(why),
+        self.variables.add_value(name, raw.unwrap_or(&value.raw));
+        match variables::effect(name, value) {
+            Effect::Nothing => {}
+            Effect::Command => self.queue_evaluated(std::slice::from_ref(value), depth),
+            Effect::Unclear(why) => self.unclear(why),
         }
     }
 
-    /// Notes the program that `words` are, and those that it starts.
-    fn follow(&mut self, mut words: &[Word], depth: usize, certain: bool) {
+    /// Adds the program of these words, and the programs that it starts.
+    fn expand_words(&mut self, mut words: &[Word], depth: usize, certain: bool) {
         loop {
             while let Some((first, rest)) =
-                words.split_first().filter(|(word, _)| BEFORE.contains(&word.raw.as_str()))
+                words.split_first().filter(|(word, _)| PREFIXES.contains(&word.raw.as_str()))
             {
                 // `coproc NAME { … }`
                 if first.raw == "coproc"
@@ -224,9 +226,7 @@ impl Reading {
                         RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('(')
                     })
                 {
-                    self.unclear(
-                        "a part of it runs beside the rest, in a form that isn't looked into",
-                    );
+                    self.unclear("it has a `coproc` with a name, which isn't analyzed");
                 }
                 words = rest;
             }
@@ -249,19 +249,19 @@ impl Reading {
                 certain,
             });
             if SHELLS.contains(&name.as_str()) {
-                return self.shell(arguments, depth);
+                return self.expand_shell(arguments, depth);
             }
-            if self.known(&name, arguments, depth, certain) {
+            if self.expand_special(&name, arguments, depth, certain) {
                 return;
             }
             let Some(wrapper) = named(&name) else {
-                return self.strangers(&name, arguments, depth);
+                return self.expand_unknown(&name, arguments, depth);
             };
             let command = match wrapper.started(arguments) {
                 Started::Words { set, command } => {
                     for word in set {
                         if let Some((name, value)) = word.text.split_once('=') {
-                            self.sets(
+                            self.add_assignment(
                                 name,
                                 &Word { text: value.to_owned(), ..word.clone() },
                                 depth,
@@ -274,25 +274,25 @@ impl Reading {
             };
             match command {
                 [] if wrapper.may_start_unnamed() => {
-                    return self.unclear("a program in it starts another one, which isn't named");
+                    return self.unclear("a program in it starts another program that isn't named");
                 }
                 [] => return,
                 [option, script @ ..]
                     if wrapper.name == "flock"
                         && ["-c", "--command"].contains(&option.text.as_str()) =>
                 {
-                    return self.evaluated(script, depth);
+                    return self.queue_evaluated(script, depth);
                 }
                 [option, ..] if option.text.starts_with(['-', ':']) && option.text != ":" => {
                     return self.unclear(WHICH);
                 }
                 command if wrapper.name == "xargs" => {
                     self.add_words(command);
-                    return self.words(&with_input(arguments, command), depth + 1, certain);
+                    return self.queue_words(&with_input(arguments, command), depth + 1, certain);
                 }
-                // These hand all of it to a shell.
+                // These pass the whole command to a shell.
                 command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => {
-                    return self.evaluated(command, depth);
+                    return self.queue_evaluated(command, depth);
                 }
                 command => words = command,
             }
@@ -303,9 +303,15 @@ impl Reading {
         }
     }
 
-    /// Programs that take a command in a form of their own. Whether it is one of them, and nothing
-    /// else starts anything.
-    fn known(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) -> bool {
+    /// Expands a program that takes a command in its own form. Returns true if it is such a program
+    /// and nothing else is left to expand.
+    fn expand_special(
+        &mut self,
+        name: &str,
+        arguments: &[Word],
+        depth: usize,
+        certain: bool,
+    ) -> bool {
         let first = arguments.first();
         match name {
             "su" | "runuser" | "script" | "sg" => {
@@ -316,45 +322,48 @@ impl Reading {
                     short || word.text == "--command"
                 };
                 for pair in arguments.windows(2).filter(|pair| takes(&pair[0])) {
-                    self.evaluated(&pair[1..2], depth);
+                    self.queue_evaluated(&pair[1..2], depth);
                 }
                 self.unclear("it starts a shell that may read its commands from elsewhere");
             }
             "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
             "." | "source" => {}
-            "eval" if holds(Rule::Eval) => self.evaluated(behind_dashes(arguments), depth),
+            "eval" if applies(Rule::Eval) => self.queue_evaluated(without_dashes(arguments), depth),
             "trap"
                 if first.is_some_and(|word| {
                     word.text == "-" || word.text == "-p" || word.text == "-l"
                 }) => {}
-            "trap" if holds(Rule::Trap) => {
-                self.evaluated(behind_dashes(arguments).get(..1).unwrap_or_default(), depth);
+            "trap" if applies(Rule::Trap) => {
+                self.queue_evaluated(without_dashes(arguments).get(..1).unwrap_or_default(), depth);
             }
             "alias" => {
                 for (name, value, word) in arguments.iter().filter_map(pair) {
-                    self.variables.defines(name);
-                    if holds(Rule::Alias) {
-                        self.evaluated(&[Word { text: value.to_owned(), ..word.clone() }], depth);
+                    self.variables.add_function(name);
+                    if applies(Rule::Alias) {
+                        self.queue_evaluated(
+                            &[Word { text: value.to_owned(), ..word.clone() }],
+                            depth,
+                        );
                     }
                 }
             }
             "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => {
-                self.unclear("it has a name stand for another program");
+                self.unclear("it makes a name stand for another program");
             }
             "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => {
                 self.unclear("it loads a command from a file");
             }
             "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => {
-                self.unclear("it runs what was run before");
+                self.unclear("it runs earlier commands again");
             }
             "jobs"
                 if first.is_some_and(|word| word.text == "-x" || word.open)
-                    && holds(Rule::Jobs) =>
+                    && applies(Rule::Jobs) =>
             {
-                self.words(&arguments[1..], depth + 1, certain);
+                self.queue_words(&arguments[1..], depth + 1, certain);
             }
             "mapfile" | "readarray" | "complete" | "compgen" => {
-                // The value of an option stands behind its letter, or is the next word.
+                // The value of an option follows its letter, or is the next word.
                 let after = |letter: char| {
                     let at = arguments.iter().position(|word| has_letter(word, letter))?;
                     match arguments[at].text.split_once(letter)?.1 {
@@ -362,15 +371,15 @@ impl Reading {
                         script => Some(Word { text: script.to_owned(), ..arguments[at].clone() }),
                     }
                 };
-                if let Some(script) = after('C').filter(|_| holds(Rule::Callback)) {
-                    self.evaluated(&[script], depth);
+                if let Some(script) = after('C').filter(|_| applies(Rule::Callback)) {
+                    self.queue_evaluated(&[script], depth);
                 }
-                // Its words are expanded once more.
+                // The words of `-W` are expanded again.
                 let evaluated =
                     |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
                 if name == "compgen"
                     && after('W').as_ref().is_some_and(evaluated)
-                    && holds(Rule::Words)
+                    && applies(Rule::Words)
                 {
                     self.unclear(EVALUATED);
                 }
@@ -378,18 +387,18 @@ impl Reading {
                     arguments
                         .iter()
                         .filter(|word| !word.text.starts_with('-'))
-                        .for_each(|word| self.variables.fills(&word.raw));
+                        .for_each(|word| self.variables.add_unknown_value(&word.raw));
                 }
             }
-            "let" if holds(Rule::Let) => {
-                arguments.iter().for_each(|word| self.variables.calculates(&word.raw));
+            "let" if applies(Rule::Let) => {
+                arguments.iter().for_each(|word| self.variables.add_arithmetic(&word.raw));
             }
             "test" | "[" => self
                 .variables
-                .tests(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
+                .add_test(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
             "declare" | "typeset" | "local" | "export" | "readonly" => {
-                self.variables.declares(name, arguments);
-                // Which variable it sets, the text decides: it may be `PATH`.
+                self.variables.add_declaration(name, arguments);
+                // The variable is only known when it runs, and may be `PATH`.
                 if arguments
                     .iter()
                     .any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN))
@@ -397,34 +406,38 @@ impl Reading {
                     self.unclear(EVALUATED);
                 }
                 for (name, value, word) in arguments.iter().filter_map(pair) {
-                    self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
+                    self.add_assignment(
+                        name,
+                        &Word { text: value.to_owned(), ..word.clone() },
+                        depth,
+                    );
                 }
             }
-            "unset" if holds(Rule::UnsetName) => {
+            "unset" if applies(Rule::UnsetName) => {
                 arguments
                     .iter()
                     .filter(|word| !word.text.starts_with('-'))
-                    .for_each(|word| self.variables.named(&word.raw));
+                    .for_each(|word| self.variables.add_name(&word.raw));
             }
             "read" => {
-                if holds(Rule::ReadName) {
-                    read_names(arguments).for_each(|word| self.variables.named(&word.raw));
+                if applies(Rule::ReadName) {
+                    read_names(arguments).for_each(|word| self.variables.add_name(&word.raw));
                 }
-                read_names(arguments).for_each(|word| self.variables.fills(&word.raw));
-                if arguments.iter().any(|word| variables::matters(&word.text)) {
+                read_names(arguments).for_each(|word| self.variables.add_unknown_value(&word.raw));
+                if arguments.iter().any(|word| variables::affects_programs(&word.text)) {
                     self.unclear(EVALUATED);
                 }
             }
             "printf" | "wait" => {
                 let option = if name == "printf" { "-v" } else { "-p" };
                 let rule = if name == "printf" { Rule::PrintfName } else { Rule::WaitName };
-                // What isn't known may be the option with its name; behind other letters, it would
-                // have to end in an index.
+                // An unknown first word may be the option with a name and an index. A word that
+                // only begins with unknown text would have to end in an index.
                 let first = arguments.first().filter(|word| word.text.starts_with(UNKNOWN));
                 if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']']))
-                    && holds(rule)
+                    && applies(rule)
                 {
-                    self.variables.calculates(&arguments[0].raw);
+                    self.variables.add_arithmetic(&arguments[0].raw);
                 }
                 let at = arguments.iter().position(|word| word.text.starts_with(option));
                 let target = at.and_then(|at| {
@@ -438,17 +451,20 @@ impl Reading {
                     }
                 });
                 if let Some(target) = target {
-                    if holds(rule) {
-                        self.variables.named(target);
+                    if applies(rule) {
+                        self.variables.add_name(target);
                     }
-                    self.variables.fills(target);
-                    if variables::matters(target.trim_matches(['"', '\''])) {
+                    self.variables.add_unknown_value(target);
+                    if variables::affects_programs(target.trim_matches(['"', '\''])) {
                         self.unclear(EVALUATED);
                     }
                 }
             }
             "getopts" => {
-                arguments.get(1).into_iter().for_each(|word| self.variables.fills(&word.raw));
+                arguments
+                    .get(1)
+                    .into_iter()
+                    .for_each(|word| self.variables.add_unknown_value(&word.raw));
             }
             "find" | "fd" | "fdfind" => {
                 let marks =
@@ -460,7 +476,7 @@ impl Reading {
                         .or_else(|| word.text.strip_prefix("--exec-batch="));
                     attached
                         .into_iter()
-                        .for_each(|script| self.script(script.to_owned(), depth + 1));
+                        .for_each(|script| self.queue_script(script.to_owned(), depth + 1));
                     if marks.contains(&word.text.as_str()) {
                         let command = &arguments[at + 1..];
                         let end = command
@@ -468,12 +484,12 @@ impl Reading {
                             .position(|word| word.text == ";" || word.text == "+")
                             .unwrap_or(command.len());
                         self.add(&command[..end]);
-                        self.words(&command[..end], depth + 1, certain);
+                        self.queue_words(&command[..end], depth + 1, certain);
                     }
                 }
             }
             "env" => {
-                // One text that is taken apart into words.
+                // `-S` splits one text into words.
                 let split = arguments.iter().enumerate().find_map(|(at, word)| {
                     let text = word
                         .text
@@ -506,14 +522,17 @@ impl Reading {
                     .split_whitespace()
                     .skip_while(|word| word.contains('=') || word.starts_with('-'))
                     .collect::<Vec<_>>();
-                self.script(rest.join(" "), depth + 1);
+                self.queue_script(rest.join(" "), depth + 1);
             }
             _ => {
                 let started = programs::started(name, arguments);
-                started.scripts.into_iter().for_each(|script| self.evaluated(&[script], depth));
+                started
+                    .scripts
+                    .into_iter()
+                    .for_each(|script| self.queue_evaluated(&[script], depth));
                 for words in started.words {
                     self.add(&words);
-                    self.words(&words, depth + 1, certain);
+                    self.queue_words(&words, depth + 1, certain);
                 }
                 started.unclear.into_iter().for_each(|why| self.unclear(why));
                 return false;
@@ -522,8 +541,8 @@ impl Reading {
         true
     }
 
-    /// A program that isn't known may start what its arguments name.
-    fn strangers(&mut self, name: &str, arguments: &[Word], depth: usize) {
+    /// Expands an unknown program, which may start a shell that its arguments name.
+    fn expand_unknown(&mut self, name: &str, arguments: &[Word], depth: usize) {
         if starts_nothing(name) {
             return;
         }
@@ -533,24 +552,24 @@ impl Reading {
         };
         if let Some(at) = arguments.iter().position(starts) {
             self.add(&arguments[at..]);
-            self.words(&arguments[at..], depth + 1, false);
+            self.queue_words(&arguments[at..], depth + 1, false);
         }
     }
 
-    /// What a shell is given to run.
-    fn shell(&mut self, arguments: &[Word], depth: usize) {
+    /// Expands the arguments of a shell.
+    fn expand_shell(&mut self, arguments: &[Word], depth: usize) {
         let (mut rest, mut is_next) = (arguments.iter(), false);
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             let option = text.starts_with(['-', '+']) && text.len() > 1;
             if word.open && (is_next || !is_file(word)) {
-                return self.unclear("what it gives to a shell is only known when it runs");
+                return self.unclear("the script for a shell in it is only known when it runs");
             }
             if text == "-" {
                 break;
             }
             if !option && is_next {
-                return self.script(text.to_owned(), depth + 1);
+                return self.queue_script(text.to_owned(), depth + 1);
             }
             if !option && is_stream(word) {
                 break;
@@ -575,22 +594,22 @@ impl Reading {
     }
 }
 
-/// Whether a word is a row of short options with this one among them.
+/// Whether a word is a group of short options with this letter.
 fn has_letter(word: &Word, letter: char) -> bool {
     word.text
         .strip_prefix('-')
         .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
-/// The arguments behind the `--` that may stand before them.
-fn behind_dashes(arguments: &[Word]) -> &[Word] {
+/// The arguments without a `--` at their beginning.
+fn without_dashes(arguments: &[Word]) -> &[Word] {
     match arguments.split_first() {
         Some((first, rest)) if first.text == "--" => rest,
         _ => arguments,
     }
 }
 
-/// `NAME=value`, taken apart, and the word that it is.
+/// The name and the value of `NAME=value`, and the whole word.
 fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
     word.text.split_once('=').map(|(name, value)| (name, value, word))
 }
@@ -601,7 +620,7 @@ fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
     arguments.iter().filter(move |word| {
         let was_value = std::mem::take(&mut is_value);
         let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
-        // These take the next word; what `-a` takes is a name.
+        // These options take the next word. The value of `-a` is a name, so it counts.
         is_value = is_option
             && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u'])
             && !word.text.starts_with("--");
@@ -617,21 +636,21 @@ fn size(words: &[Word]) -> usize {
     words.iter().map(|word| word.text.len() + 8).sum()
 }
 
-/// Whether a file's name may stand for what is piped in.
+/// Whether the name of a file may be that of a stream, such as the standard input.
 fn is_stream(word: &Word) -> bool {
     word.open && !is_file(word)
         || word.text == "-"
         || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
 }
 
-/// Whether a word is sure to name a file in some folder: `"$DIR/build.sh"`.
+/// Whether a word certainly names a file in a folder: `"$DIR/build.sh"`.
 fn is_file(word: &Word) -> bool {
     let known = word.text.rsplit(UNKNOWN).next().unwrap_or_default();
     !word.splits && known.starts_with('/') && known.len() > 1
 }
 
-/// What `xargs` starts. What it reads stands behind the words that are named, and wherever `-I`
-/// says: it may be a program's name, or a shell's script.
+/// The command that `xargs` starts. Its input is unknown: it is appended to the words, and replaces
+/// the mark of `-I`, so it can be a program or a script.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
     let marks: Vec<&str> = options

@@ -1,12 +1,12 @@
-//! Programs that start nothing.
+//! Programs that start no other program.
 
-/// Programs, commands of shells and tools of developers that start nothing that their arguments
-/// name; or, like `make`, only what is written in files.
+/// Whether a known program starts nothing that its arguments name. Some of these, such as `make`,
+/// start what their files say.
 pub(super) fn starts_nothing(name: &str) -> bool {
-    NOTHING.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
+    INERT.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
 }
 
-const NOTHING: &[&str] = &[
+const INERT: &[&str] = &[
     ".",
     ":",
     "[",
@@ -274,8 +274,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_starts_nothing_is_found_by_its_name() {
-        assert!(NOTHING.is_sorted(), "{:?}", NOTHING.windows(2).find(|pair| pair[0] > pair[1]));
+    fn inert_programs_are_found_by_name() {
+        assert!(INERT.is_sorted(), "{:?}", INERT.windows(2).find(|pair| pair[0] > pair[1]));
         assert!(starts_nothing("cat") && starts_nothing("python3.12") && !starts_nothing("docker"));
     }
 }

@@ -1,5 +1,5 @@
-//! The command whose output a command line's output is: the last one; of a pipe the last that does
-//! more than show what it gets.
+//! Finds the command that writes the output of a command line: the last one. In a pipe, the last
+//! one that does more than show its input.
 
 use super::calculated::Variables;
 use super::grammar::{MAX_STEPS, Part, parse};
@@ -7,14 +7,14 @@ use super::programs::SHELLS;
 use super::word::Word;
 use super::wrappers::{Started, named};
 
-/// Shells inside of each other that are looked into.
-const DEPTH: usize = 4;
+/// The most wrappers and shells around the command.
+const MAX_DEPTH: usize = 4;
 
-/// The command in one line: without variables, what only starts it and the folder of its program;
-/// and whether nothing else writes to its output. None where it can't be told.
+/// The command in one line, without variables, wrappers and the folder of its program; and whether
+/// no other command writes to its output. `None` if it isn't known.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DEPTH {
         let (program, arguments) =
             words.split_first().filter(|(program, _)| !program.is_unknown())?;
         let name = program.text.rsplit('/').next().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
             (words, alone) = (part.words, alone && inner);
             continue;
         }
-        if let Some(command) = executed(name, arguments) {
+        if let Some(command) = find_command(name, arguments) {
             words = command;
             continue;
         }
@@ -48,8 +48,8 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     None
 }
 
-/// What `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
-fn executed(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
+/// The command that `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
+fn find_command(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     let at = arguments
         .iter()
         .position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
@@ -58,7 +58,7 @@ fn executed(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     (name == "find").then(|| command.cloned().collect())
 }
 
-/// What a shell is given to run: `bash -lc '…'`.
+/// The script in the arguments of a shell: `bash -lc '…'`.
 fn script(name: &str, arguments: &[Word]) -> Option<String> {
     let [option, script, ..] = arguments else { return None };
     let takes = SHELLS.contains(&name)
@@ -73,7 +73,7 @@ mod tests {
     use super::super::last_command;
 
     #[test]
-    fn it_is_the_last_one_without_its_pipes_and_what_starts_it() {
+    fn last_command_has_no_pipes_and_wrappers() {
         for (text, last) in [
             ("cargo test", "cargo test"),
             ("cd x && cargo  test   --workspace", "cargo test --workspace"),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_whether_another_command_writes() {
+    fn output_of_other_commands_is_detected() {
         for (text, alone) in [
             ("cargo test", true),
             ("cd x && export A=b; mkdir -p y && cargo test 2>&1 | tail", true),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_no_single_command_last_has_none() {
+    fn text_without_a_single_last_command_has_none() {
         for text in [
             "",
             "for x in *; do make; done",

@@ -1,12 +1,12 @@
-//! What a shell command would do, as far as its text tells.
+//! Finds out from the text of a shell command what it would do.
 //!
-//! It is taken apart into the commands that it is made of, those that other programs would start
-//! for it included, and each is looked at. What can't be told before it runs (a program in a
-//! variable, say) is unresolved, and asks.
+//! The text is split into its simple commands, including those that other programs would start for
+//! it, and each is analyzed. If something is only known when the command runs, for example a
+//! program in a variable, the command is unresolved and needs approval.
 //!
-//! This is no wall. What a program does that is started, and what stands in the files that it
-//! reads, no text tells; what holds it is the sandbox that it runs in. This says what a person is
-//! asked, and keeps what is blocked from being written down in so many words.
+//! This is no security boundary: the text doesn't say what a started program does, or what is in
+//! the files that it reads. The sandbox bounds that. The analysis decides what a person has to
+//! approve, and refuses blocked commands that are written openly.
 
 mod blocklist;
 mod calculated;
@@ -35,66 +35,66 @@ use berth_contract::text::{cut, neutral_line};
 use expand::{Program, Reading};
 use grammar::Redirect;
 
-/// A command, taken apart for people and for who has to say what it needs.
+/// The analysis of a command, for people and for decisions about what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandAnalysis {
-    /// The simple commands in it, and the files that it writes to, in no order that matters. At
-    /// most 512.
+    /// The simple commands in it, and the files that it writes to, at most 512. The order has no
+    /// meaning.
     pub commands: Vec<SimpleCommand>,
-    /// Why more may happen than these tell.
+    /// Why the command may do more than `commands` says.
     pub unresolved: Option<&'static str>,
-    /// Whether the output of a command in it is part of another one, or is handed to it as a file:
-    /// `$(…)`, backticks, `<(…)`, `>(…)`.
+    /// Whether another command uses the output of a command in it, as text or as a file: `$(…)`,
+    /// backticks, `<(…)`, `>(…)`.
     pub substitutes: bool,
 }
 
 /// A simple command: a program and its arguments, or a file that is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimpleCommand {
-    /// As it is written.
+    /// The text of the command, as written.
     pub text: String,
-    /// The program's name, in small letters and without its folder. Empty for a file that is
-    /// written to.
+    /// The name of the program in lower case, without its folder. Empty for a file that is written
+    /// to.
     pub program: String,
-    /// How much it may break.
+    /// The risk of the command.
     pub class: Risk,
-    /// What can't be undone of it.
+    /// What the command does that can't be undone.
     pub destructive: Option<&'static str>,
-    /// Whether it is known to need the network.
+    /// Whether the command is known to need the network.
     pub needs_network: bool,
 }
 
-/// What a person is told of a part of a command.
+/// The explanation of one part of a command, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// How much it may break; None where it says that there is more.
+    /// The risk of the part. `None` if the line only says that there is more.
     pub class: Option<Risk>,
-    /// The command, and what has to be known of it.
+    /// The command, and notes about it.
     pub text: String,
 }
 
-/// Commands that are remembered: a few calls that are decided on at the same time.
-const REMEMBERED: usize = 8;
+/// How many analyzed commands are remembered. A few are enough for calls at the same time.
+const MAX_REMEMBERED: usize = 8;
 
-/// Commands that a person is told of one by one. Nobody reads more.
+/// The most commands that are explained one by one. People don't read more.
 const MAX_LINES: usize = 32;
 
-/// Bytes of each that are shown.
-const MAX_TOLD: usize = 160;
+/// The most bytes of each command in an explanation.
+const MAX_LINE_BYTES: usize = 160;
 
 impl CommandAnalysis {
-    /// Whether something in it is known to need the network.
+    /// Whether a part of it is known to need the network.
     pub fn needs_network(&self) -> bool {
         self.commands.iter().any(|simple| simple.needs_network)
     }
 
-    /// Whether something in it can't be undone.
+    /// Whether a part of it can't be undone.
     pub fn is_destructive(&self) -> bool {
         self.commands.iter().any(|simple| simple.destructive.is_some())
     }
 
-    /// What a person is told of it, a line for each command: bounded, and with nothing in it that
-    /// steers what shows it.
+    /// The explanation for people, one line for each command. It is bounded and has no control
+    /// characters.
     pub fn explain(&self) -> Vec<Explanation> {
         let line = |simple: &SimpleCommand| {
             let more = simple
@@ -103,8 +103,8 @@ impl CommandAnalysis {
                 .into_iter()
                 .chain(simple.destructive);
             let more = more.collect::<Vec<_>>().join(", ");
-            let mut text = neutral_line(cut(&simple.text, MAX_TOLD));
-            if simple.text.len() > MAX_TOLD {
+            let mut text = neutral_line(cut(&simple.text, MAX_LINE_BYTES));
+            if simple.text.len() > MAX_LINE_BYTES {
                 text.push('…');
             }
             if !more.is_empty() {
@@ -112,8 +112,7 @@ impl CommandAnalysis {
             }
             Explanation { class: Some(simple.class), text }
         };
-        // Where there are more than anybody reads, what matters most is among those that are shown,
-        // and all in their order.
+        // If there are too many, the riskiest ones are shown, in their original order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
         shown.sort_by_key(|(_, simple)| {
             std::cmp::Reverse((simple.class, simple.destructive.is_some()))
@@ -131,36 +130,36 @@ impl CommandAnalysis {
         lines
     }
 
-    /// The highest class of what is in it.
+    /// The highest risk of its parts.
     pub fn class(&self) -> Risk {
         self.commands.iter().map(|simple| simple.class).max().unwrap_or_default()
     }
 }
 
-/// Looks into a command. It takes time that grows with the text's length, and never much: what is
-/// too long or too deep is unresolved.
+/// Analyzes a command. The time grows with the length of the text and is bounded: a text that is
+/// too long or too deeply nested is unresolved.
 pub fn analyze(text: &str) -> CommandAnalysis {
     Command::read(text).analysis()
 }
 
-/// The command whose output the output of a command line is.
+/// The command that writes the output of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastCommand {
-    /// The command, without its redirections and variables, what only starts it (`sudo`, `env`,
-    /// `timeout 10`) and the folder of its program. Its words stand one space apart.
+    /// The command with one space between its words. It has no redirections, no variables, no
+    /// wrappers (`sudo`, `env`, `timeout 10`) and no folder of its program.
     pub line: String,
-    /// Whether no other command of the line is known to write something, or may.
+    /// Whether no other command of the line writes output, or may write some.
     pub alone: bool,
 }
 
-/// The command whose output the output of a command line is, as far as one can be told: the last
-/// one, of a pipe the last but for what only shows what it gets (`tail`, `head`, `cat`, `tee`,
-/// `less`).
+/// The command that writes the output of a command line: the last one. In a pipe, the last one that
+/// does more than show its input, as `tail`, `head`, `cat`, `tee` and `less` do. `None` if it isn't
+/// known.
 pub fn last_command(text: &str) -> Option<LastCommand> {
     Command::read(text).last.clone()
 }
 
-/// The command line that runs a program with arguments, each quoted where that is needed.
+/// The command line that runs a program with arguments. Words are quoted if necessary.
 pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
     let quote = |word: &'w String| {
         shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned())
@@ -168,27 +167,27 @@ pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
     words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// A command that was looked into.
+/// A command that was read.
 #[derive(Debug, Default)]
 pub struct Command {
-    /// Each command in it and each file that it redirects to, as they are written and, where that
-    /// differs, without their quotes.
+    /// Each command in it and each file that it redirects to: as written, and also without quotes
+    /// if that differs.
     pub texts: Vec<String>,
-    /// The text that was looked into.
+    /// The whole text.
     whole: String,
     programs: Vec<Program>,
     redirects: Vec<Redirect>,
-    /// Why more may happen than that.
+    /// Why the command may do more than was found.
     pub unclear: Option<&'static str>,
-    /// Whether one of the four forms stands in it that put a command's output into another command.
+    /// Whether it has one of the four forms that put the output of a command into another command.
     pub substitutes: bool,
-    /// The command whose output the text's output is.
+    /// The command that writes the output of the text.
     last: Option<LastCommand>,
 }
 
 impl Command {
-    /// Looks into a command. Several gates do so with the same text, and those who ask a person:
-    /// what was found last is remembered.
+    /// Reads a command. The last results are remembered, because several gates and the question to
+    /// a person use the same text.
     pub fn read(text: &str) -> Arc<Self> {
         static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
         let known = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +196,7 @@ impl Command {
         }
         let command = Arc::new(Self::parse(text));
         let mut known = known();
-        known.truncate(REMEMBERED - 1);
+        known.truncate(MAX_REMEMBERED - 1);
         known.push_front((text.to_owned(), Arc::clone(&command)));
         command
     }
@@ -205,8 +204,8 @@ impl Command {
     fn parse(text: &str) -> Self {
         let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } =
             Reading::expand(text);
-        let bomb = bomb.then_some("it starts itself again and again");
-        // A text that is too long holds nothing else that is known.
+        let bomb = bomb.then_some("it is a fork bomb: a function in it starts itself twice");
+        // Nothing was read of a text that is too long, so it isn't searched for words either.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
         let last = last
             .and_then(|(part, alone)| last::line(&part, alone))
@@ -214,7 +213,7 @@ impl Command {
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 
-    /// The highest risk of what it would do, and the program or file that brings it.
+    /// The highest risk of its parts, and the program or file with this risk.
     pub fn risk(&self) -> (Risk, String) {
         let programs = self
             .programs
@@ -224,14 +223,14 @@ impl Command {
             .redirects
             .iter()
             .map(|file| (risk::risk_of_writing(file), format!("> {}", file.target.text)));
-        // Of several, the first.
+        // Of several with the same risk, the first.
         programs.chain(files).fold((Risk::Low, String::new()), |highest, next| {
             if next.0 > highest.0 { next } else { highest }
         })
     }
 
-    /// The first program in it that is none of `only`. What a shell does by itself counts as
-    /// nothing.
+    /// The first program in it that isn't in `only`. Commands that only change the shell itself
+    /// don't count.
     pub fn beside(&self, only: &[String]) -> Option<&str> {
         let allowed = |name: &str| only.iter().any(|one| one.eq_ignore_ascii_case(name));
         let mut programs = self.programs.iter().filter(|program| program.certain);
@@ -272,7 +271,7 @@ impl Command {
     }
 }
 
-/// Whether it is a word of the shell's own that starts nothing, and no file of that name.
+/// Whether a program is a built-in of the shell that starts nothing, and not a file of that name.
 fn is_built_in(program: &Program) -> bool {
     let first = program.text.split_whitespace().next().unwrap_or_default();
     risk::BUILT_IN.contains(&program.name.as_str()) && !first.contains('/')

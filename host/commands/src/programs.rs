@@ -1,25 +1,25 @@
-//! Programs that start another one by an option or a part of their text, and those that start none.
+//! Programs that start another program by an option or by a part of their arguments.
 
 use super::code::{code, starts_programs};
 use super::word::{UNKNOWN, Word, assigned};
 
-/// Shells, whose `-c` takes a command.
+/// Shells. Their `-c` takes a command.
 pub(super) const SHELLS: [&str; 12] =
     ["sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "pwsh"];
 
-/// What the arguments of a program have it start.
+/// What a program starts because of its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    /// Texts for a shell.
+    /// Scripts for a shell.
     pub(super) scripts: Vec<Word>,
     /// Programs with their arguments.
     pub(super) words: Vec<Vec<Word>>,
-    /// Why more may happen than that.
+    /// Why it may start more than that.
     pub(super) unclear: Option<&'static str>,
 }
 
-/// Options whose value a program starts. A long one may be shortened, and the value may stand
-/// behind `=` or in the next word.
+/// Options whose value is started as a program. A long option may be abbreviated, and its value may
+/// follow `=` or be the next word.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["git"], &["--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"]),
     (
@@ -48,7 +48,7 @@ const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["cargo-watch"], &["-s", "--shell"]),
 ];
 
-/// Keys of git's that name a program.
+/// Keys of git whose value is a program.
 const GIT_KEYS: &[&str] = &[
     "core.pager",
     "core.editor",
@@ -67,7 +67,7 @@ const GIT_KEYS: &[&str] = &[
     "web.browser",
 ];
 
-/// Ends of such keys, behind a name that anybody may choose.
+/// The last parts of such keys that contain a free name.
 const GIT_ENDS: &[&str] = &[
     ".textconv",
     ".command",
@@ -83,7 +83,7 @@ const GIT_ENDS: &[&str] = &[
     ".helper",
 ];
 
-/// Keys that have git take more from elsewhere.
+/// Keys that make git read more settings or code from elsewhere.
 const GIT_FILES: &[&str] = &[
     "core.hookspath",
     "core.attributesfile",
@@ -93,7 +93,7 @@ const GIT_FILES: &[&str] = &[
     "commit.template",
 ];
 
-/// What the arguments have a program start, beside what a wrapper starts.
+/// What a program starts because of its arguments. Wrappers are handled in `wrappers`.
 pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     let mut starts = Starts::default();
     for (_, options) in OPTIONS.iter().filter(|(names, _)| names.contains(&name)) {
@@ -120,11 +120,11 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                     || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
             };
             if arguments.iter().any(evaluates) {
-                starts.unclear = Some("it has `make` evaluate a text");
+                starts.unclear = Some("it lets `make` evaluate a text");
             }
             for pair in arguments.windows(2).filter(|pair| pair[0].text == "-f") {
                 if pair[1].text == "-" || pair[1].text.starts_with("/dev/") {
-                    starts.unclear = Some("it has `make` read its rules from elsewhere");
+                    starts.unclear = Some("it lets `make` read its rules from elsewhere");
                 }
             }
         }
@@ -137,10 +137,10 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
             }
         }
         "at" | "batch" => {
-            starts.unclear = Some("it has commands run later, which it reads from elsewhere");
+            starts.unclear = Some("it schedules commands that it reads from elsewhere");
         }
         "crontab" if !arguments.iter().any(|word| word.text == "-l") => {
-            starts.unclear = Some("it has commands run later, which it reads from elsewhere");
+            starts.unclear = Some("it schedules commands that it reads from elsewhere");
         }
         "socat" => {
             for word in arguments {
@@ -165,27 +165,27 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         "sed" | "gsed" => {
             let scripts = arguments.iter().filter(|word| !word.text.starts_with("--"));
             if scripts.clone().any(|word| sed_starts(&word.text)) {
-                starts.unclear = Some("it has `sed` start a program");
+                starts.unclear = Some("it lets `sed` start a program");
             }
         }
-        // What these do, they read from their input; a restricted one starts nothing.
+        // These read their commands from their input. In restricted mode, they start no programs.
         "ed" | "ex"
             if !arguments
                 .iter()
                 .any(|word| ["-r", "--restricted"].contains(&word.text.as_str())) =>
         {
-            starts.unclear = Some("it has an editor that reads its commands from elsewhere");
+            starts.unclear = Some("it starts an editor that reads its commands from elsewhere");
         }
         "less" | "more" => {
-            // `+!command`, among other commands of theirs.
+            // `+!command`, also combined with other commands.
             if arguments
                 .iter()
                 .any(|word| word.text.starts_with('+') && word.text.contains(['!', '|', UNKNOWN]))
             {
-                starts.unclear = Some("it has a pager start a program");
+                starts.unclear = Some("it lets a pager start a program");
             }
         }
-        // `\\!` and `.shell`, which their own commands may hold.
+        // Their own commands include `\\!` and `.shell`, which start programs.
         "psql" | "mysql" | "mariadb" | "sqlite3" | "sqlite" | "duckdb" => {
             let escapes = |word: &Word| {
                 let text = word.text.to_lowercase();
@@ -196,14 +196,14 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                     || text.starts_with("system ")
             };
             if arguments.iter().any(escapes) {
-                starts.unclear = Some("it has a database's client start a program");
+                starts.unclear = Some("it lets a database client start a program");
             }
         }
         "gdb" | "lldb" | "rust-gdb" | "rust-lldb" => debugger(arguments, &mut starts),
         "vim" | "vi" | "nvim" | "view" => {
             if arguments.iter().any(|word| word.text.contains('!') || word.text.contains("system("))
             {
-                starts.unclear = Some("it has an editor start a program");
+                starts.unclear = Some("it lets an editor start a program");
             }
         }
         _ => {
@@ -217,8 +217,7 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     starts
 }
 
-/// What a debugger is told to do: the commands of its own that start nothing but what it looks into
-/// are few.
+/// The commands for a debugger. Only a few are known to start nothing but the debugged program.
 fn debugger(arguments: &[Word], starts: &mut Starts) {
     const OPTIONS: [&str; 12] = [
         "-ex",
@@ -279,35 +278,34 @@ fn debugger(arguments: &[Word], starts: &mut Starts) {
         } else if !HARMLESS.contains(&command.split_whitespace().next().unwrap_or_default())
             || command.contains(['$', '(', '|', UNKNOWN])
         {
-            starts.unclear = Some("it has a debugger do something that may start a program");
+            starts.unclear = Some("it gives a debugger a command that may start a program");
         }
     }
 }
 
-/// Whether a script of `sed` starts a program: by the command `e`, or the flag `e` of a
-/// replacement.
+/// Whether a `sed` script starts a program, by the command `e` or the flag `e` of a substitution.
 fn sed_starts(script: &str) -> bool {
     script.split([';', '\n', '{', '}']).any(|command| {
         let command = command.trim();
-        let behind =
+        let action =
             command.trim_start_matches(|c: char| c.is_ascii_digit() || "$,!~+ ".contains(c));
-        let behind = match behind.strip_prefix('/') {
+        let action = match action.strip_prefix('/') {
             Some(pattern) => {
                 pattern.rsplit('/').next().unwrap_or_default().trim_start_matches(['!', ' '])
             }
-            None => behind,
+            None => action,
         };
         let flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
         let replaced = command.contains('s')
             && flags.len() < command.len()
             && flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
-        behind == "e"
-            || behind.starts_with("e ")
+        action == "e"
+            || action.starts_with("e ")
             || replaced && command[flags.len()..].contains('e') && !command.starts_with('-')
     })
 }
 
-/// The values of an option.
+/// Collects the values of an option.
 fn values(option: &str, arguments: &[Word], found: &mut Vec<Word>) {
     for (at, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
@@ -403,7 +401,7 @@ fn git(arguments: &[Word], starts: &mut Starts) {
     }
     let open = arguments[command].open;
     if open {
-        starts.unclear = Some("what it has `git` do is only known when it runs");
+        starts.unclear = Some("its `git` command is only known when it runs");
     }
 }
 
@@ -412,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replacement_of_sed_that_starts_something_is_told_from_others() {
+    fn sed_scripts_that_start_programs_are_recognised() {
         for script in
             ["1e sudo x", "e", "s/a/b/e", "s|a|b|ge", "s/a/b/;s/c/d/ge", "/x/e id", "$!e id"]
         {

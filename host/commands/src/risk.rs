@@ -1,19 +1,19 @@
-//! What a command may break, whether what it does can be undone, and whether it needs the network.
+//! The risk of a command, whether it can be undone, and whether it needs the network.
 
 use super::code;
 use super::expand::Program;
 use super::grammar::{Redirect, is_harmless};
 use super::word::Word;
 
-/// How much a command may break. The later, the more.
+/// The risk of a command, in increasing order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// Nothing that is known of.
+    /// No known risk.
     #[default]
     Low,
-    /// Something in the project: its files, its history, what it depends on.
+    /// A risk for the project: its files, its history or its dependencies.
     Medium,
-    /// The machine, who may do what on it, or something out there.
+    /// A risk for the machine, its users and permissions, or another system.
     High,
 }
 
@@ -133,8 +133,9 @@ const HIGH: &[&str] = &[
     "zpool",
 ];
 
-/// What these delete is seldom on this machine, and nobody else has it.
-const OUT_THERE: &[&str] = &[
+/// Clients of databases and clusters. Deleting with them is high risk: the data is usually on
+/// another machine, without a copy here.
+const REMOTE_CLIENTS: &[&str] = &[
     "clickhouse-client",
     "cockroach",
     "dropdb",
@@ -162,7 +163,7 @@ const MEDIUM: &[&str] = &[
     "rmdir", "rsync", "touch", "truncate", "unlink",
 ];
 
-/// Programs whose arguments tell.
+/// Programs that are medium risk with certain arguments.
 const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (
         &["npm", "pnpm", "yarn", "bun"],
@@ -209,7 +210,7 @@ const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (&["sed", "gsed", "perl"], &["-i"]),
 ];
 
-/// What git does that changes the project, its history or what others have.
+/// Commands of git that change the project, its history or a remote.
 const GIT: &[&str] = &[
     "am",
     "apply",
@@ -243,8 +244,8 @@ const GIT: &[&str] = &[
     "worktree",
 ];
 
-/// What of that only looks where these follow, or nothing does.
-const GIT_LOOKS: &[(&str, &[&str])] = &[
+/// Of these commands, those that only read with these arguments or without arguments.
+const GIT_READS: &[(&str, &[&str])] = &[
     (
         "branch",
         &[
@@ -269,8 +270,8 @@ const GIT_LOOKS: &[(&str, &[&str])] = &[
     ("worktree", &["list"]),
 ];
 
-/// The command of git's among its arguments, and what stands behind it.
-fn of_git(arguments: &[Word]) -> Option<(&str, &[Word])> {
+/// The command of git in its arguments, and the arguments after it.
+fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut words = arguments.iter().enumerate();
     loop {
         let (at, word) = words.next()?;
@@ -286,15 +287,15 @@ fn of_git(arguments: &[Word]) -> Option<(&str, &[Word])> {
 
 /// Whether git changes something.
 fn git_changes(arguments: &[Word]) -> bool {
-    let Some((command, rest)) = of_git(arguments) else { return false };
-    let looks = GIT_LOOKS.iter().find(|(name, _)| *name == command);
-    let only_looks = looks.is_some_and(|(_, words)| {
+    let Some((command, rest)) = git_command(arguments) else { return false };
+    let reads = GIT_READS.iter().find(|(name, _)| *name == command);
+    let only_reads = reads.is_some_and(|(_, words)| {
         rest.first().map_or(command != "stash", |first| words.contains(&first.text.as_str()))
     });
-    GIT.contains(&command) && !only_looks
+    GIT.contains(&command) && !only_reads
 }
 
-/// Commands of a shell's own that only change the shell.
+/// Built-in commands of shells that only change the shell.
 pub(super) const BUILT_IN: [&str; 33] = [
     ":", "[", "[[", "alias", "bg", "break", "cd", "continue", "declare", "dirs", "echo", "exit",
     "export", "false", "fg", "getopts", "jobs", "let", "local", "popd", "printf", "pushd", "pwd",
@@ -302,11 +303,12 @@ pub(super) const BUILT_IN: [&str; 33] = [
 ];
 
 fn takes(arguments: &[Word], words: &[&str]) -> bool {
-    // Anywhere among the arguments, since options may stand before it.
+    // Anywhere among the arguments, because options can come first.
     arguments.iter().any(|word| words.contains(&word.text.as_str()))
 }
 
-/// Letters of short options that stand together, or long ones.
+/// Whether the arguments have one of these short options, also grouped, or one of these long
+/// options.
 fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     arguments.iter().any(|word| match word.text.strip_prefix('-') {
         Some(rest) if rest.starts_with('-') => {
@@ -317,7 +319,7 @@ fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     })
 }
 
-/// Whether a word has a letter among its short options.
+/// Whether a word is a group of short options with this letter.
 fn is_short(word: &Word, letter: char) -> bool {
     word.text
         .strip_prefix('-')
@@ -328,8 +330,9 @@ fn is_short(word: &Word, letter: char) -> bool {
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
     let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
-    let out_there = OUT_THERE.contains(&name.as_str()) && destroys(program, whole).is_some();
-    // These show as well.
+    let deletes_remotely =
+        REMOTE_CLIENTS.contains(&name.as_str()) && destroys(program, whole).is_some();
+    // These programs also only show settings, depending on their arguments.
     let machine = match name.as_str() {
         "sysctl" => arguments.iter().any(|word| {
             word.text.contains('=')
@@ -355,7 +358,7 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     if HIGH.contains(&name.as_str())
         || name == "mkfs"
         || name.starts_with("mkfs.")
-        || out_there
+        || deletes_remotely
         || machine
         || deletes_by_code
     {
@@ -411,7 +414,7 @@ pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
     }
 }
 
-/// What can't be undone of what a program does.
+/// What a program does that can't be undone.
 pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
     let Program { name, arguments, .. } = program;
     let takes = |words: &[&str]| takes(arguments, words);
@@ -422,7 +425,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
         "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => {
             Some("it overwrites a disk or a file")
         }
-        "truncate" => Some("it cuts files off"),
+        "truncate" => Some("it truncates files"),
         "find" | "fd" if takes(&["-delete"]) => Some("it deletes files"),
         "rsync"
             if arguments.iter().any(|word| {
@@ -436,14 +439,14 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
         }
         "git" => git_destroys(arguments),
         "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => {
-            Some("it deletes containers or what they hold")
+            Some("it deletes containers, images or their data")
         }
-        "kubectl" if takes(&["delete"]) => Some("it deletes what runs in a cluster"),
+        "kubectl" if takes(&["delete"]) => Some("it deletes resources of a cluster"),
         "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => {
-            Some("it deletes what was set up")
+            Some("it deletes deployed resources")
         }
         "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => {
-            Some("it takes back what was published")
+            Some("it withdraws a published package")
         }
         name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
         "psql" | "mysql" | "mariadb" | "sqlite3" | "mongo" | "mongosh" | "duckdb" | "sqlcmd"
@@ -463,7 +466,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             let found = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
                 || words.contains(&"truncate")
                 || lower.contains("dropdatabase");
-            found.then_some("it deletes what a database holds")
+            found.then_some("it deletes data in a database")
         }
         "redis-cli" | "valkey-cli" => {
             let upper: Vec<String> =
@@ -473,20 +476,20 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
                 .iter()
                 .flat_map(|text| text.split_whitespace())
                 .any(|word| ends.contains(&word))
-                .then_some("it deletes what a database holds")
+                .then_some("it deletes data in a database")
         }
-        "etcdctl" if takes(&["del"]) => Some("it deletes what a database holds"),
-        "mysqladmin" if takes(&["drop"]) => Some("it deletes what a database holds"),
+        "etcdctl" if takes(&["del"]) => Some("it deletes data in a database"),
+        "mysqladmin" if takes(&["drop"]) => Some("it deletes data in a database"),
         name if code::deletes(name, arguments) => Some("it deletes files"),
-        "dropdb" => Some("it deletes what a database holds"),
+        "dropdb" => Some("it deletes data in a database"),
         _ => None,
     }
 }
 
 fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
-    let (command, rest) = of_git(arguments)?;
+    let (command, rest) = git_command(arguments)?;
     let takes = |words: &[&str]| takes(rest, words);
-    let drops = "it drops changes that are in no commit";
+    let drops = "it discards uncommitted changes";
     match command {
         "push" => {
             let forced = has_option(
@@ -498,9 +501,7 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
                 .then_some("it overwrites what others may have")
         }
         "reset" if takes(&["--hard", "--merge", "--keep"]) => Some(drops),
-        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => {
-            Some("it deletes files that are in no commit")
-        }
+        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes untracked files"),
         "checkout" if takes(&["--", ".", "-f", "--force"]) => Some(drops),
         "switch" if takes(&["-f", "--force", "--discard-changes"]) => Some(drops),
         "restore" if !takes(&["--staged", "-S"]) || takes(&["--worktree", "-W"]) => Some(drops),
@@ -509,26 +510,26 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
         "rm" if !takes(&["--cached"]) => Some("it deletes files"),
         "worktree" if takes(&["remove", "prune"]) => Some("it deletes files"),
         "reflog" if takes(&["expire", "delete"]) => {
-            Some("it drops what no branch leads to any more")
+            Some("it deletes commits that no branch contains")
         }
-        "prune" => Some("it drops what no branch leads to any more"),
+        "prune" => Some("it deletes commits that no branch contains"),
         "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => {
-            Some("it drops what no branch leads to any more")
+            Some("it deletes commits that no branch contains")
         }
         "update-ref" if takes(&["-d"]) => Some("it deletes a branch"),
         "tag" if has_option(rest, &['d'], &["--delete"]) => Some("it deletes a tag"),
-        "filter-branch" | "filter-repo" => Some("it writes the history anew"),
+        "filter-branch" | "filter-repo" => Some("it rewrites the history"),
         _ => None,
     }
 }
 
-/// What can't be undone of writing to a file.
+/// What writing to a file does that can't be undone.
 pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
     (redirect.writes && redirect.target.text.starts_with("/dev/"))
         .then_some("it overwrites a disk or a file")
 }
 
-/// Programs that do nothing without the network.
+/// Programs that always need the network.
 const NETWORK: &[&str] = &[
     "aria2c",
     "aws",
@@ -571,7 +572,7 @@ const NETWORK: &[&str] = &[
     "yt-dlp",
 ];
 
-/// Programs that need it for these.
+/// Programs that need the network with certain arguments.
 const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["git"], &["clone", "fetch", "pull", "push", "ls-remote"]),
     (
@@ -613,7 +614,7 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["mvn", "gradle", "gradlew"], &["install", "deploy", "package", "build", "test"]),
 ];
 
-/// Whether a program is known to need the network for what it is told to do.
+/// Whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
     let Program { name, arguments, .. } = program;
     let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
@@ -641,7 +642,7 @@ pub(super) fn needs_network(program: &Program) -> bool {
         || arguments.iter().any(|word| is_socket(&word.text))
 }
 
-/// A file that a shell takes for a connection.
+/// Whether a shell opens a network connection for this path.
 pub(super) fn is_socket(path: &str) -> bool {
     path.contains("/dev/tcp/") || path.contains("/dev/udp/")
 }

@@ -1,19 +1,19 @@
-//! Variables that have programs run something else, or something more.
+//! Variables that make programs run other code.
 
-use super::calculated::{Rule, holds};
+use super::calculated::{Rule, applies};
 use super::word::Word;
 
-/// What comes of setting a variable.
-pub(super) enum Sets {
-    /// Nothing that is known of.
+/// The effect of setting a variable.
+pub(super) enum Effect {
+    /// No known effect.
     Nothing,
-    /// What it is set to will be started.
+    /// The value is started as a command.
     Command,
-    /// Something that can't be told.
+    /// The effect isn't known.
     Unclear(&'static str),
 }
 
-/// What these are set to, a program starts: git its editor, a shell its prompt's commands.
+/// Variables whose value a program starts, for example as an editor or pager.
 const COMMANDS: [&str; 22] = [
     "BROWSER",
     "EDITOR",
@@ -39,8 +39,8 @@ const COMMANDS: [&str; 22] = [
     "RSYNC_RSH",
 ];
 
-/// These have another program, or other code, run under a name that says nothing of it.
-const MATTERS: [&str; 8] = [
+/// Variables that change which program or code runs under a name.
+const CODE: [&str; 8] = [
     "BASH_ENV",
     "ENV",
     "LD_AUDIT",
@@ -51,46 +51,44 @@ const MATTERS: [&str; 8] = [
     "IFS",
 ];
 
-/// Whether a variable matters to which programs run.
-pub(super) fn matters(name: &str) -> bool {
+/// Whether a variable affects which programs run.
+pub(super) fn affects_programs(name: &str) -> bool {
     let name = name.split(['[', '+']).next().unwrap_or_default();
-    MATTERS.contains(&name)
+    CODE.contains(&name)
         || COMMANDS.contains(&name)
         || name.starts_with("BASH_FUNC_")
-        || is_pair_of_git(name)
+        || is_git_config(name)
 }
 
-/// What comes of `NAME=value`.
-pub(super) fn sets(name: &str, value: &Word) -> Sets {
+/// The effect of `NAME=value`.
+pub(super) fn effect(name: &str, value: &Word) -> Effect {
     let name = name.split(['[', '+']).next().unwrap_or_default();
     let evaluates = value.text.contains("$(") || value.text.contains('`');
     if name == "IFS" {
-        return Sets::Nothing;
+        return Effect::Nothing;
     }
     if name == "PATH" && is_longer_path(value) {
-        return Sets::Nothing;
+        return Effect::Nothing;
     }
-    if MATTERS.contains(&name) || name.starts_with("BASH_FUNC_") || is_pair_of_git(name) {
-        return Sets::Unclear(
-            "a variable is set in it that has other programs run, or other code in them",
-        );
+    if CODE.contains(&name) || name.starts_with("BASH_FUNC_") || is_git_config(name) {
+        return Effect::Unclear("it sets a variable that changes which programs or which code run");
     }
     if COMMANDS.contains(&name) {
-        return if value.text.is_empty() { Sets::Nothing } else { Sets::Command };
+        return if value.text.is_empty() { Effect::Nothing } else { Effect::Command };
     }
     let prompts = match name {
         "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
-        "PS4" => holds(Rule::Trace) && is_evaluated(value),
+        "PS4" => applies(Rule::Trace) && is_evaluated(value),
         _ => false,
     };
     if prompts || value.text.contains('[') && evaluates && name != "PS4" {
-        return Sets::Unclear("a text in it is evaluated where it is used");
+        return Effect::Unclear("it sets a text that is evaluated when it is used");
     }
-    Sets::Nothing
+    Effect::Nothing
 }
 
-/// Whether `set -x` would start something by a prompt: a command in it, or one in what a variable
-/// holds.
+/// Whether a prompt would start a command with `set -x`: one in the prompt, or one in the value of
+/// a variable.
 fn is_evaluated(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
     let index =
@@ -109,14 +107,15 @@ fn is_evaluated(prompt: &Word) -> bool {
         || text.contains('$') && (index || name || slice)
 }
 
-/// Whether the folders of programs are those that there were, and behind them others: what was
-/// found is found as before.
+/// Whether the value of `PATH` is the old one with more folders at its end. Programs that were
+/// found before are then found as before.
 fn is_longer_path(value: &Word) -> bool {
     value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("$PATH:")
         || value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("${PATH}:")
 }
 
-/// `GIT_CONFIG_COUNT` and its like: a key of git's may be a program.
-fn is_pair_of_git(name: &str) -> bool {
+/// Whether it is a variable such as `GIT_CONFIG_COUNT`, which can set keys of git that are
+/// programs.
+fn is_git_config(name: &str) -> bool {
     name.starts_with("GIT_CONFIG")
 }

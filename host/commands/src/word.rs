@@ -1,35 +1,35 @@
-//! Words of a command, as far as they can be told before it runs.
+//! The words of a command, as far as they are known before it runs.
 
 use tree_sitter::{Node, TreeCursor};
 
-/// Stands in a word for what is only known when the command runs.
+/// Replaces a part of a word that is only known when the command runs.
 pub(super) const UNKNOWN: char = '\u{fffc}';
 
-/// A word, its quotes taken away.
+/// A word without its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    /// What is known of it; [`UNKNOWN`] for the rest.
+    /// The known text, with [`UNKNOWN`] for the rest.
     pub(super) text: String,
-    /// Whether it may come to something else: by an expansion, a pattern or braces.
+    /// Whether its value may differ from `text`, because of an expansion, a pattern or braces.
     pub(super) open: bool,
-    /// Whether it may come to several words, since what is expanded in it stands in no quotes.
+    /// Whether it may become several words, because it has an expansion without quotes.
     pub(super) splits: bool,
-    /// As it is written.
+    /// The word as written.
     pub(super) raw: String,
 }
 
 impl Word {
-    /// A word of which nothing is known.
+    /// A word with an unknown value.
     pub(super) fn unknown(raw: &str) -> Self {
         Self { text: UNKNOWN.to_string(), open: true, splits: true, raw: raw.to_owned() }
     }
 
-    /// A word that means itself.
+    /// A word without quotes or expansions.
     pub(super) fn plain(text: &str) -> Self {
         Self { text: text.to_owned(), raw: text.to_owned(), ..Self::default() }
     }
 
-    /// One word that two come to which nothing parts.
+    /// Appends a word that follows without a gap.
     pub(super) fn join(&mut self, next: &Self) {
         self.text.push_str(&next.text);
         self.raw.push_str(&next.raw);
@@ -42,36 +42,36 @@ impl Word {
     }
 }
 
-/// Reads the word that a node is, and says what is strange about it: where the grammar may see
-/// something else there than a shell does.
+/// Reads a word from its node, and finds out whether a shell may read it differently than the
+/// grammar.
 pub(super) struct Reader<'t> {
     source: &'t str,
-    /// What is strange, the first of it.
-    pub(super) strange: Option<&'static str>,
+    /// The first reason why a shell may read it differently.
+    pub(super) unclear: Option<&'static str>,
     word: Word,
-    /// An unquoted `{`, and an unquoted `,` or `..` behind one.
+    /// Whether there is an unquoted `{`, and whether an unquoted `,` or `..` follows it.
     braces: (bool, bool),
 }
 
-/// Why it is unclear where shells, or a shell and the grammar, read it differently.
+/// The reason if shells, or a shell and the grammar, read a text differently.
 pub(super) const DISPUTED: &str = "it has a quote or bracket that shells read differently";
 
-/// The word that a node is, and what is strange about it.
+/// The word of a node, and why a shell may read it differently.
 pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>) {
     let raw = source[node.byte_range()].to_owned();
     let mut reader = Reader {
         source,
-        strange: None,
+        unclear: None,
         word: Word { raw, ..Word::default() },
         braces: (false, false),
     };
     reader.read(node, &mut node.walk());
-    let Reader { strange, mut word, braces, .. } = reader;
-    // `{a,b}` comes to several words, of which nothing here is one.
+    let Reader { unclear, mut word, braces, .. } = reader;
+    // `{a,b}` becomes several words, so none of them is known here.
     if braces.1 {
         word = Word::unknown(&word.raw);
     }
-    (word, strange)
+    (word, unclear)
 }
 
 impl<'t> Reader<'t> {
@@ -87,15 +87,15 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What the grammar skips in a word is nothing, or a line that goes on in the next.
+    /// Checks the gap between two parts of a word: only a continued line is allowed.
     fn between(&mut self, end: usize, start: usize) {
         if !self.source.get(end..start).is_some_and(|gap| gap.replace("\\\n", "").is_empty()) {
-            self.strange(DISPUTED);
+            self.unclear(DISPUTED);
         }
     }
 
-    fn strange(&mut self, why: &'static str) {
-        self.strange.get_or_insert(why);
+    fn unclear(&mut self, why: &'static str) {
+        self.unclear.get_or_insert(why);
     }
 
     fn primary(&mut self, node: Node<'t>, cursor: &mut TreeCursor<'t>) {
@@ -113,7 +113,7 @@ impl<'t> Reader<'t> {
                 let string = node.children(cursor).find(|child| child.kind() == "string");
                 match string {
                     Some(string) => self.quoted(string, &mut string.walk()),
-                    None => self.strange(DISPUTED),
+                    None => self.unclear(DISPUTED),
                 }
             }
             "$" | "=~" | "==" => self.word.text.push_str(raw),
@@ -132,21 +132,21 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Letters without quotes.
+    /// Reads text without quotes.
     fn bare(&mut self, raw: &str) {
         let mut letters = raw.chars().peekable();
         while let Some(c) = letters.next() {
             match c {
                 '\\' => match letters.next() {
-                    Some('\n') | None => self.strange(DISPUTED),
+                    Some('\n') | None => self.unclear(DISPUTED),
                     Some(c) => self.word.text.push(c),
                 },
                 '\'' | '"' | '`' | '$' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => {
-                    self.strange(DISPUTED);
+                    self.unclear(DISPUTED);
                     self.word.text.push(c);
                 }
                 c if c.is_whitespace() || c == UNKNOWN => {
-                    self.strange("it contains a character that some shells treat as a space");
+                    self.unclear("it contains a character that some shells treat as a space");
                     self.word.text.push(c);
                 }
                 c => {
@@ -160,13 +160,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What stands in double quotes. The grammar leaves spaces out of its nodes, so the text
-    /// counts, but for what is expanded.
+    /// Reads text in double quotes. The grammar's nodes leave spaces out, so this reads the source
+    /// between the expansions.
     fn quoted(&mut self, node: Node<'t>, cursor: &mut TreeCursor<'t>) {
         let mut at = node.start_byte() + 1;
         let end = node.end_byte() - 1;
         if end < at || !self.source[node.byte_range()].ends_with('"') {
-            return self.strange(DISPUTED);
+            return self.unclear(DISPUTED);
         }
         for child in node.children(cursor).collect::<Vec<_>>() {
             match child.kind() {
@@ -177,11 +177,11 @@ impl<'t> Reader<'t> {
                     self.in_quotes(at, child.start_byte());
                     self.unknown();
                     at = child.end_byte();
-                    // Inside of quotes, shells differ in what these mean there.
+                    // Within quotes, shells differ about the meaning of these in an expansion.
                     if child.kind() == "expansion"
                         && self.source[child.byte_range()].contains(['\'', '"', '\\'])
                     {
-                        self.strange(DISPUTED);
+                        self.unclear(DISPUTED);
                     }
                 }
                 _ => {}
@@ -191,7 +191,7 @@ impl<'t> Reader<'t> {
     }
 
     fn in_quotes(&mut self, from: usize, to: usize) {
-        let Some(raw) = self.source.get(from..to) else { return self.strange(DISPUTED) };
+        let Some(raw) = self.source.get(from..to) else { return self.unclear(DISPUTED) };
         let mut letters = raw.chars().peekable();
         while let Some(c) = letters.next() {
             match c {
@@ -199,40 +199,40 @@ impl<'t> Reader<'t> {
                     Some('\n') => {}
                     Some(c @ ('$' | '`' | '"' | '\\')) => self.word.text.push(c),
                     Some(c) => self.word.text.extend(['\\', c]),
-                    None => self.strange(DISPUTED),
+                    None => self.unclear(DISPUTED),
                 },
-                '"' | '`' => self.strange(DISPUTED),
+                '"' | '`' => self.unclear(DISPUTED),
                 '$' if letters.peek().is_some_and(|c| expands(*c) || *c == '\\') => {
-                    self.strange(DISPUTED);
+                    self.unclear(DISPUTED);
                     self.word.text.push(c);
                 }
                 UNKNOWN => {
-                    self.strange("it contains a character that some shells treat as a space");
+                    self.unclear("it contains a character that some shells treat as a space");
                 }
                 c => self.word.text.push(c),
             }
         }
     }
 
-    /// `$'…'`, in which characters are written by their numbers: what stands behind its first
+    /// Reads `$'…'`, which can have characters by their numbers. `raw` begins after the first
     /// quote.
     fn ansi_quoted(&mut self, raw: &str) {
         let mut rest = raw.chars();
         loop {
             match rest.next() {
-                None => return self.strange(DISPUTED),
-                // The grammar goes on to the last quote of all.
+                None => return self.unclear(DISPUTED),
+                // The grammar reads on to the last quote of the text.
                 Some('\'') if rest.as_str().is_empty() => return,
-                Some('\'') => return self.strange(DISPUTED),
+                Some('\'') => return self.unclear(DISPUTED),
                 Some('\\') => match rest.next() {
-                    None => return self.strange(DISPUTED),
+                    None => return self.unclear(DISPUTED),
                     Some('\'') => {
-                        self.strange(DISPUTED);
+                        self.unclear(DISPUTED);
                         self.word.text.push('\'');
                     }
-                    Some('x') => self.numbered(&mut rest, 16, 2),
-                    Some('u') => self.numbered(&mut rest, 16, 4),
-                    Some('U') => self.numbered(&mut rest, 16, 8),
+                    Some('x') => self.read_code(&mut rest, 16, 2),
+                    Some('u') => self.read_code(&mut rest, 16, 4),
+                    Some('U') => self.read_code(&mut rest, 16, 8),
                     Some(c @ '0'..='7') => {
                         let mut number = c.to_digit(8).unwrap_or_default();
                         for _ in 0..2 {
@@ -243,8 +243,8 @@ impl<'t> Reader<'t> {
                             number = number * 8 + digit;
                             rest.next();
                         }
-                        // Of more than a byte, shells take the lower one.
-                        self.numbered_as(number & 0xff);
+                        // If the number is larger than a byte, shells use its lowest byte.
+                        self.push_code(number & 0xff);
                     }
                     Some('n') => self.word.text.push('\n'),
                     Some('t') => self.word.text.push('\t'),
@@ -260,37 +260,37 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn numbered(&mut self, rest: &mut std::str::Chars<'_>, radix: u32, most: usize) {
+    fn read_code(&mut self, rest: &mut std::str::Chars<'_>, radix: u32, most: usize) {
         let digits = rest.as_str().chars().take(most).take_while(|c| c.is_digit(radix)).count();
-        let (number, behind) = rest.as_str().split_at(digits);
+        let (number, after) = rest.as_str().split_at(digits);
         let number = u32::from_str_radix(number, radix);
-        *rest = behind.chars();
+        *rest = after.chars();
         match number {
-            Ok(number) => self.numbered_as(number),
+            Ok(number) => self.push_code(number),
             Err(_) => self.unknown(),
         }
     }
 
-    fn numbered_as(&mut self, number: u32) {
+    fn push_code(&mut self, number: u32) {
         match char::from_u32(number) {
-            // A text ends there, in one shell or another.
+            // In some shells, the text ends here.
             Some('\0') | None => {
                 self.unknown();
-                self.strange(DISPUTED);
+                self.unclear(DISPUTED);
             }
-            // Of a letter beyond ASCII, it may be one byte of several.
+            // Beyond ASCII, it may be one byte of a longer character.
             Some(c) if c.is_ascii() => self.word.text.push(c),
             Some(_) => self.unknown(),
         }
     }
 }
 
-/// Whether `$` before it begins an expansion.
+/// Whether `$` before this character begins an expansion.
 pub(super) fn expands(c: char) -> bool {
     c.is_alphanumeric() || "_?@*#$!-({[".contains(c)
 }
 
-/// `NAME=value`, as a shell takes it.
+/// The name and the value of `NAME=value`. `None` if a shell doesn't read it as an assignment.
 pub(super) fn assigned(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);

@@ -1,17 +1,17 @@
-//! Programs that start another one, and how to find that in their arguments.
+//! Wrappers: programs that start another program, which is found in their arguments.
 
 use super::word::Word;
 
 /// A program that runs the rest of its arguments as a command.
 pub(super) struct Wrapper {
     pub(super) name: &'static str,
-    /// Options that take the next word, or what is written right behind a short one.
+    /// Options with a value: the next word, or the text directly after a short option.
     values: &'static [&'static str],
-    /// Options that take nothing.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// Words between the options and the command.
+    /// The number of words between the options and the command.
     words: usize,
-    /// Whether `NAME=value` may stand before the command.
+    /// Whether `NAME=value` can precede the command.
     assignments: bool,
 }
 
@@ -68,7 +68,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("nohup", &[], &[], 0),
     wrapper("setsid", &[], &["-c", "-f", "-w", "--ctty", "--fork", "--wait"], 0),
     wrapper("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], &[], 0),
-    // The shell's own word, behind which variables may be set.
+    // A reserved word of the shell, so assignments can follow it.
     Wrapper {
         name: "time",
         values: &["-f", "-o", "--format", "--output"],
@@ -222,22 +222,22 @@ const WRAPPERS: &[Wrapper] = &[
     ),
 ];
 
-/// What a wrapper starts.
+/// The command that a wrapper starts.
 pub(super) enum Started<'w> {
-    /// This command, which may be empty, with what is set for it: `NAME=value`.
+    /// The command, which can be empty, and its assignments: `NAME=value`.
     Words { set: Vec<&'w Word>, command: &'w [Word] },
-    /// It can't be told.
+    /// The command isn't known.
     Unclear,
 }
 
-/// The wrapper of that name.
+/// The wrapper with this name.
 pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
 impl Wrapper {
-    /// Whether it starts something even where no command is named: a shell, or what is handed to it
-    /// on its input.
+    /// Whether it starts something without a command in its arguments: a shell, or a command from
+    /// its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
         [
             "chroot",
@@ -256,9 +256,9 @@ impl Wrapper {
         .contains(&self.name)
     }
 
-    /// The command among the words behind the wrapper's name.
+    /// Finds the command in the arguments of the wrapper.
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
-        // `command -v x` asks where x is.
+        // `command -v x` only prints where x is.
         if self.name == "command"
             && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str()))
         {
@@ -284,7 +284,7 @@ impl Wrapper {
                 }
             } else if long
                 && (self.flags.contains(&text) || name != text && self.flags.contains(&"--*="))
-                || !long && self.short(text)
+                || !long && self.is_short_options(text)
             {
             } else {
                 return Started::Unclear;
@@ -292,7 +292,7 @@ impl Wrapper {
         }
         let mut set = Vec::new();
         if self.assignments {
-            // Whatever stands before the sign, a name or not.
+            // The text before `=` doesn't have to be a valid name.
             while let Some((word, rest)) =
                 words.split_first().filter(|(word, _)| word.text.contains('='))
             {
@@ -303,9 +303,9 @@ impl Wrapper {
         Started::Words { set, command: words.get(self.words..).unwrap_or_default() }
     }
 
-    /// Whether short options are written together, the last perhaps with its value: `-n5`, `-0r`;
-    /// or a number, as `nice` takes.
-    fn short(&self, text: &str) -> bool {
+    /// Whether a word is one or more short options, the last perhaps with its value (`-n5`, `-0r`),
+    /// or a number, as `nice` takes it.
+    fn is_short_options(&self, text: &str) -> bool {
         if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
             return true;
         }

@@ -1,20 +1,20 @@
-//! Where the grammar of bash has texts that bash evaluates beside its commands. What they may come
-//! to is decided in `calculated`.
+//! Finds the texts in a syntax tree that bash evaluates although they aren't commands. `calculated`
+//! decides whether they can start one.
 
 use tree_sitter::Node;
 
-use super::super::calculated::{CALCULATED, Rule, holds, is_name};
+use super::super::calculated::{CALCULATED, Rule, applies, is_name};
 use super::super::variables;
 use super::super::word::{DISPUTED, Word, word};
 use super::Walk;
 use super::nodes::is_word;
 
-/// Operators of `[[ … ]]` that calculate what stands on both sides.
+/// Operators of `[[ … ]]` that evaluate both sides as arithmetic.
 const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 impl<'t> Walk<'t> {
-    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where
-    /// the brackets close.
+    /// `((…))` and `$((…))`. Where the brackets close decides whether it is arithmetic or a
+    /// subshell in a subshell.
     pub(super) fn arithmetic(&mut self, node: Node<'t>) {
         let (mut texts, mut at) = (String::new(), node.start_byte());
         let mut cursor = node.walk();
@@ -27,7 +27,7 @@ impl<'t> Walk<'t> {
                 at = node.end_byte();
                 break;
             }
-            let of_its_own = inner.id() != node.id()
+            let has_own_node = inner.id() != node.id()
                 && matches!(
                     inner.kind(),
                     "command_substitution"
@@ -37,7 +37,7 @@ impl<'t> Walk<'t> {
                         | "arithmetic_expansion"
                         | "process_substitution"
                 );
-            if of_its_own {
+            if has_own_node {
                 texts.push_str(self.source.get(at..inner.start_byte()).unwrap_or_default());
                 at = inner.end_byte();
             } else if cursor.goto_first_child() {
@@ -51,8 +51,8 @@ impl<'t> Walk<'t> {
         }
         texts.push_str(self.source.get(at..node.end_byte()).unwrap_or_default());
         let is_loop = node.kind() == "c_style_for_statement";
-        if holds(Rule::Arithmetic) {
-            self.calculates(node, is_loop);
+        if applies(Rule::Arithmetic) {
+            self.add_arithmetic(node, is_loop);
         }
         let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
         let inner = inner.trim_end().trim_end_matches(';').trim_end();
@@ -60,7 +60,7 @@ impl<'t> Walk<'t> {
             .strip_prefix("((")
             .and_then(|inner| inner.strip_suffix("))"))
             .or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
-        let calm = |c: char| {
+        let is_inert = |c: char| {
             c.is_ascii_alphanumeric()
                 || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
                 || is_loop && c == ';'
@@ -69,7 +69,7 @@ impl<'t> Walk<'t> {
         let balanced = inner.is_some_and(|inner| {
             inner.chars().all(|c| {
                 depth += i32::from(c == '(') - i32::from(c == ')');
-                depth >= 0 && calm(c)
+                depth >= 0 && is_inert(c)
             })
         });
         if !balanced
@@ -78,12 +78,12 @@ impl<'t> Walk<'t> {
             || texts.contains("\t#")
             || texts.contains("\n#")
         {
-            self.unclear("it calculates in a form that shells may take for commands");
+            self.unclear("it has arithmetic that some shells read as commands");
         }
     }
 
-    /// `((…))` and its like: the text between the brackets.
-    fn calculates(&mut self, node: Node<'t>, is_loop: bool) {
+    /// Adds the text between the brackets of `((…))` and similar forms.
+    fn add_arithmetic(&mut self, node: Node<'t>, is_loop: bool) {
         let body = node
             .children(&mut node.walk())
             .find(|child| matches!(child.kind(), "do_group" | "compound_statement"));
@@ -100,9 +100,9 @@ impl<'t> Walk<'t> {
         let inner = inner.or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
         match inner {
             Some(inner) if is_loop => {
-                inner.split(';').for_each(|part| self.variables.calculates(part));
+                inner.split(';').for_each(|part| self.variables.add_arithmetic(part));
             }
-            Some(inner) => self.variables.calculates(inner),
+            Some(inner) => self.variables.add_arithmetic(inner),
             None => self.unclear(CALCULATED),
         }
     }
@@ -111,8 +111,8 @@ impl<'t> Walk<'t> {
     pub(super) fn index(&mut self, text: &str) {
         let Some((_, index)) = text.split_once('[') else { return };
         let index = index.rsplit_once(']').map_or(index, |(index, _)| index);
-        if holds(Rule::Index) && !matches!(index, "@" | "*") {
-            self.variables.calculates(index);
+        if applies(Rule::Index) && !matches!(index, "@" | "*") {
+            self.variables.add_arithmetic(index);
         }
     }
 
@@ -120,8 +120,8 @@ impl<'t> Walk<'t> {
     pub(super) fn list(&mut self, node: Node<'t>) {
         for child in node.children(&mut node.walk()) {
             let text = self.text(child);
-            if text.starts_with('[') && holds(Rule::Index) {
-                self.variables.calculates(text.split("]=").next().unwrap_or(text));
+            if text.starts_with('[') && applies(Rule::Index) {
+                self.variables.add_arithmetic(text.split("]=").next().unwrap_or(text));
             }
         }
     }
@@ -132,24 +132,22 @@ impl<'t> Walk<'t> {
         let values: Vec<Node<'t>> =
             node.children_by_field_name("value", &mut node.walk()).collect();
         let name = self.text(name);
-        if variables::matters(name) {
-            self.unclear(
-                "a variable is set in it that has other programs run, or other code in them",
-            );
+        if variables::affects_programs(name) {
+            self.unclear("it sets a variable that changes which programs or which code run");
         }
         match (values.first(), values.last()) {
             (Some(first), Some(last)) => {
                 let words =
                     self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
-                self.variables.loops(name, words);
+                self.variables.add_loop(name, words);
             }
-            _ => self.variables.fills(name),
+            _ => self.variables.add_unknown_value(name),
         }
     }
 
-    /// What `${…}` evaluates beside the values that it stands for.
+    /// The texts that `${…}` evaluates beside the value of its variable.
     pub(super) fn expanded(&mut self, text: &str) {
-        // Inside of quotes, what stands there loses its own.
+        // Within quotes, shells differ about `$'…'` in an expansion.
         if text.contains("$'") {
             self.unclear(DISPUTED);
         }
@@ -162,7 +160,7 @@ impl<'t> Walk<'t> {
         let end = inner
             .find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c))
             .unwrap_or(inner.len());
-        // Of the names that are signs, each is one letter.
+        // A special parameter such as `$#` has a name of one character.
         let end = if is_name(&inner[..end]) {
             end
         } else {
@@ -172,15 +170,15 @@ impl<'t> Walk<'t> {
         if name.is_empty() {
             more = more.get(1..).unwrap_or_default();
         }
-        // `${!x*}` and `${!x[@]}` are names and indices.
+        // `${!x*}` and `${!x[@]}` list names and indices; they evaluate nothing.
         if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
             return;
         }
-        if by_name.is_some() && holds(Rule::Indirect) {
-            self.variables.calculates(if is_name(name) { name } else { inner });
+        if by_name.is_some() && applies(Rule::Indirect) {
+            self.variables.add_arithmetic(if is_name(name) { name } else { inner });
         }
         if more.starts_with('[') {
-            // The index is looked at by itself, and ends where its brackets are even.
+            // The index is checked by `index`. It ends where its brackets are balanced.
             let mut depth = 0_i32;
             let end = more.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '[') - i32::from(*c == ']');
@@ -188,24 +186,24 @@ impl<'t> Walk<'t> {
             });
             more = end.map_or("", |(at, _)| &more[at + 1..]);
         }
-        if more.starts_with('@') && more.contains('P') && holds(Rule::Prompt) {
+        if more.starts_with('@') && more.contains('P') && applies(Rule::Prompt) {
             self.unclear("it evaluates a text that is only known when it runs");
         }
-        if (more.contains("$((") || more.contains("$[")) && holds(Rule::Arithmetic) {
-            self.variables.calculates(
+        if (more.contains("$((") || more.contains("$[")) && applies(Rule::Arithmetic) {
+            self.variables.add_arithmetic(
                 more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']),
             );
         }
         let default = more.strip_prefix(":=").or_else(|| more.strip_prefix('='));
         if let Some(value) = default {
-            if holds(Rule::Default) {
-                self.variables.sets(name, value);
+            if applies(Rule::Default) {
+                self.variables.add_value(name, value);
             }
         } else if let Some(slice) =
             more.strip_prefix(':').filter(|slice| !slice.starts_with(['-', '?', '+']))
-            && holds(Rule::Slice)
+            && applies(Rule::Slice)
         {
-            self.variables.calculates(slice);
+            self.variables.add_arithmetic(slice);
         }
     }
 
@@ -233,27 +231,27 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// `[[ … ]]`: what it calculates, and the names that it takes.
+    /// `[[ … ]]`: its arithmetic, and the variables that it names.
     pub(super) fn condition(&mut self, node: Node<'t>) {
         let (mut found, mut cursor) = (0, node.walk());
         'all: loop {
             let inner = cursor.node();
             let operator = self.text(inner);
-            let matters = COMPARISONS.contains(&operator) || operator == "-v";
-            if matters && inner.child_count() == 0 {
+            let is_checked = COMPARISONS.contains(&operator) || operator == "-v";
+            if is_checked && inner.child_count() == 0 {
                 found += 1;
                 let parent = inner.parent().unwrap_or(node);
                 let sides =
                     [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
                 let sides = sides.map(|side| self.source.get(side).unwrap_or_default().trim());
                 if operator == "-v" {
-                    if holds(Rule::ConditionName) {
-                        self.variables.named(sides[1].trim_end_matches("]]").trim());
+                    if applies(Rule::ConditionName) {
+                        self.variables.add_name(sides[1].trim_end_matches("]]").trim());
                     }
-                } else if holds(Rule::Comparison) {
+                } else if applies(Rule::Comparison) {
                     sides.iter().for_each(|side| {
                         self.variables
-                            .calculates(side.trim_start_matches("[[").trim_end_matches("]]"));
+                            .add_arithmetic(side.trim_start_matches("[[").trim_end_matches("]]"));
                     });
                 }
             }
@@ -266,7 +264,7 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        // What looks like one and was read as something else may be one to a shell.
+        // If the text has more of these operators than the tree, a shell may read it differently.
         let written = self.text(node).split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
         if written.filter(|token| COMPARISONS.contains(token) || *token == "-v").count() != found {
             self.unclear(DISPUTED);

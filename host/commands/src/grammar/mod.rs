@@ -1,10 +1,11 @@
-//! A shell's text, taken apart by a grammar of bash.
+//! Parses the text of a shell command with a grammar of bash.
 //!
-//! The grammar knows more forms than anybody writes down by hand, but it is not the shell: it
-//! forgives, and here and there it reads a text in another way. So what it says is held against the
-//! text: each word has to be one to a shell too, nothing may be skipped between two that parts
-//! them, and a document has to end where a shell ends it. Where that isn't so, or where it says
-//! itself that it can't read something, what is found counts all the same, and the text is unclear.
+//! The grammar knows more forms than a parser written by hand would, but it isn't the shell: it
+//! accepts errors, and it reads some texts differently. So its result is checked against the text.
+//! Each word has to be a word to a shell too, the gaps between words may hold nothing that
+//! separates commands, and a here-document has to end where a shell ends it. If a check fails, or
+//! if the grammar reports an error, the commands that were found still count, and the text is
+//! unclear.
 
 mod evaluated;
 mod nodes;
@@ -12,81 +13,81 @@ mod output;
 
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
-use super::calculated::{Rule, Variables, holds};
+use super::calculated::{Rule, Variables, applies};
 use super::document;
 use super::word::{DISPUTED, Word, word};
 pub(super) use nodes::is_harmless;
-use nodes::{KNOWN, is_calm, is_word};
+use nodes::{KNOWN, is_inert_text, is_word};
 
-/// Why a text is unclear that the grammar can't read.
+/// The reason if the grammar can't read a text.
 const UNREADABLE: &str = "it is unknown how a shell reads it";
 
-/// Why a text is unclear that takes too long.
-pub(super) const TOO_MUCH: &str = "it holds more than is looked into";
+/// The reason if a text exceeds the limits of the analysis.
+pub(super) const TOO_MUCH: &str = "it exceeds the limits of the analysis";
 
-/// How often the parser may ask whether to go on, which it does after every hundred steps. A script
-/// of 40 KiB takes a thousand; what was made to take long takes longer with each.
+/// How often the parser may call its progress callback, which it does every hundred steps. A script
+/// of 40 KiB takes about a thousand calls. A hostile text needs more time per call.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Signs that have the parser go back, or look at all the rest, and how many of them a text may
-/// hold.
+/// Signs at which the parser goes back or reads the whole rest, and how many of them a text may
+/// have.
 const COSTLY: [(&str, usize); 2] = [("|", 1024), ("<<", 64)];
 
-/// What a text is made of.
+/// The parts of a text.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) parts: Vec<Part>,
     pub(super) redirects: Vec<Redirect>,
-    /// Variables that are set by themselves.
+    /// Variables that are set without a command.
     pub(super) assigned: Vec<(String, Word)>,
-    /// What stands in backticks.
+    /// The texts in backticks.
     pub(super) scripts: Vec<String>,
-    /// Why more may happen than that.
+    /// Why the text may do more than that.
     pub(super) unclear: Option<&'static str>,
-    /// Whether there is a command in it whose output is part of another one, or is handed to it as
-    /// a file.
+    /// Whether another command uses the output of a command in it, as text or as a file.
     pub(super) substitutes: bool,
     /// Whether a function in it starts itself twice.
     pub(super) bomb: bool,
-    /// The command whose output the text's output is, and whether nothing else writes there.
+    /// The command that writes the output of the text, and whether no other command writes to it.
     pub(super) last: Option<(Part, bool)>,
 }
 
 /// A simple command: a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// As it is written, without what becomes of its streams where that harms nothing.
+    /// The text as written, without harmless redirections.
     pub(super) text: String,
     pub(super) words: Vec<Word>,
-    /// What is set for it alone.
+    /// The variables that are set for this command only.
     pub(super) assigned: Vec<(String, Word)>,
 }
 
-/// A file that a stream is connected with.
+/// A file that a stream is redirected to or from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub(super) target: Word,
     pub(super) writes: bool,
 }
 
-/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off.
-/// `variables`: what is known of these, to which is added what the text does with them.
+/// Parses a text. `steps` is the number of callbacks that the parser has left, and is reduced by
+/// those that it used. `variables` is what is known of the variables; the text's own assignments
+/// are added to it.
 pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
     let unreadable = |why| Parsed { unclear: Some(why), ..Parsed::default() };
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
         return unreadable(TOO_MUCH);
     }
     let mut parser = Parser::new();
-    let mut go_on = |_: &ParseState| match steps.checked_sub(1) {
-        Some(left) => {
-            *steps = left;
+    let mut on_progress = |_: &ParseState| match steps.checked_sub(1) {
+        Some(remaining) => {
+            *steps = remaining;
             std::ops::ControlFlow::Continue(())
         }
         None => std::ops::ControlFlow::Break(()),
     };
     let tree = parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok().and_then(|()| {
         let bytes = source.as_bytes();
-        let options = ParseOptions::new().progress_callback(&mut go_on);
+        let options = ParseOptions::new().progress_callback(&mut on_progress);
         parser.parse_with_options(
             &mut |at, _| bytes.get(at..).unwrap_or_default(),
             None,
@@ -112,9 +113,9 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
 struct Walk<'t> {
     source: &'t str,
     parsed: Parsed,
-    /// The kinds of the nodes that the present one stands in.
+    /// The kinds of the nodes around the current one, the outermost first.
     above: Vec<&'t str>,
-    /// The command that was noted already, with what stands behind its redirections.
+    /// The command that was already added together with its redirections.
     handled: Option<usize>,
     variables: Variables,
 }
@@ -130,7 +131,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Visits every node, the outer ones first. No recursion: how deep a tree is, a text decides.
+    /// Visits every node, the outer ones first. It doesn't use recursion, because an untrusted text
+    /// decides how deep the tree is.
     fn run(&mut self, root: Node<'t>) {
         let mut cursor = root.walk();
         loop {
@@ -156,7 +158,7 @@ impl<'t> Walk<'t> {
         &self.source[node.byte_range()]
     }
 
-    /// Notes what a node is. Whether to look at what it is made of.
+    /// Records a node. Returns whether to visit its children.
     fn visit(&mut self, node: Node<'t>) -> bool {
         let kind = node.kind();
         if node.is_error() || node.is_missing() {
@@ -198,8 +200,8 @@ impl<'t> Walk<'t> {
             }
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.text(node).starts_with("((") => self.arithmetic(node),
-            // Where a shell can, it calculates.
-            "subshell" if self.text(node).starts_with("((") && holds(Rule::Arithmetic) => {
+            // A shell reads this as arithmetic if it can.
+            "subshell" if self.text(node).starts_with("((") && applies(Rule::Arithmetic) => {
                 self.unclear(DISPUTED);
             }
             "test_command" => self.test(node),
@@ -209,25 +211,27 @@ impl<'t> Walk<'t> {
             "array" => self.list(node),
             "expansion" => self.expansion(node),
             "comment" => self.comment(node),
-            "regex" | "extglob_pattern" if !is_calm(self.text(node), above == "expansion") => {
+            "regex" | "extglob_pattern"
+                if !is_inert_text(self.text(node), above == "expansion") =>
+            {
                 self.unclear(DISPUTED);
             }
             "word" | "concatenation" if above == "expansion" => {}
-            // What these are made of was looked at with them.
+            // The children of these were read with them.
             _ if matches!(above, "concatenation" | "translated_string") => {}
             "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation"
             | "translated_string" => {
-                let (_, strange) = word(node, self.source);
-                strange.into_iter().for_each(|why| self.unclear(why));
+                let (_, unclear) = word(node, self.source);
+                unclear.into_iter().for_each(|why| self.unclear(why));
             }
             _ => {}
         }
         true
     }
 
-    /// What the grammar skips between the nodes that this one is made of.
+    /// Checks the text that the grammar skips between the children of a node.
     fn gaps(&mut self, node: Node<'t>) {
-        // These hold text.
+        // The gaps in these are text.
         if matches!(
             node.kind(),
             "string" | "heredoc_body" | "expansion" | "concatenation" | "regex"
@@ -243,15 +247,15 @@ impl<'t> Walk<'t> {
                 && !gap.is_empty()
             {
                 self.gap(gap, Some((before, child)));
-                // What stands on the next line is no part of these.
-                let on_one_line = matches!(
+                // These end with their line, so a child on the next line doesn't belong to them.
+                let ends_with_line = matches!(
                     node.kind(),
                     "file_redirect"
                         | "herestring_redirect"
                         | "variable_assignments"
                         | "declaration_command"
                 );
-                if on_one_line && gap.replace("\\\n", "").contains('\n') {
+                if ends_with_line && gap.replace("\\\n", "").contains('\n') {
                     self.unclear(DISPUTED);
                 }
             }
@@ -261,7 +265,7 @@ impl<'t> Walk<'t> {
 
     fn gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
         let spaces = gap.replace("\\\n", "");
-        // The grammar loses it there; it is put back where the command is read.
+        // The grammar drops a `-` here; `redirected` adds it to the command again.
         if spaces.trim() == "-"
             && between.is_some_and(|(_, after)| after.kind() == "heredoc_redirect")
         {
@@ -279,7 +283,7 @@ impl<'t> Walk<'t> {
         }
         let Some((before, after)) = between else { return };
         if spaces.is_empty() && !gap.is_empty() {
-            // The line goes on, so that the two touch. Of two words, the command makes one.
+            // The line continues, so the two nodes touch. `command` joins them if both are words.
             let meta = |c: Option<char>| c.is_some_and(|c| ";&|()<>\n".contains(c));
             let (left, right) = (
                 meta(self.text(before).chars().next_back()),
@@ -293,8 +297,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// A simple command. `more`: words of it that stand behind its redirections; `streams`: what it
-    /// writes to and reads.
+    /// Adds a simple command. `more`: its words after the redirections. `streams`: its redirections
+    /// as written.
     fn command(&mut self, node: Node<'t>, more: &[Word], streams: &[String]) {
         if self.handled == Some(node.id()) {
             return;
@@ -321,7 +325,7 @@ impl<'t> Walk<'t> {
                     if touches && begins_with_number {
                         self.unclear(DISPUTED);
                     }
-                    part.words.extend(self.behind(child));
+                    part.words.extend(self.words_after(child));
                 }
                 _ => {
                     let inner = if child.kind() == "command_name" {
@@ -378,8 +382,8 @@ impl<'t> Walk<'t> {
         self.parsed.parts.push(part);
     }
 
-    /// A command whose streams are connected with something. The grammar takes words behind a
-    /// file's name for more names.
+    /// Adds a command with redirections. The grammar reads words after the file of a redirection as
+    /// more files.
     fn redirected(&mut self, node: Node<'t>) {
         let (mut more, mut streams) = (Vec::new(), Vec::new());
         let body_end = node.child(0).map_or(0, |body| body.end_byte());
@@ -394,7 +398,7 @@ impl<'t> Walk<'t> {
             {
                 more.push(Word::plain("-"));
             }
-            more.extend(self.behind(child));
+            more.extend(self.words_after(child));
             streams.extend(self.stream(child));
         }
         match node.child(0) {
@@ -412,8 +416,9 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The words of a command that stand behind a redirection, as if they were part of it.
-    fn behind(&mut self, redirect: Node<'t>) -> Vec<Word> {
+    /// The words of a command after a redirection, which the grammar makes a part of the
+    /// redirection.
+    fn words_after(&mut self, redirect: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
         let skip = usize::from(redirect.kind() != "heredoc_redirect");
         let mut end = redirect.start_byte();
@@ -431,7 +436,7 @@ impl<'t> Walk<'t> {
                 }
                 words.push(word(child, self.source).0);
             } else if redirect.kind() == "heredoc_redirect" && child.kind().ends_with("_redirect") {
-                words.extend(self.behind(child));
+                words.extend(self.words_after(child));
             }
             end = child.end_byte();
         }
@@ -439,7 +444,7 @@ impl<'t> Walk<'t> {
         words
     }
 
-    /// A redirection as it is written, where it is to or from a file that matters.
+    /// A redirection as written. `None` if it is harmless.
     fn stream(&self, node: Node<'t>) -> Option<String> {
         if node.kind() == "heredoc_redirect" {
             let inner: Vec<String> =
@@ -467,8 +472,8 @@ impl<'t> Walk<'t> {
             .then_some(Redirect { target, writes })
     }
 
-    /// Whether a number touches a redirection from before, which says to a shell which stream is
-    /// meant, and was taken for a word.
+    /// Whether a number is directly before a redirection. A shell reads it as the number of a
+    /// stream, the grammar as a word.
     fn is_numbered(&self, node: Node<'t>) -> bool {
         let before = &self.source[..node.start_byte()];
         let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -490,22 +495,22 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// What stands behind the first backtick.
-    fn backticks(&mut self, behind: &str) {
-        match document::in_backticks(behind, self.above.contains(&"string")) {
+    /// Adds the command in backticks. `text` begins after the first backtick.
+    fn backticks(&mut self, text: &str) {
+        match document::in_backticks(text, self.above.contains(&"string")) {
             Some((script, rest, why)) => {
                 why.into_iter().for_each(|why| self.unclear(why));
                 self.parsed.scripts.push(script);
-                // The grammar heeds quotes in there, a shell doesn't.
+                // Inside of backticks, the grammar pairs quotes, a shell doesn't.
                 if !rest.is_empty() {
                     self.unclear(DISPUTED);
                 }
             }
-            None => self.unclear("a quote or bracket in it has no end"),
+            None => self.unclear("it has a quote or bracket without an end"),
         }
     }
 
-    /// The variable and what it is set to: nothing is known of a list.
+    /// The variable and its new value. The value of a list isn't known.
     fn assigned_in(&mut self, node: Node<'t>) -> Vec<(String, Word)> {
         let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
         let [name, operator, value @ ..] = children.as_slice() else { return Vec::new() };
@@ -526,19 +531,19 @@ impl<'t> Walk<'t> {
         self.parsed.assigned.extend(assigned);
     }
 
-    /// `[ … ]` is a program like others, to which operators mean nothing; in `[[ … ]]` they
-    /// compare.
+    /// `[ … ]` is an ordinary command, so operators such as `<` belong to the shell. In `[[ … ]]`,
+    /// they compare.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
             return self.condition(node);
         }
         let words = self.words_of_test(node);
-        self.variables.tests(&words);
+        self.variables.add_test(&words);
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
-            let of_its_own = inner.id() != node.id()
+            let has_own_node = inner.id() != node.id()
                 && matches!(
                     inner.kind(),
                     "command_substitution"
@@ -554,7 +559,7 @@ impl<'t> Walk<'t> {
             {
                 self.unclear(DISPUTED);
             }
-            if !of_its_own && cursor.goto_first_child() {
+            if !has_own_node && cursor.goto_first_child() {
                 continue;
             }
             while !cursor.goto_next_sibling() {
@@ -564,14 +569,14 @@ impl<'t> Walk<'t> {
             }
         }
         let lines = node.children(&mut node.walk()).collect::<Vec<_>>();
-        let parted = lines.windows(2).any(|pair| {
+        let is_split = lines.windows(2).any(|pair| {
             self.source
                 .get(pair[0].end_byte()..pair[1].start_byte())
                 .unwrap_or_default()
                 .replace("\\\n", "")
                 .contains('\n')
         });
-        if parted {
+        if is_split {
             self.unclear(DISPUTED);
         }
     }
@@ -584,21 +589,21 @@ impl<'t> Walk<'t> {
         };
         let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
         self.parsed.bomb |= body.contains(&format!("{0}|{0}", self.text(name)));
-        self.variables.defines(self.text(name));
+        self.variables.add_function(self.text(name));
     }
 
-    /// `${…}`: what stands in it beside what has nodes of its own.
+    /// `${…}`: checks the text in it that isn't in a node of its own.
     fn expansion(&mut self, node: Node<'t>) {
         self.expanded(self.text(node));
         let mut at = node.start_byte() + 2;
         let inner_end = node.end_byte().saturating_sub(1);
-        let mut calm = true;
+        let mut is_inert = true;
         for child in node.children(&mut node.walk()) {
-            // What it comes to is taken for a prompt, in which commands may stand.
-            if child.kind() == "P" && holds(Rule::Prompt) {
+            // The value is expanded like a prompt, which can contain commands.
+            if child.kind() == "P" && applies(Rule::Prompt) {
                 self.unclear("it evaluates a text that is only known when it runs");
             }
-            let of_its_own = matches!(
+            let has_own_node = matches!(
                 child.kind(),
                 "command_substitution"
                     | "process_substitution"
@@ -612,26 +617,28 @@ impl<'t> Walk<'t> {
                     | "array"
                     | "subscript"
             );
-            if of_its_own {
-                calm &=
-                    self.source.get(at..child.start_byte()).is_none_or(|text| is_calm(text, true));
+            if has_own_node {
+                is_inert &= self
+                    .source
+                    .get(at..child.start_byte())
+                    .is_none_or(|text| is_inert_text(text, true));
                 at = child.end_byte();
             }
             if child.kind() == "concatenation" {
                 let parts = child.children(&mut child.walk()).collect::<Vec<_>>();
-                let letters = parts.iter().filter(|part| {
+                let leaves = parts.iter().filter(|part| {
                     part.child_count() == 0
                         && !matches!(part.kind(), "raw_string" | "ansi_c_string")
                 });
-                calm &= letters.clone().all(|part| is_calm(self.text(*part), true));
-                calm &= parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+                is_inert &= leaves.clone().all(|part| is_inert_text(self.text(*part), true));
+                is_inert &= parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
             }
             if child.kind() == "process_substitution" || child.kind() == "array" {
                 self.unclear("it starts a command inside an expansion");
             }
         }
-        calm &= self.source.get(at..inner_end).is_none_or(|text| is_calm(text, true));
-        if !calm {
+        is_inert &= self.source.get(at..inner_end).is_none_or(|text| is_inert_text(text, true));
+        if !is_inert {
             self.unclear(DISPUTED);
         }
     }

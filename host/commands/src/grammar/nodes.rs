@@ -1,10 +1,10 @@
-//! What kinds of nodes are, and what texts between them hold.
+//! Kinds of nodes, and the text between nodes.
 
 use tree_sitter::Node;
 
 use super::super::word::expands;
 
-/// Kinds of nodes that mean what they seem to.
+/// Kinds of nodes whose meaning is known.
 pub(super) const KNOWN: [&str; 59] = [
     "ansi_c_string",
     "arithmetic_expansion",
@@ -67,9 +67,9 @@ pub(super) const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Whether a text holds nothing that begins or ends a command, or a quote. `expands`: it stands in
-/// `${…}`, where only that closes it counts.
-pub(super) fn is_calm(text: &str, expansion: bool) -> bool {
+/// Whether a text has no character that begins or ends a command or a quote. `expansion`: the text
+/// is in `${…}`, where only the closing brace ends it.
+pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
     let (mut letters, mut depth) = (text.chars().peekable(), 0_i32);
     while let Some(c) = letters.next() {
         let next = letters.peek().copied();
@@ -94,7 +94,7 @@ pub(super) fn is_calm(text: &str, expansion: bool) -> bool {
     depth == 0 || expansion
 }
 
-/// Whether a node is a word, or part of one.
+/// Whether a node is a word or a part of a word.
 pub(super) fn is_word(node: Node<'_>) -> bool {
     let kind = node.kind();
     node.is_named()
@@ -122,7 +122,7 @@ pub(super) fn is_word(node: Node<'_>) -> bool {
         )
 }
 
-/// Files that keep nothing.
+/// Whether a path is a device that stores nothing.
 pub(in super::super) fn is_harmless(path: &str) -> bool {
     matches!(
         path,

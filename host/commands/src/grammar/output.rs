@@ -1,24 +1,24 @@
-//! The command of a syntax tree whose output the tree's output is: the last one; of a pipe the last
-//! that does more than show what it gets.
+//! Finds the command in a syntax tree that writes the output: the last one. In a pipe, the last one
+//! that does more than show its input.
 
 use tree_sitter::Node;
 
-/// Commands that stand behind another one and write nothing of their own that matters:
-/// `cargo test || true`, `make; echo "exit: $?"`.
+/// Commands after another one whose own output doesn't matter: `cargo test || true`,
+/// `make; echo "exit: $?"`.
 const ASIDE: [&str; 7] = ["echo", "printf", "true", "false", ":", "exit", "wait"];
 
-/// Commands at the end of a pipe that show what they get, or a part of it.
+/// Commands at the end of a pipe that show their input, or a part of it.
 const SHOWS: [&str; 8] = ["tail", "head", "cat", "tee", "less", "more", "ts", "colrm"];
 
-/// Commands beside another one that write nothing, where all goes well.
+/// Commands that write no output if they succeed.
 const QUIET: [&str; 27] = [
     ".", ":", "[", "alias", "cd", "chmod", "cp", "exit", "export", "false", "ln", "mkdir", "mv",
     "popd", "pushd", "rm", "set", "shopt", "sleep", "source", "test", "touch", "trap", "true",
     "ulimit", "umask", "unset",
 ];
 
-/// The node of the command whose output a tree's output is, and whether nothing else in it writes
-/// to the same output.
+/// The node of the command that writes the output of a tree, and whether no other command in the
+/// tree writes to the same output.
 pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
     let (mut node, mut alone) = (root, true);
     loop {
@@ -42,7 +42,7 @@ pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, b
     }
 }
 
-/// Whether all that a node is made of writes nothing.
+/// Whether all commands of a node write no output.
 fn is_quiet(node: Node<'_>, source: &str) -> bool {
     match node.kind() {
         "list" => parts(node).all(|part| is_quiet(part, source)),

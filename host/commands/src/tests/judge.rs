@@ -1,5 +1,5 @@
-//! Bash as the judge: random commands are run by a real one, in which every program only notes that
-//! it ran, and whatever ran has to have been seen, or the command has to be unresolved.
+//! Bash as the judge: a real bash runs random commands with programs that only record that they
+//! ran. The analysis has to find every program that ran, or the command has to be unresolved.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::calculated::{LEFT_OUT, Rule};
+use super::super::calculated::{DISABLED_RULE, Rule};
 use super::super::{Command, CommandAnalysis};
 
-/// The rules, each of which something has to be missed without.
+/// The rules. If one is disabled, the analysis has to miss a program.
 const RULES: [Rule; 29] = [
     Rule::Arithmetic,
     Rule::Let,
@@ -44,14 +44,14 @@ const RULES: [Rule; 29] = [
     Rule::Function,
 ];
 
-/// Commands in a run of the tests, and in a long one.
+/// The number of commands in an ordinary run, and in a soak run.
 const CASES: (usize, usize) = (3_000, 1_000_000);
 
-/// The programs that there are: each notes its name, and prints a number.
+/// The programs in `PATH`. Each records its name and prints a number.
 const PROGRAMS: [&str; 5] = ["p1", "p2", "p3", "wc", "nproc"];
 
-/// The shell's own commands, as `compgen -b` lists them, but for those that would wait or end the
-/// process group.
+/// The built-in commands of bash, as `compgen -b` lists them, without those that would wait or end
+/// the process group.
 const BUILTINS: [&str; 59] = [
     ".",
     ":",
@@ -114,14 +114,14 @@ const BUILTINS: [&str; 59] = [
     "wait",
 ];
 
-/// What may stand between `${x` and `}`.
+/// The texts between `${x` and `}`.
 const OPERATORS: [&str; 36] = [
     "", ":-W", "-W", ":=W", "=W", ":?W", "?W", ":+W", "+W", ":W", ":1:W", ": W", "#W", "##W", "%W",
     "%%W", "/W/W", "//W/W", "/#W/W", "/%W/W", "^W", "^^W", ",W", ",,W", "@U", "@u", "@L", "@Q",
     "@E", "@P", "@A", "@K", "@a", "@k", "[W]", "[W]:W",
 ];
 
-/// A generator of numbers that anybody can repeat (SplitMix64).
+/// A generator of repeatable random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -141,12 +141,12 @@ impl Random {
         all[self.below(all.len())]
     }
 
-    /// One in so many.
+    /// True once in `bound` times.
     fn one_in(&mut self, bound: usize) -> bool {
         self.below(bound) == 0
     }
 
-    /// A command in another one.
+    /// A command substitution.
     fn substitution(&mut self) -> String {
         let program = self.pick(&PROGRAMS[..3]);
         match self.below(4) {
@@ -156,8 +156,8 @@ impl Random {
         }
     }
 
-    /// A text that does something once it is evaluated as a number or name.
-    fn evil(&mut self) -> String {
+    /// A text that runs a program if it is evaluated as a number or a name.
+    fn payload(&mut self) -> String {
         let inner = self.substitution();
         match self.below(6) {
             0 => format!("b[a[{inner}]]"),
@@ -166,7 +166,7 @@ impl Random {
         }
     }
 
-    /// A text as a word that comes to it.
+    /// A word that expands to a text.
     fn quoted(&mut self, text: &str) -> String {
         match self.below(4) {
             0 => format!("\"{}\"", text.replace('$', "\\$").replace('`', "\\`")),
@@ -196,7 +196,7 @@ impl Random {
         }
     }
 
-    /// A command that evaluates the text of a word, or of the variable `x` where that is given.
+    /// A command that evaluates a word. If `variable` is true, it evaluates the value of `x`.
     fn evaluates(&mut self, word: &str, variable: bool) -> String {
         let bare = if variable { "x" } else { word };
         match self.below(34) {
@@ -237,7 +237,7 @@ impl Random {
         }
     }
 
-    /// A command that evaluates a text that is a command by itself, or holds one.
+    /// A command that evaluates a text that is or contains a command.
     fn runs(&mut self) -> String {
         let program = self.pick(&PROGRAMS[..3]);
         let (substitution, inner) = (self.substitution(), self.substitution());
@@ -255,10 +255,10 @@ impl Random {
             9 => format!("x='q[{inner}]'; PS4='${{a[x]}}'; set -x; :"),
             10 => format!("declare -a q={}", self.quoted(&format!("({substitution})"))),
             11 => format!("q=(1); x='({inner})'; declare q=\"$x\""),
-            12 => format!("x='-v {}'; [ $x ]", self.evil()),
-            13 => format!("set -- -v '{}'; test \"$1\" \"$2\"", self.evil()),
-            14 => format!("wc() {{ echo '{}'; }}; (( $(wc -l < /dev/null) ))", self.evil()),
-            15 => format!("nproc() {{ echo '{}'; }}; x=$(nproc); (( x ))", self.evil()),
+            12 => format!("x='-v {}'; [ $x ]", self.payload()),
+            13 => format!("set -- -v '{}'; test \"$1\" \"$2\"", self.payload()),
+            14 => format!("wc() {{ echo '{}'; }}; (( $(wc -l < /dev/null) ))", self.payload()),
+            15 => format!("nproc() {{ echo '{}'; }}; x=$(nproc); (( x ))", self.payload()),
             16 => format!("coproc {program}; wait"),
             17 => format!("f() {{ {program}; }}; f"),
             18 => format!("case x in {substitution}) ;; *) {program} ;; esac"),
@@ -268,15 +268,15 @@ impl Random {
 
     /// A word of any kind.
     fn word(&mut self) -> String {
-        let evil = self.evil();
+        let payload = self.payload();
         match self.below(14) {
-            0 => self.quoted(&evil),
+            0 => self.quoted(&payload),
             1 => self.substitution(),
             2 => format!("\"{}\"", self.substitution()),
             3 => format!("${{x{}}}", self.pick(&OPERATORS).replacen('W', "y", 2)),
             4 => "\"$x\"".to_owned(),
             5 => "$x".to_owned(),
-            6 => format!("x={evil}").replace(['$', '`', '('], "").replace(')', ""),
+            6 => format!("x={payload}").replace(['$', '`', '('], "").replace(')', ""),
             7 => format!("<({})", self.pick(&PROGRAMS[..3])),
             8 => format!("$(( x + {} ))", self.below(9)),
             9 => self
@@ -294,18 +294,21 @@ impl Random {
 
     /// A command of any kind.
     fn command(&mut self) -> String {
-        let evil = self.evil();
+        let payload = self.payload();
         match self.below(8) {
             0 | 1 => {
-                let word = self.quoted(&evil);
+                let word = self.quoted(&payload);
                 self.evaluates(&word, false)
             }
-            2 | 3 => format!("{}; {}", self.set(&evil), self.evaluates("\"$x\"", true)),
+            2 | 3 => format!("{}; {}", self.set(&payload), self.evaluates("\"$x\"", true)),
             4 => self.runs(),
             5 => {
                 let words: Vec<String> = (0..self.below(4)).map(|_| self.word()).collect();
-                let set =
-                    if self.one_in(2) { format!("{}; ", self.set(&evil)) } else { String::new() };
+                let set = if self.one_in(2) {
+                    format!("{}; ", self.set(&payload))
+                } else {
+                    String::new()
+                };
                 format!("{set}{} {}", self.pick(&BUILTINS), words.join(" "))
             }
             6 => {
@@ -315,7 +318,7 @@ impl Random {
                 let name = self.pick(&["x", "!x", "#x", "a[@]", "@", "q"]);
                 format!(
                     "{}; echo {}",
-                    self.set(&evil),
+                    self.set(&payload),
                     self.around(&format!("${{{name}{operator}}}"))
                 )
             }
@@ -348,7 +351,7 @@ impl Random {
     }
 }
 
-/// What runs commands: a folder with the programs, and one to work in.
+/// Runs commands with bash, in a folder with the programs and a working folder.
 struct Judge {
     folder: tempfile::TempDir,
     bash: PathBuf,
@@ -373,7 +376,7 @@ impl Judge {
                 .find(|found| found.is_file());
             found.unwrap_or_else(|| panic!("{program} is needed to judge"))
         });
-        // So that what starts a shell by its name finds the same one.
+        // So that a command that starts `bash` by name finds the same one.
         symlink(&bash, programs.join("bash")).unwrap();
         Self { folder, bash, timeout }
     }
@@ -389,7 +392,7 @@ impl Judge {
             .env("PATH", self.folder.path().join("programs"))
             .env("RAN", &ran)
             .current_dir(&folder);
-        // How it ends says nothing: many a line is wrong on purpose.
+        // The exit status is ignored: many lines are invalid on purpose.
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
         let names = read(&ran);
         let _ = fs::remove_file(&ran);
@@ -399,25 +402,25 @@ impl Judge {
 }
 
 fn read(ran: &Path) -> BTreeSet<String> {
-    // What is sourced is a file of commands, and notes the shell's name.
+    // A sourced program records the name of the shell, which is dropped here.
     let ran = fs::read_to_string(ran).unwrap_or_default();
     ran.lines().filter(|name| PROGRAMS.contains(name)).map(str::to_owned).collect()
 }
 
-/// What ran and was not seen.
-fn missed<'r>(looked: &CommandAnalysis, ran: &'r BTreeSet<String>) -> Option<&'r String> {
-    if looked.unresolved.is_some() {
+/// A program that ran and wasn't found.
+fn missed<'r>(analysis: &CommandAnalysis, ran: &'r BTreeSet<String>) -> Option<&'r String> {
+    if analysis.unresolved.is_some() {
         return None;
     }
-    ran.iter().find(|name| !looked.commands.iter().any(|simple| simple.program == **name))
+    ran.iter().find(|name| !analysis.commands.iter().any(|simple| simple.program == **name))
 }
 
-fn look(line: &str) -> CommandAnalysis {
+fn analyze(line: &str) -> CommandAnalysis {
     Command::parse(line).analysis()
 }
 
 #[test]
-fn soak_what_bash_runs_was_seen_and_each_rule_is_needed() {
+fn soak_programs_that_bash_runs_are_found_and_each_rule_is_needed() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seed: u64 = number("BERTH_SEED").unwrap_or(18);
     let cases = if std::env::var_os("BERTH_SOAK").is_some() { CASES.1 } else { CASES.0 };
@@ -442,9 +445,9 @@ fn soak_what_bash_runs_was_seen_and_each_rule_is_needed() {
     });
     let missing: Vec<_> = judged
         .iter()
-        .filter_map(|(line, ran)| missed(&look(line), ran).map(|program| (line, program)))
+        .filter_map(|(line, ran)| missed(&analyze(line), ran).map(|program| (line, program)))
         .collect();
-    let unresolved = judged.iter().filter(|(line, _)| look(line).unresolved.is_some()).count();
+    let unresolved = judged.iter().filter(|(line, _)| analyze(line).unresolved.is_some()).count();
     println!(
         "{} lines, {} that start a program, {unresolved} of these unresolved",
         lines.len(),
@@ -454,7 +457,7 @@ fn soak_what_bash_runs_was_seen_and_each_rule_is_needed() {
         missing.iter().take(20).map(|(line, program)| format!("{program} ran: {line}")).collect();
     assert!(
         missing.is_empty(),
-        "seed {seed}: {} of {} were not seen:\n{}",
+        "seed {seed}: {} of {} were not found:\n{}",
         missing.len(),
         lines.len(),
         shown.join("\n")
@@ -468,10 +471,10 @@ fn soak_what_bash_runs_was_seen_and_each_rule_is_needed() {
     assert!(idle.is_empty(), "seed {seed}: nothing is missed without {idle:?}");
 }
 
-/// Whether something is missed without a rule.
+/// Whether the analysis misses a program if a rule is disabled.
 fn is_needed(rule: Rule, judged: &[(&String, BTreeSet<String>)]) -> bool {
-    LEFT_OUT.set(Some(rule));
-    let needed = judged.iter().any(|(line, ran)| missed(&look(line), ran).is_some());
-    LEFT_OUT.set(None);
+    DISABLED_RULE.set(Some(rule));
+    let needed = judged.iter().any(|(line, ran)| missed(&analyze(line), ran).is_some());
+    DISABLED_RULE.set(None);
     needed
 }

@@ -1,4 +1,4 @@
-//! What commands are taken for, table by table.
+//! Tables of commands and how they are read.
 
 mod judge;
 
@@ -8,8 +8,8 @@ fn blocklist() -> Blocklist<String> {
     Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "here".to_owned())))
 }
 
-/// What the blocklist makes of commands: the entry that they certainly come under, `entry?` where
-/// they may, and nothing else.
+/// Checks which entry of the blocklist matches each command: `entry` for a certain match, `entry?`
+/// for a possible one, and an empty text for none.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
@@ -24,7 +24,7 @@ fn check(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_blocked_program_is_blocked_wherever_it_lies_and_however_it_is_written() {
+fn blocked_program_is_found_in_any_folder_and_spelling() {
     check(&[
         ("sudo ls", "sudo"),
         ("SUDO ls", "sudo"),
@@ -48,7 +48,7 @@ fn a_blocked_program_is_blocked_wherever_it_lies_and_however_it_is_written() {
 }
 
 #[test]
-fn every_command_of_a_line_counts() {
+fn every_command_of_a_line_is_checked() {
     check(&[
         ("true && sudo x", "sudo"),
         ("true || sudo x", "sudo"),
@@ -76,7 +76,7 @@ fn every_command_of_a_line_counts() {
 }
 
 #[test]
-fn what_stands_before_a_command_hides_nothing() {
+fn words_before_a_command_do_not_hide_it() {
     check(&[
         ("A=1 sudo x", "sudo"),
         ("A=1 B='a b' sudo x", "sudo"),
@@ -113,7 +113,7 @@ fn what_stands_before_a_command_hides_nothing() {
 }
 
 #[test]
-fn commands_inside_of_commands_count() {
+fn commands_inside_commands_are_checked() {
     check(&[
         ("echo $(sudo x)", "sudo"),
         ("echo \"$(sudo x)\"", "sudo"),
@@ -141,7 +141,7 @@ fn commands_inside_of_commands_count() {
 }
 
 #[test]
-fn entries_of_several_words_are_a_program_and_arguments_of_it() {
+fn entries_of_several_words_match_a_program_and_its_arguments() {
     check(&[
         ("dd if=/dev/zero of=x", "dd if="),
         ("dd of=x bs=1 if=/dev/zero", "dd if="),
@@ -179,7 +179,7 @@ fn entries_of_several_words_are_a_program_and_arguments_of_it() {
 }
 
 #[test]
-fn what_can_not_be_seen_through_says_so() {
+fn unknown_programs_make_a_command_unclear() {
     for text in [
         "$CMD x",
         "\"$CMD\" x",
@@ -226,7 +226,7 @@ fn what_can_not_be_seen_through_says_so() {
 }
 
 #[test]
-fn a_command_consists_of_what_runs_and_of_where_it_writes() {
+fn texts_are_the_commands_and_the_files_written_to() {
     let check =
         |text: &str, expected: &[&str]| assert_eq!(Command::read(text).texts, expected, "{text}");
     check("git status", &["git status"]);
@@ -240,7 +240,7 @@ fn a_command_consists_of_what_runs_and_of_where_it_writes() {
 }
 
 #[test]
-fn the_risk_is_that_of_the_riskiest_part() {
+fn risk_is_that_of_the_riskiest_part() {
     for (text, expected) in [
         ("ls", Risk::Low),
         ("git status", Risk::Low),
@@ -263,8 +263,8 @@ fn the_risk_is_that_of_the_riskiest_part() {
 }
 
 #[test]
-fn nothing_that_a_shell_runs_is_taken_for_a_text() {
-    // Each of these runs `sudo x` in one shell or another.
+fn commands_that_a_shell_runs_are_not_read_as_text() {
+    // Each of these runs `sudo x` in some shell.
     for text in [
         "git log \"${x:-'}\"; sudo x; echo \"'}\"",
         "git log \"${x:-{}\"; sudo x; echo \"}\"",
@@ -318,7 +318,7 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
             "{text:?}: {command:?}"
         );
     }
-    // And these can be told.
+    // These are clear.
     for text in [
         "for i in a b; do ls $i; done",
         "echo \"${x:-a}\" \"$(git log \"$y\" | sort -k '2')\"",
@@ -334,8 +334,7 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
     }
 }
 
-/// The same command, written in another way that a shell takes for it, or inside of something that
-/// runs it.
+/// A text that runs the same command: another form of it, or another command around it.
 fn hidden(command: &str, way: usize) -> String {
     let quoted = shlex::try_quote(command).map(|quoted| quoted.into_owned()).unwrap_or_default();
     let in_backticks = command.replace('\\', "\\\\").replace('`', "\\`").replace('$', "\\$");
@@ -428,9 +427,9 @@ const SIGNS: [&str; 52] = [
 ];
 
 #[test]
-fn what_was_made_to_take_long_is_given_up() {
-    // Each of these is read in less than a second where nothing is optimised; without bounds, some
-    // take a minute.
+fn expensive_texts_exceed_the_limits() {
+    // Each of these takes less than a second in a debug build. Without the limits, some take a
+    // minute.
     for (part, times) in [
         ("a|", 30_000),
         ("<<E$[\t\t", 8_000),
@@ -456,10 +455,9 @@ fn what_was_made_to_take_long_is_given_up() {
 }
 
 proptest::proptest! {
-    /// However deep it is nested, and however its name is written, a blocked command is found, or
-    /// the whole is unresolved.
+    /// At any depth and in any spelling, a blocked command is found, or the text is unresolved.
     #[test]
-    fn no_nesting_hides_a_blocked_command(
+    fn nesting_does_not_hide_a_blocked_command(
         spelling in proptest::sample::select(vec!["sudo x", "s'u'do x", "su\\do x", "\"sudo\" x", "$'\\x73udo' x", "/bin/sudo x", "A=1 sudo x", "su\\\ndo x"]),
         ways in proptest::collection::vec(0..26_usize, 0..5),
     ) {
@@ -469,40 +467,39 @@ proptest::proptest! {
         proptest::prop_assert!(found || command.unclear.is_some(), "{text:?} {command:?}");
     }
 
-    /// What is made of the grammar's own signs is looked into in bounded time, and what is said of
-    /// it is bounded.
+    /// Any sequence of the grammar's own signs is analyzed in bounded time, with a bounded result.
     #[test]
-    fn signs_in_any_order_are_looked_into(signs in proptest::collection::vec(proptest::sample::select(SIGNS.to_vec()), 0..80)) {
+    fn signs_in_any_order_are_analyzed(signs in proptest::collection::vec(proptest::sample::select(SIGNS.to_vec()), 0..80)) {
         let text = signs.concat();
-        let (looked, command) = (analyze(&text), Command::read(&text));
-        proptest::prop_assert!(looked.commands.len() <= 512);
+        let (analysis, command) = (analyze(&text), Command::read(&text));
+        proptest::prop_assert!(analysis.commands.len() <= 512);
         proptest::prop_assert!(command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024);
     }
 
-    /// Whatever is written, it is looked at in time and without a panic.
+    /// Any text is read in bounded time and without a panic.
     #[test]
-    fn any_text_is_looked_into(text in "([ -~]|\n|sudo|\\$\\(|`|<<|\\\\|'|\"|\u{e9}|\u{1f600}){0,200}") {
+    fn any_text_is_read(text in "([ -~]|\n|sudo|\\$\\(|`|<<|\\\\|'|\"|\u{e9}|\u{1f600}){0,200}") {
         let command = Command::read(&text);
         proptest::prop_assert!(command.texts.len() <= 2048);
     }
 
-    /// A blocked command is found or suspected behind whatever stands before and after it.
+    /// A blocked command is found or suspected between any other texts.
     #[test]
-    fn no_neighbour_hides_a_blocked_command(before in "[a-z |&;()\n=>.-]{0,30}", after in "[ -~\n]{0,30}") {
+    fn neighbours_do_not_hide_a_blocked_command(before in "[a-z |&;()\n=>.-]{0,30}", after in "[ -~\n]{0,30}") {
         let text = format!("{before}\nsudo x\n{after}");
         let command = Command::read(&text);
-        // What stands before it may be blocked itself, and is found first then.
+        // The text before it may itself be blocked, and is then found first.
         let before = blocklist().find(&Command::read(&before)).is_some();
         let found = blocklist().find(&command).is_some_and(|blocked| blocked.entry == "sudo" || !blocked.certain || before);
         proptest::prop_assert!(found || command.unclear.is_some(), "{text:?} {command:?}");
     }
 }
 
-/// Everyday lines that compare and calculate, one a row.
+/// Everyday lines with comparisons and arithmetic.
 const CALCULATING: &str = include_str!("calculating.txt");
 
-/// Those of them of which it can't be told what they evaluate: what they read goes into a sum, an
-/// argument does, or letters of a list might.
+/// The lines that are unresolved. They use input or an argument in arithmetic, or the items of a
+/// list might be used in it.
 const UNRESOLVED: [&str; 3] = ["total=0; while read", "f() { echo $(( $1", "arr=(a b c); for"];
 
 #[test]
