@@ -82,7 +82,8 @@ pub(super) enum Rule {
 #[cfg(test)]
 thread_local! {
     /// The rule that a test disabled.
-    pub(super) static DISABLED_RULE: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+    pub(super) static DISABLED_RULE: std::cell::Cell<Option<Rule>> =
+        const { std::cell::Cell::new(None) };
 }
 
 /// Whether a rule applies: always, except in tests that show that it is needed.
