@@ -7,13 +7,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A whole number from `MIN` to `MAX`, both included.
 ///
-/// Bounds stand in the type, so that a value out of range is refused where it is read, with its
+/// The bounds are part of the type, so that reading refuses a value out of range and names its
 /// place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// `value`, moved into the range where it lies outside.
+    /// `value`, moved into the range if it lies outside.
     pub const fn clamped(value: u64) -> Self {
         if value < MIN {
             Self(MIN)
@@ -36,7 +36,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX>
     }
 }
 
-/// Says what is expected in the operator's words instead of Rust's.
+/// Names the range in error messages, instead of a Rust type.
 struct Range<const MIN: u64, const MAX: u64>;
 
 impl<const MIN: u64, const MAX: u64> Visitor<'_> for Range<MIN, MAX> {

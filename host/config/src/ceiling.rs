@@ -1,6 +1,5 @@
-//! Ceilings: what an organisation allows at most. A ceiling is written like a `berth.toml` and
-//! bounds everything that the operator says, variables and flags included. It only takes away, so
-//! whoever adds one needs no one's leave.
+//! Ceilings: the most that an organisation allows. A ceiling is written like a `berth.toml` and
+//! bounds the operator's whole configuration, including variables and flags. It only takes away.
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +7,21 @@ use serde_json::Value;
 
 use super::keys::dotted;
 use super::leaf::Leaf;
-use super::narrow::{Bases, Whose, narrow};
+use super::narrow::{Bases, Narrower, narrow};
 use super::{Ceiling, Loaded, Plugin, Problem, Taken, file};
 
-/// A ceiling that was read, and bounds nothing yet.
+/// A ceiling that was read but isn't applied yet.
 pub(super) struct Unapplied {
     path: PathBuf,
     leaves: Vec<Leaf>,
 }
 
-/// Reads the organisation's file, where there is one, and the `other` one, which has to be there.
+/// Reads the organisation's ceiling, if it exists, and the `other` ceiling, which has to exist.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with them: a ceiling that can't be believed or understood might have
-/// forbidden what is about to be done.
+/// Everything that is wrong with them. A ceiling that can't be trusted or read ends the start: it
+/// might forbid the next call.
 pub(super) fn read(
     system: Option<&Path>,
     other: Option<&Path>,
@@ -46,21 +45,21 @@ pub(super) fn read(
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-/// Lets each ceiling take away from what `leaves` say, and adds to them what holds instead.
+/// Applies each ceiling to `leaves`, and adds the values that hold instead.
 ///
 /// # Errors
 ///
-/// What in a ceiling can't be followed.
+/// Everything in a ceiling that can't be applied.
 pub(super) fn apply(
     leaves: &mut Vec<Leaf>,
     ceilings: Vec<Unapplied>,
     bases: Bases<'_>,
 ) -> Result<Vec<Ceiling>, Vec<Problem>> {
     let mut applied = Vec::new();
-    for Unapplied { path, leaves: said } in ceilings {
-        // As in the user's file: a name that no plugin can have is a mistake.
-        let says = Loaded::from_leaves(&said)?.checked()?;
-        let problems: Vec<Problem> = said
+    for Unapplied { path, leaves: own_leaves } in ceilings {
+        // As in the user's file, an invalid plugin name is a mistake.
+        let contents = Loaded::from_leaves(&own_leaves)?.checked()?;
+        let problems: Vec<Problem> = own_leaves
             .iter()
             .filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"]))
             .map(misplaced)
@@ -68,16 +67,17 @@ pub(super) fn apply(
         if !problems.is_empty() {
             return Err(problems);
         }
-        // Rules are no bounds of a key: they are a gate of their own, before the operator's.
-        let bounds: Vec<Leaf> = said
+        // The rules of a ceiling don't bound a key: they are a gate of their own, before the
+        // operator's.
+        let bounds: Vec<Leaf> = own_leaves
             .iter()
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
             .cloned()
             .collect();
-        let mut taken = bound(leaves, &bounds, &says, bases)?;
+        let mut taken = bound(leaves, &bounds, &contents, bases)?;
         let inherited = inherited(&bounds, &Loaded::from_leaves(leaves)?);
-        taken.extend(bound(leaves, &inherited, &says, bases)?);
-        applied.push(Ceiling { path, taken, says });
+        taken.extend(bound(leaves, &inherited, &contents, bases)?);
+        applied.push(Ceiling { path, taken, contents });
     }
     Ok(applied)
 }
@@ -86,7 +86,7 @@ fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
     leaf.path.iter().map(String::as_str).eq(key)
 }
 
-/// What among the operator's rules would count only in part.
+/// The problem for a key whose rules would count only in part.
 fn misplaced(leaf: &Leaf) -> Problem {
     Problem::new(
         leaf.source(),
@@ -97,21 +97,20 @@ fn misplaced(leaf: &Leaf) -> Problem {
 fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
-    says: &Loaded,
+    contents: &Loaded,
     bases: Bases<'_>,
 ) -> Result<Vec<Taken>, Vec<Problem>> {
     let before = Loaded::from_leaves(leaves)?;
     let mut base = before.clone();
-    // A plugin of the plugin folder has no table of its own where nothing is said of it, and is
-    // bounded nevertheless.
-    for name in says.config.plugins.keys() {
+    // A ceiling also bounds a plugin of the plugin folder that has no table of its own.
+    for name in contents.config.plugins.keys() {
         base.config.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
-    let narrowed = narrow(bounds, &base, bases, Whose::Organisation)?.leaves;
+    let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
     let taken = narrowed.iter().map(|leaf| {
         let is_written =
             bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
-        // Where no directory is left, the tools are switched off, which the ceiling doesn't say.
+        // If no directory is left, the tools are disabled, though the ceiling has no such key.
         let nothing_left = (is_at(leaf, ["tools", "file", "enabled"])
             || is_at(leaf, ["tools", "shell", "enabled"]))
             && !is_written;
@@ -139,9 +138,9 @@ fn bound(
     Ok(taken)
 }
 
-/// What the shell and a plugin may not say of themselves where the ceiling bounds it for all tools:
-/// no table of a plugin's leads out of `[tools.limits]`, `[tools.file]`, `[tools.shell]`,
-/// `[tools.web]` and `[plugin_folder]`, nor commands out of the directories of `[tools.file]`.
+/// The bounds that the shell and plugins inherit from a ceiling's bounds for all tools. The keys of
+/// a plugin can't exceed `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]` and
+/// `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
 fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
     let mut inherited = Vec::new();
     let mut inherit = |leaf: &Leaf, path: &[&str], value: toml::Value| {
@@ -155,14 +154,15 @@ fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
     };
     for leaf in bounds {
         let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
-        let (of_plugin, value) = match path[..] {
+        let (plugin_key, value) = match path[..] {
             ["tools", "limits", key] => (vec!["limits", key], leaf.value.clone()),
             ["tools", "file", "allowed_paths"] => (vec!["allowed_paths"], leaf.value.clone()),
             ["tools", "shell", "env"] => (vec!["env"], leaf.value.clone()),
             ["tools", "web", key @ ("https_only" | "allowed_private_hosts" | "credentials_to")] => {
                 (vec![key], leaf.value.clone())
             }
-            // Of a plugin it isn't asked.
+            // A plugin's processes can't ask for approval, so anything stricter than `allow`
+            // denies.
             ["tools", "shell", "network"] if leaf.value.as_str() != Some("allow") => {
                 (vec!["network"], false.into())
             }
@@ -179,7 +179,7 @@ fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
         }
         for name in base.config.plugins.keys() {
             let path: Vec<&str> =
-                ["plugins", name].into_iter().chain(of_plugin.iter().copied()).collect();
+                ["plugins", name].into_iter().chain(plugin_key.iter().copied()).collect();
             inherit(leaf, &path, value.clone());
         }
     }

@@ -1,31 +1,31 @@
-//! The configuration in words, from its schema: for the template and the documents, so that neither
-//! can fall behind.
+//! Describes the configuration from its schema, so that the template and the documents always agree
+//! with the code.
 
 use serde_json::Value;
 
 /// A table of the configuration, with its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDescription {
-    /// Its dotted key; `NAME` stands for a name that the operator chooses.
+    /// Its dotted key. `NAME` stands for a name that the operator chooses.
     pub path: String,
     /// What it is for.
     pub description: String,
-    /// The values in it; the tables in it follow on their own.
+    /// Its values. The tables in it have descriptions of their own.
     pub keys: Vec<KeyDescription>,
 }
 
 /// A value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyDescription {
-    /// Its name in the table; `NAME` stands for one that the operator chooses.
+    /// Its name in the table. `NAME` stands for a name that the operator chooses.
     pub name: String,
     /// What it takes, in words.
     pub takes: String,
-    /// What holds where nobody says anything; `None` where that is said elsewhere.
+    /// Its default. `None` if another key or the environment provides it.
     pub default: Option<Value>,
-    /// A value for it, where it has no default and none like it has one.
+    /// An example value, for a key without a default.
     pub example: Option<Value>,
-    /// What it means; empty where its table tells.
+    /// What it means. Empty if the description of its table says it.
     pub description: String,
 }
 
@@ -45,7 +45,7 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
     let more = &target["additionalProperties"];
     let inner = resolved(root, more);
     if more.is_object() && inner["type"] != "object" {
-        // Of a table of values, each is told by what it is for.
+        // In a table of values with chosen names, the table's description describes each value.
         let description = text(&schema["description"]).unwrap_or_default();
         let example =
             schema["examples"][0].as_object().and_then(|example| example.values().next()).cloned();
@@ -60,7 +60,7 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
         return;
     }
     if more.is_object() {
-        // Of a table of tables, the inner one is described.
+        // In a table of tables with chosen names, the inner table is described.
         let mut inner = more.clone();
         inner["description"] = schema["description"].clone();
         return table(root, &inner, &format!("{path}.NAME"), tables);
@@ -102,7 +102,7 @@ fn takes(root: &Value, schema: &Value) -> String {
     let schema = resolved(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
-            // A key that may be absent is one that may be null, which TOML can't say.
+            // In the schema, a key that may be absent may be null. TOML has no null.
             let forms = forms.iter().filter(|form| form["type"] != "null");
             return forms.map(|form| takes(root, form)).collect::<Vec<_>>().join(" or ");
         }
@@ -147,8 +147,8 @@ mod tests {
                 table.keys.iter().find(|key| key.name == name.replace('*', "NAME"))
             });
             let described = described.unwrap_or_else(|| panic!("{key:?} is not described"));
-            let told = !described.description.is_empty() || described.name == "NAME";
-            assert!(told && !described.takes.contains("of the type"), "{described:?}");
+            let has_words = !described.description.is_empty() || described.name == "NAME";
+            assert!(has_words && !described.takes.contains("of the type"), "{described:?}");
         }
     }
 }

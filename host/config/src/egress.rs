@@ -1,11 +1,13 @@
-//! From what the operator wrote to where requests may go and how they leave.
+//! Builds the settings of requests from the configuration: where they may go and how they leave.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{HostError, SubjectKind};
-use berth_egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
+use berth_egress::{
+    Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
+};
 use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
 use berth_policy::{Action, Origin, Placed, Verdict};
 
@@ -19,20 +21,20 @@ use super::{
 /// Bytes of a request's body.
 const REQUEST_BODY: u64 = 10 << 20;
 
-/// Bytes of the headers of an answer.
+/// Bytes of the headers of a response.
 const HEADERS: usize = 64 << 10;
 
 /// The key that bounds the time of every request.
 const TIME_OF_ALL: &str = "`request_secs` in [tools.limits]";
 
-/// Seconds in which nothing comes.
+/// Seconds without any data from the other side.
 const IDLE: u64 = 15;
 
-/// What one table of the configuration says of requests.
-struct Said<'s> {
-    /// `tools.web`, or `plugins.NAME`.
-    table: String,
-    /// The key that grants.
+/// The keys of one table of the configuration about requests.
+struct RequestTable<'s> {
+    /// `tools.web` or `plugins.NAME`.
+    name: String,
+    /// The key that grants hosts.
     key: &'static str,
     grants: &'s [HostGrant],
     private: &'s [WrittenPrivateHosts],
@@ -45,7 +47,7 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of what can't be used.
+    /// [`HostError::Config`] with the place of a value that can't be used.
     pub fn egress_of_web(
         &self,
         folders: &Folders,
@@ -64,15 +66,15 @@ impl Loaded {
             TIME_OF_ALL
         };
         let settings =
-            self.egress(&self.said_of_web(), bounds, time_key, folders, working_directory)?;
+            self.egress(&self.web_table(), bounds, time_key, folders, working_directory)?;
         Ok(Settings {
-            reach: self.reach_of_web()?,
+            reach: self.web_reach()?,
             asks: web.other_domains == OtherDomains::Ask,
             ..settings
         })
     }
 
-    /// What the gate asks before a call of the web tools runs.
+    /// The rules for the gate that decides on calls of the web tools.
     pub fn web(&self) -> Result<berth_policy::Web, HostError> {
         let others = match self.config.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
@@ -80,11 +82,11 @@ impl Loaded {
             OtherDomains::Allow => Verdict::Allow,
         };
         let others = Placed { value: others, place: self.origin("tools.web.other_domains") };
-        Ok(berth_policy::Web { reach: Arc::new(self.reach_of_web()?), others })
+        Ok(berth_policy::Web { reach: Arc::new(self.web_reach()?), others })
     }
 
-    fn reach_of_web(&self) -> Result<Reach, HostError> {
-        let mut reach = self.reach(&self.said_of_web())?;
+    fn web_reach(&self) -> Result<Reach, HostError> {
+        let mut reach = self.reach(&self.web_table())?;
         if self.config.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
             let hosts = HostPattern::new("*").map_err(HostError::Config)?;
@@ -96,11 +98,11 @@ impl Loaded {
         Ok(reach)
     }
 
-    fn said_of_web(&self) -> Said<'_> {
+    fn web_table(&self) -> RequestTable<'_> {
         let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } =
             &self.config.tools.web;
-        Said {
-            table: "tools.web".to_owned(),
+        RequestTable {
+            name: "tools.web".to_owned(),
             key: "allowed_domains",
             grants: allowed_domains,
             private: allowed_private_hosts,
@@ -109,7 +111,7 @@ impl Loaded {
         }
     }
 
-    /// Where the requests of the plugin `name` may go. None where no host is granted to it.
+    /// Where the requests of the plugin `name` may go. `None` if it has no granted host.
     ///
     /// # Errors
     ///
@@ -124,8 +126,8 @@ impl Loaded {
         if plugin.hosts.is_empty() && plugin.allowed_private_hosts.is_empty() {
             return Ok(None);
         }
-        let said = Said {
-            table: format!("plugins.{name}"),
+        let table = RequestTable {
+            name: format!("plugins.{name}"),
             key: "hosts",
             grants: &plugin.hosts,
             private: &plugin.allowed_private_hosts,
@@ -140,7 +142,7 @@ impl Loaded {
             .request_secs
             .map(|_| format!("`request_secs` in [plugins.{}.limits]", super::dotted_name(name)));
         self.egress(
-            &said,
+            &table,
             bounds,
             own.as_deref().unwrap_or(TIME_OF_ALL),
             folders,
@@ -149,8 +151,8 @@ impl Loaded {
         .map(Some)
     }
 
-    /// Names of the secrets that are put into the requests of a call to the URLs that it is about.
-    pub fn secrets_along(&self, action: &Action<'_>) -> Vec<String> {
+    /// Names of the secrets that the requests of a call to its URLs carry.
+    pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
         let (table, private) =
             match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
                 Some(plugin) => {
@@ -172,9 +174,9 @@ impl Loaded {
             .and_then(Value::as_str)
             .unwrap_or("GET")
             .to_ascii_uppercase();
-        let goes = |secret: &Secret, name: &str| {
+        let is_sent = |secret: &Secret, name: &str| {
             let Ok(mut rule) = secret.rule(name) else { return false };
-            // By which method a plugin asks, its arguments don't tell.
+            // The arguments of a plugin's tool don't show its requests' method.
             if !action.built_in {
                 rule.methods.clear();
             }
@@ -183,7 +185,7 @@ impl Loaded {
             })
         };
         self.secrets()
-            .filter(|(of, name, secret)| *of == table && goes(secret, name))
+            .filter(|(owner, name, secret)| *owner == table && is_sent(secret, name))
             .map(|(_, name, _)| name.to_owned())
             .collect()
     }
@@ -201,9 +203,9 @@ impl Loaded {
         }
     }
 
-    fn reach(&self, said: &Said<'_>) -> Result<Reach, HostError> {
-        let key = |key: &str| format!("{}.{key}", said.table);
-        let grants = self.each(&key(said.key), said.grants, |grant| {
+    fn reach(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
+        let key = |key: &str| format!("{}.{key}", table.name);
+        let grants = self.each(&key(table.key), table.grants, |grant| {
             Ok(Grant {
                 hosts: HostPattern::new(grant.host.as_str())?,
                 scheme: grant.scheme.map(|scheme| match scheme {
@@ -215,40 +217,40 @@ impl Loaded {
             })
         })?;
         Ok(Reach {
-            table: said.table.clone(),
+            table: table.name.clone(),
             grants,
-            // Nobody's grant is worth more than the operator's no.
+            // Hosts that the operator denies are denied for every table.
             denied: self.each(
                 "tools.web.denied_domains",
                 &self.config.tools.web.denied_domains,
                 |host| HostPattern::new(host.as_str()),
             )?,
-            private: self.each(&key("allowed_private_hosts"), said.private, |hosts| {
+            private: self.each(&key("allowed_private_hosts"), table.private, |hosts| {
                 PrivateHosts::new(hosts.as_str())
             })?,
-            https_only: Placed { value: said.https_only, place: self.origin(&key("https_only")) },
-            place: self.origin(&key(said.key)),
+            https_only: Placed { value: table.https_only, place: self.origin(&key("https_only")) },
+            place: self.origin(&key(table.key)),
         })
     }
 
     fn egress(
         &self,
-        said: &Said<'_>,
+        table: &RequestTable<'_>,
         limits: Limits,
         time_key: &str,
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
-        let key = |key: &str| format!("{}.{key}", said.table);
-        let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| {
+        let key = |key: &str| format!("{}.{key}", table.name);
+        let credentials_to = self.each(&key("credentials_to"), table.credentials_to, |host| {
             HostPattern::new(host.as_str())
         })?;
-        let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
-        let secrets = of_table.map(|(table, name, secret)| {
-            self.resolve_secret(&table, name, secret, folders, working_directory)
+        let own_secrets = self.secrets().filter(|(owner, ..)| *owner == table.name);
+        let secrets = own_secrets.map(|(owner, name, secret)| {
+            self.resolve_secret(&owner, name, secret, folders, working_directory)
         });
         Ok(Settings {
-            reach: self.reach(said)?,
+            reach: self.reach(table)?,
             limits,
             time_key: time_key.to_owned(),
             asks: false,
@@ -283,16 +285,19 @@ impl Loaded {
         secret: &Secret,
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<Kept, HostError> {
+    ) -> Result<ResolvedSecret, HostError> {
         let key = format!("{table}.secrets.{}", super::dotted_name(name));
         let problem = |message: String| {
             HostError::from(Problems::from(Problem::new(self.source_below(&key), message)))
         };
         let rule = secret.rule(name).map_err(problem)?;
-        Ok(Kept { rule, source: self.source_of(&key, secret, folders, working_directory) })
+        Ok(ResolvedSecret {
+            rule,
+            source: self.source_of(&key, secret, folders, working_directory),
+        })
     }
 
-    /// Where a secret comes from, by the key of its table.
+    /// Where a secret comes from. `key` is the key of its table.
     pub fn source_of(
         &self,
         key: &str,
@@ -309,8 +314,7 @@ impl Loaded {
         } else if !secret.file.is_empty() {
             SecretSource::File(beside("file", &secret.file))
         } else if let Some((program, arguments)) = secret.command.split_first() {
-            // One with a `/` in its name is a file of the operator's; any other is looked for in
-            // `PATH`.
+            // A name with a `/` is a path. Any other program is looked for in `PATH`.
             let program = if program.contains('/') {
                 beside("command", program).to_string_lossy().into_owned()
             } else {
@@ -344,7 +348,7 @@ impl Loaded {
                 .unwrap_or_default(),
         };
         let proxy = proxy.filter(|url| !url.is_empty()).map(|url| {
-            // Most programs take an address alone.
+            // Like most programs, accept an address without a scheme.
             let url = if url.contains("://") { url } else { format!("http://{url}") };
             Proxy { url, except, resolves: network.proxy_resolves }
         });
@@ -355,7 +359,7 @@ impl Loaded {
         }
     }
 
-    /// The files of the authorities that are believed.
+    /// The files with certificates of authorities that are trusted.
     pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let written = self.config.network.authorities.iter().enumerate();
         written
@@ -387,7 +391,7 @@ impl Loaded {
             .map(str::to_owned)
     }
 
-    /// The first of these variables that says something.
+    /// The first of these variables that has a value, with its name.
     pub fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
         names.iter().find_map(|name| Some((*name, self.variable(name)?)))
     }

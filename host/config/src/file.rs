@@ -1,4 +1,4 @@
-//! A `berth.toml`: who may have written it, and what it says.
+//! Reads a `berth.toml`: checks who can write it, and finds its values.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -20,14 +20,14 @@ use super::renamed::rename;
 use super::sections::is_in_secrets;
 use super::{Problem, Source};
 
-/// More than anybody writes by hand, and little enough to be read without a thought.
+/// Bytes of a file: more than anybody writes by hand, and quick to read.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Values in the user's file, the elements of lists included. Each is checked on its own, which
-/// takes a moment.
+/// Values in the user's file, including the elements of lists. Each is checked on its own, which
+/// takes time.
 pub(super) const MAX_VALUES: usize = 4096;
 
-/// Problems that are told of one file. Who has more to mend will come back.
+/// Problems that are reported for one file.
 const MAX_PROBLEMS: usize = 100;
 
 /// Bytes of a line that are shown with a problem.
@@ -37,11 +37,11 @@ const MAX_EXCERPT: usize = 160;
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// Device and inode: what the file is, whatever its name.
+    /// Device and inode: they identify the file under any name.
     pub(super) identity: (u64, u64),
 }
 
-/// Reads the user's configuration file. `None` if there is none.
+/// Reads the user's configuration file. `None` if it is missing.
 pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let file = match open(path, OFlags::empty()) {
@@ -50,15 +50,15 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
         Err(error) => return Err(problem(unopened(path, &error))),
     };
     let status = regular(&file).map_err(problem)?;
-    believed(&status, path).map_err(problem)?;
+    check_writers(&status, path).map_err(problem)?;
     text(file, &status).map(Some).map_err(problem)
 }
 
-/// Reads the organisation's ceiling. `None` if there is none. Whoever else could write it, or the
-/// folder that it lies in, could take it away.
+/// Reads the organisation's ceiling. `None` if it is missing. Only root may be able to write it and
+/// its folder: any other writer could remove the ceiling.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
-    let of_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
+    let check_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
         (0, _) => Err(problem(format!("{what} is writable by others, so it isn't trusted"))),
         (user, _) => Err(problem(format!(
@@ -71,15 +71,15 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
         Err(error) => return Err(problem(unopened(path, &error))),
     };
     let status = regular(&file).map_err(problem)?;
-    of_root(&status, "it")?;
+    check_root(&status, "it")?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let of_folder = std::fs::metadata(folder)
+    let folder_status = std::fs::metadata(folder)
         .map_err(|error| problem(format!("{} can't be examined: {error}", folder.display())))?;
-    of_root(&of_folder, &format!("its folder {}", folder.display()))?;
+    check_root(&folder_status, &format!("its folder {}", folder.display()))?;
     text(file, &status).map(Some).map_err(problem)
 }
 
-/// Reads a ceiling that somebody named. Whoever wrote it: it only takes away.
+/// Reads the ceiling that a variable names. Its writer doesn't matter, since it only takes away.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     let problem = |message: String| {
         Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {message}", path.display()))
@@ -90,10 +90,10 @@ pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     text(file, &status).map_err(problem)
 }
 
-/// Reads the file of the working directory. `None` if there is none, or if it is the `other` one,
-/// which was read already. Who may write it doesn't matter: it can only narrow, or was seen by the
-/// user as it is.
-pub(super) fn read_unbelieved(
+/// Reads the file of the working directory. `None` if it is missing, or if it is the `other` file,
+/// which was read already. Its writer doesn't matter: either it only narrows, or the user has
+/// trusted exactly this content.
+pub(super) fn read_project(
     path: &Path,
     other: Option<(u64, u64)>,
 ) -> Result<Option<Text>, Problem> {
@@ -102,14 +102,14 @@ pub(super) fn read_unbelieved(
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            let leads_to_the_other = std::fs::metadata(path)
+            let leads_to_other = std::fs::metadata(path)
                 .is_ok_and(|status| Some((status.dev(), status.ino())) == other);
             let message = "is a link, which is not followed in the working directory; put the file itself there, or remove it";
-            return if leads_to_the_other { Ok(None) } else { Err(problem(message.to_owned())) };
+            return if leads_to_other { Ok(None) } else { Err(problem(message.to_owned())) };
         }
         Err(error) => return Err(problem(format!("can't be opened: {error}"))),
     };
-    // While a command runs, an empty folder stands where it must not make such a file.
+    // While a command runs, an empty folder keeps it from making such a file.
     if file.metadata().is_ok_and(|status| status.is_dir())
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
     {
@@ -122,8 +122,8 @@ pub(super) fn read_unbelieved(
     text(file, &status).map(Some).map_err(problem)
 }
 
-/// Whether nobody has put anything there. A link that leads nowhere, and a folder that is none,
-/// were meant to lead to a file, and what that denies must not be forgotten.
+/// Whether nothing is at the path. A broken link, or a file in place of a folder, counts as
+/// something: it was meant to lead to a file whose denials must not be lost.
 pub(super) fn nothing_is_at(path: &Path) -> bool {
     let first = path.ancestors().find(|at| std::fs::symlink_metadata(at).is_ok());
     first.is_none_or(|at| at != path && at.is_dir())
@@ -134,7 +134,7 @@ fn unopened(path: &Path, error: &std::io::Error) -> String {
         Some(at) if is_missing(error) && at.is_symlink() => {
             let what = if at == path { "it".to_owned() } else { at.display().to_string() };
             format!(
-                "can't be opened: {what} is a link that leads nowhere; bring back what it leads to, or remove the link"
+                "can't be opened: {what} is a link that leads nowhere; restore its target, or remove the link"
             )
         }
         _ => format!("can't be opened: {error}"),
@@ -146,14 +146,14 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
-    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    // Non-blocking: otherwise opening a FIFO would wait for a writer.
     OpenOptions::new()
         .read(true)
         .custom_flags((flags | OFlags::NONBLOCK).bits().cast_signed())
         .open(path)
 }
 
-/// Asked of the open file: a name could be given to another file meanwhile.
+/// Checks the open file, not its name: the name could lead to another file by now.
 fn regular(file: &File) -> Result<Metadata, String> {
     let status = file.metadata().map_err(|error| format!("can't be examined: {error}"))?;
     if status.is_file() { Ok(status) } else { Err("is not a regular file".to_owned()) }
@@ -163,20 +163,20 @@ fn text(file: File, status: &Metadata) -> Result<Text, String> {
     let mut text = String::new();
     match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
         Ok(_) if text.len() as u64 > MAX_BYTES => {
-            Err("is larger than 1 MiB, which no configuration is".to_owned())
+            Err("is larger than 1 MiB, which is the limit".to_owned())
         }
         Ok(_) => Ok(Text { text, identity: (status.dev(), status.ino()) }),
         Err(error) => Err(format!("can't be read: {error}")),
     }
 }
 
-/// Who can write the configuration can grant anything, so nobody but the user and root may.
-fn believed(status: &Metadata, path: &Path) -> Result<(), String> {
+/// Refuses a file that anybody but the user and root can write: its writer could grant anything.
+fn check_writers(status: &Metadata, path: &Path) -> Result<(), String> {
     let user = rustix::process::geteuid().as_raw();
     let shown = path.display();
     if status.uid() != user && status.uid() != 0 {
         return Err(format!(
-            "belongs to user {}, neither you nor root; if you trust it: chown {user} '{shown}'",
+            "belongs to user {}, who is neither you nor root; if you trust it, run: chown {user} '{shown}'",
             status.uid()
         ));
     }
@@ -201,7 +201,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
         .enumerate()
         .map(|(index, error)| {
             let start = error.span().map_or(0, |span| span.start);
-            // Looked for once, or a long file of them would take forever.
+            // Only for the first error: a long file with many would take too long.
             let first = error
                 .span()
                 .filter(|_| index == 0 && error.message() == "duplicate key")
@@ -212,15 +212,14 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
         })
         .collect();
     let mut leaves = Vec::new();
-    // What a parser guessed behind a syntax error would only be reported as further problems that
-    // are not there.
+    // After a syntax error, the parser guesses. Its guesses would only add false problems.
     if problems.is_empty() {
-        // Counted before any is copied: each takes the whole path of its table along.
+        // Counted before any value is copied: each copy contains the whole path of its table.
         let values = values_in(table.get_ref());
         if values > max_values {
             problems = vec![Problem::new(
                 at(0),
-                format!("has {values} values; no configuration needs more than {max_values}"),
+                format!("has {values} values; the limit is {max_values}"),
             )];
         } else {
             walk(
@@ -231,26 +230,26 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
                 &mut leaves,
                 &mut problems,
             );
-            let twice = rename(&mut leaves);
-            // A name that could not be replaced would be told of as an unknown one too.
-            problems.extend(if twice.is_empty() {
+            let duplicates = rename(&mut leaves);
+            // Otherwise an old name that can't be replaced would also be reported as unknown.
+            problems.extend(if duplicates.is_empty() {
                 leaves.iter().flat_map(Leaf::problems).collect()
             } else {
-                twice
+                duplicates
             });
         }
     }
     let line_of =
         |problem: &Problem| if let Source::File { line, .. } = problem.source { line } else { 0 };
     problems.sort_by_key(line_of);
-    // A misspelt table is one mistake, however many keys it holds.
+    // A misspelt table is one mistake, even if it has many keys.
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
     let lines: Vec<&str> = text.lines().collect();
-    // Whoever writes a secret where its source belongs mustn't find it in a message.
-    let of_secrets = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
+    // No line is shown for keys of secrets: it may contain a secret in place of its source.
+    let secret_leaves = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
     let hidden: Vec<&Source> =
-        of_secrets.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
+        secret_leaves.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
     for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
         let line = line_of(problem).checked_sub(1).and_then(|index| lines.get(index));
         problem.excerpt =
@@ -259,7 +258,8 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     (leaves, problems)
 }
 
-/// Where the key stands first that is written `again`, unless there are several of that name above.
+/// The first place of the key that is written `again`. `None` if several keys above it have that
+/// name.
 fn first_of(text: &str, again: &Range<usize>) -> Option<usize> {
     fn collect(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
         for (key, value) in table {

@@ -1,4 +1,4 @@
-//! The operator's own rules for the built-in filters: where they stand, and what they say now.
+//! The operator's own rules for the built-in filters: their path and their present text.
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::{Folders, Loaded};
 
-/// Bytes of a file of rules.
+/// Bytes of a file with rules.
 const MAX_FILE: usize = 1 << 20;
 
-/// The operator's own rules for the built-in filters, as they are now.
+/// The operator's own rules for the built-in filters at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRules {
-    /// Where they stand, whether or not there is a file.
+    /// Their path. The file need not exist.
     pub path: PathBuf,
-    /// Their text. `None`: there is no such file.
+    /// Their text. `None` if the file is missing.
     pub text: Result<Option<String>, String>,
 }
 
 impl Loaded {
-    /// Where the operator's own rules for the built-in filters stand. There need be no such file.
+    /// The path of the operator's own rules for the built-in filters. The file need not exist.
     pub fn filter_rules_path(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.config.tools.filters.filters_path.as_str() {
             "" => {
@@ -48,7 +48,7 @@ impl Loaded {
 }
 
 fn read(path: &Path) -> Result<Option<String>, String> {
-    // Without waiting for the other end, should the file be a FIFO.
+    // Non-blocking: otherwise opening a FIFO would wait for its other end.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
@@ -61,7 +61,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     let mut text = String::new();
     file.take(MAX_FILE as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if text.len() > MAX_FILE {
-        return Err("it has more than 1 MiB".to_owned());
+        return Err("it is larger than 1 MiB, which is the limit".to_owned());
     }
     toml::from_str::<toml::Table>(&text).map_err(|error| error.to_string())?;
     Ok(Some(text))

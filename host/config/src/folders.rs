@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
 
-/// The folders of Berth's own, absolute. They need not exist.
+/// Absolute paths of Berth's own folders. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// `berth.toml`: `$BERTH_CONFIG_DIR`, else `berth` in `$XDG_CONFIG_HOME` or `~/.config`.
+    /// The folder of `berth.toml`: `$BERTH_CONFIG_DIR`, else `berth` in `$XDG_CONFIG_HOME` or
+    /// `~/.config`.
     pub config: PathBuf,
-    /// What has to last: `$BERTH_DATA_DIR`, else `berth` in `$XDG_DATA_HOME` or `~/.local/share`.
+    /// The folder of data that has to last: `$BERTH_DATA_DIR`, else `berth` in `$XDG_DATA_HOME` or
+    /// `~/.local/share`.
     pub data: PathBuf,
-    /// What can be made again, compiled plugins: `$BERTH_CACHE_DIR`, else `berth` in
-    /// `$XDG_CACHE_HOME` or `~/.cache`.
+    /// The folder of data that can be made again, such as compiled plugins: `$BERTH_CACHE_DIR`,
+    /// else `berth` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
-    /// The user's home, for `~`. `None` if nobody knows it.
+    /// The user's home directory, for `~`. `None` if it is unknown.
     pub home: Option<PathBuf>,
 }
 
@@ -24,13 +26,12 @@ impl Folders {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if a folder is named by none of its variables and there is no home
-    /// directory.
+    /// [`HostError::Config`] if none of a folder's variables is set and there is no home directory.
     pub fn from_environment() -> Result<Self, HostError> {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// All of Berth's folders inside one, which a program that embeds Berth, or a test, gives it.
+    /// All of Berth's folders inside one folder, for a program that embeds Berth, and for tests.
     pub fn inside(folder: &Path) -> Self {
         Self {
             config: folder.join("config"),
@@ -45,16 +46,16 @@ impl Folders {
         self.config.join("berth.toml")
     }
 
-    /// The folders as the path rules take them: nobody writes there, and what is kept there is not
-    /// read either, except the configuration.
+    /// The folders for the path rules: no tool writes there, and no tool reads there except the
+    /// configuration.
     pub fn own(&self) -> Vec<OwnFolder> {
         let mut folders = vec![
             (self.config.clone(), false),
             (self.data.clone(), true),
             (self.cache.clone(), true),
         ];
-        // The defaults too: what is put there while other folders are used would count in a run
-        // that uses them.
+        // The default folders too. Otherwise a tool could put files there while other folders are
+        // used, and a later run with the default folders would use these files.
         if let Some(home) = &self.home {
             folders.extend([
                 (home.join(".config/berth"), false),
@@ -76,7 +77,7 @@ impl Folders {
                 return std::path::absolute(&folder)
                     .map_err(HostError::io(format!("resolving {own}")));
             }
-            // The XDG specification has relative values ignored.
+            // The XDG specification ignores relative values.
             let base = set(xdg)
                 .filter(|base| base.is_absolute())
                 .or_else(|| Some(home.as_ref()?.join(below_home)));
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_said_counts() {
+    fn first_folder_that_is_set_counts() {
         let home = ["/h/.config/berth", "/h/.local/share/berth", "/h/.cache/berth"];
         check(&[], Some("/h"), Some(home));
         check(&[("XDG_CONFIG_HOME", "relative"), ("XDG_CACHE_HOME", "")], Some("/h"), Some(home));
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_as_it_will_be() {
+    fn missing_path_resolves_to_its_future_name() {
         assert_eq!(
             real_or_given(Path::new("/proc/self/../no-such/deeper")),
             PathBuf::from("/proc/no-such/deeper")

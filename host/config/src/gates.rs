@@ -1,4 +1,4 @@
-//! From what the operator wrote to what the gates decide by.
+//! Builds the policy of the gates from the configuration.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,15 +19,15 @@ use super::{
     PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, Source, TrustLevel,
 };
 
-/// The tool whose commands `[tools.shell] confirm_patterns` is about.
+/// The tool to which `[tools.shell] confirm_patterns` applies.
 const SHELL_TOOL: &str = "bash";
 
 impl Loaded {
-    /// What calls are decided by.
+    /// The policy that decides on calls.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of what can't be used.
+    /// [`HostError::Config`] with the place of a value that can't be used.
     pub fn policy(&self) -> Result<Policy, HostError> {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
         let tools = &self.config.tools;
@@ -36,18 +36,18 @@ impl Loaded {
             Autonomy::Supervised => berth_policy::Autonomy::Supervised,
             Autonomy::Full => berth_policy::Autonomy::Full,
         };
-        let said = |says: &Self| {
-            let authorization = says
+        let rule_sets = |loaded: &Self| {
+            let authorization = loaded
                 .config
                 .tools
                 .authorization
                 .enabled
-                .then(|| says.rules("tools.authorization.rules", home));
-            std::iter::once(says.rules("tools.policy.rules", home))
+                .then(|| loaded.rules("tools.authorization.rules", home));
+            std::iter::once(loaded.rules("tools.policy.rules", home))
                 .chain(authorization)
                 .collect::<Vec<_>>()
         };
-        // Read by itself, a ceiling doesn't know that it is one.
+        // A ceiling is read like any other file, so its rules don't know that they are a ceiling's.
         let as_ceiling = |mut rules: RuleSet, path: &Path| {
             for rule in &mut rules.rules {
                 rule.place.kind = OriginKind::Ceiling(path.display().to_string());
@@ -55,7 +55,7 @@ impl Loaded {
             rules
         };
         let ceiling = self.ceilings.iter().flat_map(|ceiling| {
-            said(&ceiling.says)
+            rule_sets(&ceiling.contents)
                 .into_iter()
                 .map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path)))
         });
@@ -98,7 +98,7 @@ impl Loaded {
             text: BUILT_IN_COMMANDS.into(),
             kind: OriginKind::Default(self.beside("tools.shell")),
         };
-        let excepted = |entry: &str| {
+        let is_allowed = |entry: &str| {
             shell
                 .allowed_commands
                 .iter()
@@ -106,7 +106,7 @@ impl Loaded {
         };
         let default = DEFAULT_BLOCKED
             .iter()
-            .filter(|entry| !excepted(entry))
+            .filter(|entry| !is_allowed(entry))
             .map(|entry| ((*entry).to_owned(), built_in.clone()));
         let written = shell.blocked_commands.iter().enumerate();
         let written = written.map(|(index, entry)| {
@@ -119,9 +119,9 @@ impl Loaded {
     }
 
     fn trusted(&self) -> ProviderTrust {
-        let said =
+        let changed =
             self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
-        let placed = said.map(|(name, plugin)| {
+        let placed = changed.map(|(name, plugin)| {
             (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust)))
         });
         ProviderTrust { plugins: placed.collect::<HashMap<_, _>>() }
@@ -132,14 +132,14 @@ impl Loaded {
         let mut shell_has_rules = false;
         for (tool, rules) in &self.config.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));
-            // The rules of each file are a list: a stranger's `ask` doesn't undo a denial behind
-            // it.
+            // The rules of each file are a list of their own: an untrusted file's `ask` doesn't
+            // undo a denial that comes after it.
             let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
             for (index, rule) in rules.iter().enumerate() {
                 let source = self.source(&format!("{key}.{index}"));
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
-                    Source::File { path, .. } => self.others(path),
+                    Source::File { path, .. } => self.foreign_file(path),
                     _ => None,
                 };
                 shell_has_rules |= tool == SHELL_TOOL && file.is_none();
@@ -151,21 +151,21 @@ impl Loaded {
             lists.into_iter().for_each(|(_, list)| permissions.add(tool, list));
         }
         if !shell_has_rules {
-            permissions.add(SHELL_TOOL, self.confirmed(home)?);
+            permissions.add(SHELL_TOOL, self.confirm_patterns(home)?);
         }
         Ok(permissions)
     }
 
-    /// The file, where it is none of the operator's own.
-    fn others(&self, path: &Path) -> Option<&Path> {
+    /// The file, if it is the working directory's or a ceiling. `None` for the operator's own file.
+    fn foreign_file(&self, path: &Path) -> Option<&Path> {
         let project = self.project.iter().map(|project| project.path.as_path());
         let mut others = project.chain(self.ceilings.iter().map(|ceiling| ceiling.path.as_path()));
         others.find(|other| *other == path)
     }
 
-    /// What commands are asked for. Where everything is to run that nobody said anything about,
-    /// only what somebody wrote down counts.
-    fn confirmed(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
+    /// The permissions that `confirm_patterns` stands for. With full autonomy, only patterns that
+    /// are written in a source count, not those of the default.
+    fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.config.tools.shell;
         let mut permissions = Vec::new();
         for (index, text) in shell.confirm_patterns.iter().enumerate() {
@@ -202,7 +202,7 @@ impl Loaded {
         let pattern = match (rule.exact, rule.action) {
             (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
             (true, PermissionAction::Allow) => Pattern::exactly(pattern),
-            // What is refused or asked for in one spelling alone isn't.
+            // A rule that denies or asks for one spelling only would protect nothing.
             (true, _) => {
                 return Err(problem(format!(
                     "{key}: `exact` is for rules with `action = \"allow\"`; leave it out"
@@ -255,7 +255,7 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
             .flat_map(|glob| spellings(glob.as_str(), home))
             .map(|glob| (glob, String::new()))
             .collect();
-        // What is denied is so in any case; what is allowed is meant as it is written.
+        // A denial holds in upper and lower case. What allows is compared as it is written.
         if effect == Effect::Deny {
             PathGlobs::ignoring_case(spelled)
         } else {
@@ -289,11 +289,11 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
 }
 
 fn argument(test: &ArgumentTest) -> Result<Argument, String> {
-    let look = match (&test.glob, &test.regex) {
+    let comparison = match (&test.glob, &test.regex) {
         (Some(glob), _) => Test::Glob(TextGlob::new(glob.as_str())?),
         (None, regex) => Test::Expression(expression(regex.as_deref().unwrap_or_default())?),
     };
-    Ok(Argument { pointer: test.pointer.clone(), test: look })
+    Ok(Argument { pointer: test.pointer.clone(), test: comparison })
 }
 
 fn trust(level: TrustLevel) -> Trust {
@@ -305,7 +305,7 @@ fn trust(level: TrustLevel) -> Trust {
     }
 }
 
-/// A rule as it would stand in a file, on one line and without the braces.
+/// A rule as it is written in a file, on one line and without the braces.
 fn shown(rule: &impl Serialize) -> String {
     let value = serde_json::to_value(rule).unwrap_or_default();
     let fields = value.as_object().into_iter().flatten();

@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::Bounded;
 use super::written::inline_schema;
 
-/// A host, or `*.` and a name for all below it, or `*` for any.
+/// A host, `*.` and a name for all hosts below it, or `*` for any host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenHost(String);
 
 impl WrittenHost {
-    /// As it was written.
+    /// The text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -27,7 +27,7 @@ impl WrittenHost {
         matches!((HostPattern::new(&self.0), HostPattern::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other))
     }
 
-    /// Whether one entry of a list stands for all that another does.
+    /// Whether one entry of a list covers all hosts of another entry.
     pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
         both(one, other, Self::covers)
     }
@@ -48,12 +48,12 @@ inline_schema!(WrittenHost, "Host", json_schema!({ "type": "string", "minLength"
 pub struct WrittenPrivateHosts(String);
 
 impl WrittenPrivateHosts {
-    /// As it was written.
+    /// The text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether one entry of a list opens all that another does.
+    /// Whether one entry of a list grants all hosts of another entry.
     pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
         both(
             one,
@@ -91,7 +91,7 @@ impl Method {
 /// Bytes of a method's name.
 const MAX_METHOD: usize = 32;
 
-/// The methods that are registered for HTTP and for WebDAV, and the one that caches know.
+/// The registered methods of HTTP and WebDAV, and `PURGE`, which caches use.
 const METHODS: [&str; 40] = [
     "ACL",
     "BASELINE-CONTROL",
@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for Method {
         let method = String::deserialize(deserializer)?.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
             return Err(serde::de::Error::custom(
-                "a method is one such as \"GET\" or \"POST\", or one of WebDAV; CONNECT and TRACE are never sent",
+                "a method isn't valid; use a method of HTTP or WebDAV, as in \"GET\"; CONNECT and TRACE are never sent",
             ));
         }
         Ok(Self(method))
@@ -153,14 +153,14 @@ inline_schema!(
     json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
 );
 
-/// How a request is carried.
+/// The scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum UrlScheme {
-    /// By TLS.
+    /// With TLS.
     Https,
-    /// In the open.
+    /// Without TLS.
     Http,
 }
 
@@ -173,26 +173,26 @@ impl UrlScheme {
     }
 }
 
-/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that also
-/// says by which methods.
+/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that can
+/// also name the methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostGrant {
-    /// Which hosts.
+    /// The hosts.
     pub host: WrittenHost,
-    /// How they are reached; where absent, by https.
+    /// The scheme. If absent, https.
     pub scheme: Option<UrlScheme>,
-    /// On which port; where absent, on the scheme's own.
+    /// The port. If absent, the scheme's default port.
     pub port: Option<u16>,
-    /// By which methods; where empty, by all.
+    /// The methods. If empty, all.
     pub methods: Vec<Method>,
 }
 
 impl HostGrant {
-    /// Whether one entry of a list grants all that another does.
+    /// Whether one entry of a list grants all requests of another entry.
     pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
         both(one, other, |one: &Self, other| {
-            // One without a scheme doesn't stand for http: that is what it takes to be reached in
-            // the open.
+            // An entry without a scheme doesn't cover http: a request without TLS needs an entry
+            // that says so.
             let scheme = one.scheme == other.scheme
                 || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
             let methods = one.methods.is_empty()
@@ -203,7 +203,7 @@ impl HostGrant {
     }
 }
 
-/// Compares two entries as what they are. What can't be read covers nothing.
+/// Parses two entries and compares them. An entry that can't be parsed covers nothing.
 fn both<'de, T: Deserialize<'de>>(
     one: &'de Value,
     other: &'de Value,
@@ -212,20 +212,20 @@ fn both<'de, T: Deserialize<'de>>(
     matches!((T::deserialize(one), T::deserialize(other)), (Ok(one), Ok(other)) if covers(&one, &other))
 }
 
-/// Hosts, and how they are reached.
+/// A grant of requests as a table.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 struct Long {
-    /// Which hosts.
+    /// The hosts.
     host: WrittenHost,
-    /// How they are reached; where absent, by https.
+    /// The scheme. If absent, https.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scheme: Option<UrlScheme>,
-    /// On which port; where absent, on the scheme's own.
+    /// The port. If absent, the scheme's default port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<Bounded<1, 65_535>>,
-    /// By which methods; where absent, by all.
+    /// The methods. If absent, all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     methods: Vec<Method>,
 }
@@ -274,7 +274,7 @@ pub(super) fn host_grant(written: &str) -> Result<HostGrant, String> {
     })
 }
 
-/// As it is written where no methods are said.
+/// As it is written without methods.
 impl fmt::Display for HostGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scheme) = self.scheme {

@@ -1,7 +1,7 @@
 use berth_contract::text::neutral;
 use serde_json::Value;
 
-/// A value as TOML, on one line, in which nothing steers what shows it.
+/// A value as TOML, on one line, without characters that steer a terminal.
 pub fn inline(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -14,7 +14,8 @@ pub fn inline(value: &Value) -> String {
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
-        // JSON's escapes are TOML's as well; what could steer a terminal is escaped on top.
+        // JSON's escapes are valid in TOML. Further characters that could steer a terminal are
+        // escaped too.
         Value::String(_) => value.to_string().chars().map(visible).collect(),
         other => other.to_string(),
     }

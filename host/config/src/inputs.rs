@@ -1,4 +1,4 @@
-//! What the operator says beside the user's file, and the names of where it stands.
+//! The operator's inputs beside the user's file, and the names of their sources.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -8,29 +8,28 @@ use berth_contract::HostError;
 
 use super::PathAccess;
 
-/// The organisation's file. Only root can write it, or it ends the start.
+/// The organisation's ceiling. If anybody but root can write it, the start ends.
 pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
 
-/// The variable that names a ceiling beside the organisation's.
+/// The variable that names a further ceiling.
 pub(super) const VARIABLE: &str = "BERTH_CEILING";
 
-/// What the operator says beside the user's file.
+/// The operator's inputs beside the user's file.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    /// A file to read instead of the user's own; it has to exist.
+    /// A file that is read instead of the user's own. It has to exist.
     pub file: Option<PathBuf>,
-    /// The directory whose `berth.toml` may narrow what the user's says. None: no such file is
-    /// read.
+    /// The directory whose `berth.toml` may narrow the user's. If `None`, no such file is read.
     pub working_directory: Option<PathBuf>,
-    /// Environment variables; those that do not begin with `BERTH_` are passed over.
+    /// Environment variables. Only those that begin with `BERTH_` can be keys.
     pub variables: Vec<(OsString, OsString)>,
-    /// `key=value` each, the key dotted and the value TOML or a bare text.
+    /// Settings `key=value`: the key is dotted, the value is TOML or a bare text.
     pub settings: Vec<String>,
-    /// Directories granted in addition, and how.
+    /// Directories that are granted in addition, with the access to them.
     pub allow: Vec<(PathBuf, PathAccess)>,
-    /// The organisation's [`Ceiling`](super::Ceiling), where there is such a file:
-    /// [`SYSTEM_CEILING`] for what runs in a user's name. `BERTH_CEILING` among the variables names
-    /// another one beside it.
+    /// The file of the organisation's [`Ceiling`](super::Ceiling), if there is one:
+    /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `BERTH_CEILING` names a
+    /// further ceiling.
     pub ceiling: Option<PathBuf>,
 }
 
@@ -40,7 +39,7 @@ impl Inputs {
     ///
     /// # Errors
     ///
-    /// [`HostError`] where there is no working directory any more.
+    /// [`HostError`] if the working directory was deleted.
     pub fn from_environment() -> Result<Self, HostError> {
         let working_directory = working_directory()?;
         let ceiling = Some(PathBuf::from(SYSTEM_CEILING));
@@ -57,11 +56,11 @@ impl Inputs {
 ///
 /// # Errors
 ///
-/// [`HostError`] where it was deleted.
+/// [`HostError`] if it was deleted.
 pub fn working_directory() -> Result<PathBuf, HostError> {
     std::env::current_dir().map_err(|error| match error.kind() {
         ErrorKind::NotFound => HostError::Config(
-            "the working directory was deleted or moved; go to one that is there".to_owned(),
+            "the working directory was deleted or moved; change to one that exists".to_owned(),
         ),
         _ => HostError::io("finding the working directory")(error),
     })

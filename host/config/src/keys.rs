@@ -1,5 +1,4 @@
-//! The keys that the configuration knows, taken from its schema, and the nearest one to what
-//! somebody wrote.
+//! The known keys of the configuration, from its schema, and advice about unknown ones.
 
 use std::sync::LazyLock;
 
@@ -8,18 +7,19 @@ use serde_json::Value;
 use super::Config;
 use super::rule::Rule;
 
-/// A key that can be written, as its path from the root.
+/// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// `*` stands for a name that the operator chooses, or for an element of a list.
+    /// Its path from the root. `*` stands for a name that the operator chooses, or for an element
+    /// of a list.
     pub(super) path: Vec<String>,
     /// Whether it is a table, rather than a value.
     pub(super) table: bool,
-    /// Whether it lies inside an element of a list.
+    /// Whether it is inside an element of a list.
     pub(super) in_list: bool,
 }
 
-/// Every key, tables included. Made when something is asked that needs it: most starts don't.
+/// Every key, including tables. Made at the first use: most starts don't need it.
 pub(super) fn known() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(from_schema);
     &KEYS
@@ -56,8 +56,8 @@ fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Ke
     }
 }
 
-/// What to say about a key that is not known: the nearest one of its table, the table where it
-/// belongs, or what the table knows.
+/// Advice about an unknown key: the most similar key of its table, the table that it belongs in, or
+/// the keys of its table.
 pub(super) fn advice(unknown: &[String]) -> String {
     let Some((last, table)) = unknown.split_last() else {
         return String::new();
@@ -82,13 +82,13 @@ pub(super) fn advice(unknown: &[String]) -> String {
         return format!("`{last}` belongs in {}", tables.join(" or "));
     }
     if siblings.is_empty() {
-        "nothing is known there".to_owned()
+        "there are no keys there".to_owned()
     } else {
-        format!("known there: {}", siblings.join(", "))
+        format!("the keys there are: {}", siblings.join(", "))
     }
 }
 
-/// The candidate that `word` was probably meant to be.
+/// The candidate that was probably meant by `word`.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -120,12 +120,12 @@ pub(super) fn rule(path: &[String]) -> Option<Rule> {
     })
 }
 
-/// A name that the operator chose, as a part of a dotted key.
+/// A name that the operator chose, quoted as a part of a dotted key if needed.
 pub fn dotted_name(name: &str) -> String {
     dotted(&[name.to_owned()])
 }
 
-/// A path as TOML writes it.
+/// A path as a dotted key of TOML.
 pub(super) fn dotted(path: &[String]) -> String {
     let bare = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_gives_every_key() {
+    fn schema_has_every_key() {
         let keys = known();
         let has = |key: &str, table: bool| {
             keys.iter().any(|known| known.path == path(key) && known.table == table)
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_leads_to_the_key_that_was_meant() {
+    fn advice_names_the_intended_key() {
         let check = |unknown: &str, expected: &str| {
             assert_eq!(advice(&path(unknown)), expected, "{unknown}");
         };
@@ -178,14 +178,14 @@ mod tests {
         );
         check(
             "tools.file.zzz",
-            "known there: enabled, allowed_paths, deny_read, allow_read, deny_write",
+            "the keys there are: enabled, allowed_paths, deny_read, allow_read, deny_write",
         );
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
-        check("a.b.c", "nothing is known there");
+        check("a.b.c", "there are no keys there");
     }
 
     #[test]
-    fn every_key_has_the_rule_of_its_name() {
+    fn every_key_has_a_rule_and_every_table_a_table_rule() {
         for key in known().iter().filter(|key| !key.in_list) {
             let table =
                 matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));

@@ -1,5 +1,5 @@
-//! One value at a time: so that every problem is found, not only the first, and each with its own
-//! place.
+//! Checks one value at a time, so that every problem is found with its own place, not only the
+//! first.
 
 use berth_redaction::{self as redaction, Keys};
 use serde::Deserialize;
@@ -9,26 +9,26 @@ use super::keys::{advice, dotted};
 use super::sections::is_in_secrets;
 use super::{Config, Problem, Source};
 
-/// Bytes of a text that is no secret.
+/// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
 
-/// A value that somebody wrote, as far down as tables go.
+/// A written value that isn't a table, or is an empty table.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     /// The key's path from the root.
     pub(super) path: Vec<String>,
-    /// Never a table with something in it.
+    /// Never a table with keys.
     pub(super) value: Value,
-    /// Where each part of the path was written.
+    /// The source of each part of the path.
     pub(super) sources: Vec<Source>,
-    /// Where each element was written, if the value is a list.
+    /// The source of each element, if the value is a list.
     pub(super) elements: Vec<Source>,
-    /// The name that the key once had, if it was written by that.
+    /// The key's old name, if it was written by that name.
     pub(super) renamed: Option<&'static str>,
 }
 
 impl Leaf {
-    /// A value that was written in one place.
+    /// A value with a single source.
     pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
         let elements = value.as_array().map_or(0, Vec::len);
         Self {
@@ -40,12 +40,12 @@ impl Leaf {
         }
     }
 
-    /// Where the value was written.
+    /// The source of the value.
     pub(super) fn source(&self) -> Source {
         self.sources.last().cloned().unwrap_or_default()
     }
 
-    /// What is wrong with it on its own.
+    /// The problems of this value on its own.
     pub(super) fn problems(&self) -> Vec<Problem> {
         match &self.value {
             Value::Array(items) if !items.is_empty() => {
@@ -57,7 +57,7 @@ impl Leaf {
         }
     }
 
-    /// Reads a configuration that says nothing but this.
+    /// Reads a configuration that has only this value.
     fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
         let mut unknown = Vec::new();
         let document = nested(&self.path, value);
@@ -85,7 +85,7 @@ impl Leaf {
                     written.iter().fold(std::mem::take(&mut problem.message), |message, text| {
                         message.replace(text, "…")
                     });
-                // Of which a part may be told.
+                // A message may also show a part of the value.
                 problem.message = redaction::owned(message, Keys::Settings);
             }
         }
@@ -93,12 +93,12 @@ impl Leaf {
     }
 }
 
-/// What `leaves` come to, the later ones winning.
+/// The configuration with the values of `leaves`. Later leaves win.
 pub(super) fn merge(leaves: &[Leaf]) -> Result<Config, String> {
     Config::deserialize(Value::Table(document(leaves)?)).map_err(|error| error.message().to_owned())
 }
 
-/// The same as it would stand in one file.
+/// The values of `leaves` as one TOML document. Later leaves win.
 pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
     let mut root = toml::Table::new();
     for leaf in leaves {
@@ -111,7 +111,7 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
                 format!("`{}` is a table in one source and a value in another", dotted(&leaf.path))
             })?;
         }
-        // An empty table only says that it is there; it doesn't undo what another source put in.
+        // An empty table doesn't remove the values of another source.
         if leaf.value.is_table() && table.contains_key(last) {
             continue;
         }
@@ -120,7 +120,7 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
     Ok(root)
 }
 
-/// The texts in a value that may be secrets, as they are and as messages quote them.
+/// The texts in a value that may be secrets, plain and as messages quote them.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) if text.len() < SHORT => Vec::new(),

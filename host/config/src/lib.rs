@@ -1,15 +1,17 @@
-//! The operator's configuration: what it may say, where it comes from, and what it comes to.
+//! The operator's configuration: its keys, its sources, and the values that result.
 //!
-//! Sources, the later ones winning key by key: the defaults, the user's `berth.toml`, the working
-//! directory's, `BERTH_*` variables, `--set`; `--allow` and `--allow-read` add to
-//! `tools.file.allowed_paths`. The working directory's file only narrows, by a rule for each key,
-//! unless the user trusts it. A [`Ceiling`] comes last and only takes away, by the same rules.
-//! Nothing is guessed: an unknown key, a wrong type or a file that others may write ends the start
-//! with every problem named, since a setting that silently fell back to its default might have been
-//! the one that protects something.
+//! The sources in order: the defaults, the user's `berth.toml`, the working directory's
+//! `berth.toml`, `BERTH_*` variables, `--set`. A later source wins, key by key. `--allow` and
+//! `--allow-read` add to `tools.file.allowed_paths`. The working directory's file only narrows, by
+//! a rule for each key, unless the user trusts it. A [`Ceiling`] is applied last and only takes
+//! away, by the same rules.
 //!
-//! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where
-//! each value came from.
+//! Nothing is guessed. An unknown key, a wrong type or a file that others can write ends the start,
+//! and every problem is named: a setting that silently falls back to its default might be one that
+//! protects something.
+//!
+//! [`Config`] has all keys, [`load`] reads them, and [`Loaded`] is the result with the source of
+//! each value.
 
 mod bounded;
 mod ceiling;

@@ -1,5 +1,5 @@
-//! Reading: the user's file, the working directory's, variables and flags, and the ceilings above
-//! all of them.
+//! Loads the configuration: the user's file, the working directory's file, variables, flags, and
+//! the ceilings that bound them all.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::{
 };
 use super::{ceiling, file, project, variables};
 
-/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's
-/// narrow it, puts `inputs` over it, and lets the ceilings bound what that comes to.
+/// Reads the user's file, or the file that `inputs` names instead. Then applies the working
+/// directory's file, which narrows it, the values of `inputs`, and the ceilings.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
     load_with(folders, inputs, path, text)
 }
 
-/// The same with what stands in the user's file, or would.
+/// As [`load`], with a given text of the user's file.
 pub(super) fn load_with(
     folders: &Folders,
     inputs: &Inputs,
@@ -81,8 +81,7 @@ pub(super) fn load_with(
         None => None,
         Some(proposal) => {
             let base = Loaded::from_leaves(&[leaves.as_slice(), &operator].concat())?;
-            let (project, narrower) =
-                project::settle(proposal, &base, folders).map_err(Problems)?;
+            let (project, narrower) = project::apply(proposal, &base, folders).map_err(Problems)?;
             leaves.extend(narrower);
             Some(project)
         }
@@ -120,7 +119,7 @@ pub(super) fn load_with(
     Ok(loaded)
 }
 
-/// One granted directory more than `loaded` has.
+/// The granted directories of `loaded`, and one more.
 fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
     let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
     let source = Source::Flag(format!("{flag} {}", path.display()));
@@ -128,7 +127,7 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
     let Some(text) = text else {
         return Err(Problem::new(source, "takes a path in UTF-8"));
     };
-    // The shell has expanded a `~` already; one that is left is a name.
+    // The shell has already expanded a `~`. A remaining `~` is part of a name.
     let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
     let key = ["tools", "file", "allowed_paths"].map(str::to_owned).to_vec();
     let list = dotted(&key);
@@ -142,7 +141,7 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
     grants.push(AllowedPath { path, access });
     let value =
         toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
-    // The list is still that of who said it; the flag's is one element.
+    // The list keeps its source. Only the new element comes from the flag.
     let sources = vec![loaded.source(&list); key.len()];
     Ok(Leaf { path: key, value, sources, elements, renamed: None })
 }

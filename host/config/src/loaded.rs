@@ -1,4 +1,4 @@
-//! A configuration that was read: what holds, where each value came from, and what didn't count.
+//! A loaded configuration: the current values, their sources, and what was ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,26 +14,25 @@ use super::leaf::{Leaf, merge};
 use super::renamed::renamed;
 use super::{Config, Folders, Inputs, Problem, Problems, Renamed, Source};
 
-/// A configuration, and where each of its values came from. The default is what holds with no
-/// source at all.
+/// A configuration with the source of each value. Its default is the configuration without any
+/// source.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// What holds.
+    /// The current values.
     pub config: Config,
-    /// The user's file, if there was one.
+    /// The user's file, if it exists.
     pub file: Option<PathBuf>,
-    /// The working directory's file, if there was one, and what became of it.
+    /// The working directory's file, if it exists, and how much of it counts.
     pub project: Option<Project>,
-    /// What was written by a name that it no longer has.
+    /// The keys that were written by an old name.
     pub renamed: Vec<Renamed>,
-    /// What bounds all of that, in the order in which it was applied.
+    /// The ceilings, in the order in which they were applied.
     pub ceilings: Vec<Ceiling>,
-    /// The lines at which the user's own file comes to tables of the second level, by their dotted
-    /// keys.
+    /// The lines of the user's file where tables of the second level begin, by their dotted keys.
     pub(super) tables: BTreeMap<String, usize>,
-    /// By dotted key; the elements of a list as `key.0`.
+    /// The sources by dotted key. Elements of lists are `key.0`, `key.1` and so on.
     sources: BTreeMap<String, Source>,
-    /// What it was read from, where it was.
+    /// The folders and inputs that it was loaded from. `None` if a program made it.
     pub(super) read_from: Option<(Folders, Inputs)>,
 }
 
@@ -42,11 +41,11 @@ pub struct Loaded {
 pub struct ConfigEntry {
     /// Its dotted key.
     pub key: String,
-    /// What holds.
+    /// The current value.
     pub value: Value,
-    /// Where it came from.
+    /// Its source.
     pub source: Source,
-    /// Where each element came from, if the value is a list.
+    /// The source of each element, if the value is a list.
     pub elements: Vec<Source>,
 }
 
@@ -55,53 +54,53 @@ pub struct ConfigEntry {
 pub struct Project {
     /// Its real path.
     pub path: PathBuf,
-    /// The SHA-256 of its bytes and of where the directories lead that it names, in hexadecimal
-    /// digits: what the user trusts. A link may be changed by whoever brought the file.
+    /// The SHA-256 of its bytes and of the real paths of its directories, in hexadecimal digits.
+    /// The user trusts this digest. It includes the real paths because links may change.
     pub digest: String,
     /// How much of it counts.
     pub standing: ProjectTrust,
-    /// What in it would widen what the operator's own configuration grants.
+    /// The values in it that would widen the operator's own configuration.
     pub widening: Vec<Ignored>,
 }
 
 /// How much of the working directory's `berth.toml` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// What narrows. Nobody said more.
+    /// Only values that narrow: the user hasn't trusted it.
     Narrows,
-    /// What narrows: it was trusted, and has changed since.
+    /// Only values that narrow: the user trusted it, but it has changed since.
     Changed,
-    /// All of it, as in a file of the user's own, except that it can't take a denial away.
+    /// All values, as in the user's own file, except that it can't take away a denial.
     Trusted,
 }
 
 impl Project {
-    /// What doesn't count of it.
+    /// The values in it that don't count.
     pub fn ignored(&self) -> &[Ignored] {
         if self.standing == ProjectTrust::Trusted { &[] } else { &self.widening }
     }
 }
 
-/// A key of the working directory's `berth.toml` that would widen what is granted, and so is not
-/// followed, or only in part.
+/// A key of the working directory's `berth.toml` that is ignored, wholly or in part, because it
+/// would widen what is granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ignored {
     /// The dotted key.
     pub key: String,
-    /// Whether it is about single rules of a list: `source` is that of the first of them,
-    /// `proposed` holds them alone, and the others count.
+    /// Whether only some rules of a list are ignored. Then `source` is the source of the first
+    /// ignored rule, `proposed` has only the ignored rules, and the others count.
     pub rules: bool,
-    /// Where it stands.
+    /// Its source.
     pub source: Source,
-    /// What holds without that file; null where nothing is said.
+    /// The value without that file. Null if there is none.
     pub current: Value,
-    /// What the file asks for.
+    /// The value in the file.
     pub proposed: Value,
-    /// Why it is ignored: a reason for each part of it that is, at least one.
+    /// Why it is ignored: one reason for each ignored part, at least one.
     pub reasons: Vec<String>,
 }
 
-/// One line with the first reason, without anything that could steer a terminal.
+/// One line with the first reason, without characters that steer a terminal.
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
@@ -120,19 +119,20 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// A ceiling that holds.
+/// A ceiling that was applied.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     /// The file.
     pub path: PathBuf,
-    /// What it took away of what would hold without it.
+    /// The values that it took away.
     pub taken: Vec<Taken>,
-    /// What it says itself: its rules are decided on apart from the operator's.
-    pub says: Loaded,
+    /// Its own contents. The gates decide on its rules separately from the operator's.
+    pub contents: Loaded,
 }
 
 impl Ceiling {
-    /// Whether it left no directory of those that were granted to the built-in plugin of this name.
+    /// Whether it left none of the directories that are granted to the built-in plugin of this
+    /// name.
     pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
         let key = format!("tools.{builtin}.allowed_paths");
         self.taken
@@ -146,30 +146,30 @@ impl Ceiling {
 pub struct Taken {
     /// The dotted key.
     pub key: String,
-    /// What would hold without the ceiling; null where nobody said anything.
+    /// The value without the ceiling. Null if there is none.
     pub wanted: Value,
-    /// Who said that.
+    /// The source of that value.
     pub wanted_by: Source,
-    /// What holds instead.
+    /// The value that holds instead.
     pub held: Value,
     /// The ceiling's line.
     pub source: Source,
 }
 
 impl Loaded {
-    /// What `leaves` say, the later ones winning.
+    /// The configuration with the values of `leaves`. Later leaves win.
     pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
         let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
         Ok(Self { config, sources: sources(leaves), renamed: renamed(leaves), ..Self::default() })
     }
 
-    /// The same if nothing is wrong with it.
+    /// The same configuration if it has no problems.
     pub(super) fn checked(self) -> Result<Self, Problems> {
         let problems = self.problems();
         if problems.is_empty() { Ok(self) } else { Err(Problems(problems)) }
     }
 
-    /// Where the value of a dotted key came from; of an element of a list, `key.0`.
+    /// The source of a dotted key. `key.0` is the first element of a list.
     pub fn source(&self, key: &str) -> Source {
         if let Some(source) = self.sources.get(key) {
             return source.clone();
@@ -179,7 +179,7 @@ impl Loaded {
         parent.map_or(Source::Default, |(list, _)| self.source(list))
     }
 
-    /// Where a table was written first, by its dotted key.
+    /// The first source of a table, by its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
         let below = |key: &str| {
             key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -190,12 +190,12 @@ impl Loaded {
             .map_or(Source::Default, |(_, source)| source.clone())
     }
 
-    /// Where the rule stands that a dotted key makes, for denials.
+    /// The place of a dotted key, for denials.
     pub fn place(&self, key: &str) -> String {
         self.source(key).place(key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
     }
 
-    /// The same for the gates, which say by its kind what undoes it.
+    /// The place of a dotted key for the gates. Its kind decides which remedy a denial proposes.
     pub fn origin(&self, key: &str) -> Origin {
         self.origin_of(
             &self.source(key),
@@ -231,16 +231,17 @@ impl Loaded {
         Origin { text: source.place(key).into(), kind }
     }
 
-    /// Where the user's own file has a table: a line more of it has to stand there.
+    /// The place of a table in the user's own file, where a further key of it has to be written.
+    /// `None` if the file has no such table.
     pub(super) fn beside(&self, table: &str) -> Option<String> {
         let (file, line) = (self.file.as_ref()?, self.tables.get(table)?);
         Some(format!("{}, line {line}", file.display()))
     }
 
-    /// Every value that holds, in the order of the keys' definition.
+    /// Every current value, in the order in which the keys are defined.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
-        // The configuration came from text or from code of ours, so it always has a JSON form.
+        // The configuration always has a JSON form: it came from a text or from code of Berth.
         let value = serde_json::to_value(&self.config).unwrap_or_default();
         self.collect(&value, &mut Vec::new(), &mut entries);
         entries
@@ -266,7 +267,7 @@ impl Loaded {
         });
     }
 
-    /// What no single value shows.
+    /// Problems that can't be found in a single value.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for name in self.config.plugins.keys() {
@@ -298,7 +299,7 @@ impl Loaded {
             if count > MAX_RULES {
                 problems.push(Problem::new(
                     self.source(&key),
-                    format!("`{key}` has {count} rules; at most {MAX_RULES} are taken"),
+                    format!("`{key}` has {count} rules; the limit is {MAX_RULES}"),
                 ));
             }
         }
@@ -310,7 +311,7 @@ fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
     for leaf in leaves {
         let key = dotted(&leaf.path);
-        // A list that replaces a longer one must not leave the places of its last elements behind.
+        // A list may replace a longer one, so the sources of the old elements are removed.
         sources.retain(|known: &String, _| {
             !known.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.'))
                 || leaf.value.is_table()

@@ -1,5 +1,5 @@
-//! What counts of a file that may only narrow beside what is said already: of the working
-//! directory's `berth.toml`, and of a ceiling.
+//! Decides which values count in a file that may only narrow: the working directory's `berth.toml`,
+//! or a ceiling.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,19 +19,19 @@ use super::{
     Source,
 };
 
-/// Bytes of a stranger's value that a notice shows.
+/// Bytes of an untrusted value that a notice shows.
 const MAX_SHOWN: usize = 80;
 
-/// What the file comes to.
+/// The result for one file.
 #[derive(Debug, Default)]
 pub(super) struct Narrowed {
     /// The values that count, between those of the operator's file and of the operator's variables.
     pub(super) leaves: Vec<Leaf>,
-    /// What would widen.
+    /// The values that would widen.
     pub(super) ignored: Vec<Ignored>,
 }
 
-/// Where the paths of a configuration begin.
+/// The directories in which the paths of a configuration begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bases<'a> {
     pub(super) folders: &'a Folders,
@@ -39,66 +39,67 @@ pub(super) struct Bases<'a> {
     pub(super) working_directory: &'a Path,
 }
 
-/// Whose file it is that narrows.
+/// A file that narrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// Anybody's. What in it would widen is passed over, and so is what leaves nothing.
-    Stranger,
-    /// The organisation's. It has the last word: where it can't be compared or followed to the
-    /// letter, that is a mistake, and nothing that it doesn't allow holds in its place.
-    Organisation,
+pub(super) enum Narrower {
+    /// The working directory's, which is untrusted. A value that would widen is ignored, and so is
+    /// a value that would leave nothing.
+    Project,
+    /// A ceiling, which always holds. A value that can't be compared or applied exactly is a
+    /// mistake, and nothing beyond the ceiling is allowed instead.
+    Ceiling,
 }
 
-/// Sees what of `proposed` is narrower than `base`, everything that the operator says: by file,
-/// variables and settings. The variables too, since a key that is lower than in the file may be
-/// higher than what a variable makes of the key from which it is inherited.
+/// Finds the values of `proposed` that are narrower than `base`. `base` has the operator's file,
+/// variables and settings. It includes the variables because a variable may lower the key from
+/// which a proposed key inherits.
 ///
 /// # Errors
 ///
-/// What in the file can't be right, whoever wrote it.
+/// Everything in the file that is a mistake.
 pub(super) fn narrow(
     proposed: &[Leaf],
     base: &Loaded,
     bases: Bases<'_>,
-    whose: Whose,
+    narrower: Narrower,
 ) -> Result<Narrowed, Vec<Problem>> {
     let current = serde_json::to_value(effective(base)).unwrap_or_default();
     let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
-    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) =
+    let (known, unknown): (Vec<&Leaf>, Vec<&Leaf>) =
         proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
     for leaf in known {
         let Some(rule) = rule(&leaf.path) else { continue };
-        let step = Step {
+        let comparison = Comparison {
             leaf,
             base,
             bases,
-            whose,
+            narrower,
             current: leaf.path.iter().fold(&current, |value, part| &value[part]),
         };
-        match step.follow(rule) {
+        match comparison.apply(rule) {
             Ok(outcome) => {
                 narrowed
                     .ignored
-                    .extend((!outcome.why_not.is_empty()).then(|| step.ignored(&outcome)));
+                    .extend((!outcome.reasons.is_empty()).then(|| comparison.ignored(&outcome)));
                 narrowed.leaves.extend(outcome.leaf);
             }
             Err(found) => problems.extend(found),
         }
     }
-    match whose {
-        Whose::Stranger => narrowed.ignored.extend(new_tables(&strange)),
-        Whose::Organisation => problems.extend(strange.iter().map(|leaf| {
+    match narrower {
+        Narrower::Project => narrowed.ignored.extend(new_tables(&unknown)),
+        Narrower::Ceiling => problems.extend(unknown.iter().map(|leaf| {
             Problem::new(
                 leaf.source(),
-                format!("`{}`: a ceiling can't bound it; take it out", dotted(&leaf.path)),
+                format!("`{}`: a ceiling can't bound it; remove it", dotted(&leaf.path)),
             )
         })),
     }
     if problems.is_empty() { Ok(narrowed) } else { Err(problems) }
 }
 
-/// What the denials of a trusted file come to: they are added there too, so that trusting a file
-/// never takes away a denial of the operator's. Everything else of it counts as it stands.
+/// The values of a trusted file. Its denials are added to the operator's, so that trusting a file
+/// never takes away a denial. Its other values count as they are written.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> Vec<Leaf> {
     let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
     let current = serde_json::to_value(&base.config).unwrap_or_default();
@@ -106,7 +107,7 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> 
         let mut leaf = leaf.clone();
         if let (Some(Rule::Denials(_)), Some(items)) = (rule(&leaf.path), leaf.value.as_array_mut())
         {
-            // All of its rules, before the operator's.
+            // The file's rules come before the operator's.
             let known = list_of(
                 base,
                 &leaf.path,
@@ -123,15 +124,15 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> 
     whole.chain(narrowed.into_iter().filter(adds)).collect()
 }
 
-/// The elements of a list that holds, each with where it stands.
+/// The elements of a current list, each with its source.
 fn list_of<'v>(base: &Loaded, path: &[String], current: &'v Value) -> Vec<(&'v Value, Source)> {
     let key = dotted(path);
     let items = current.as_array().into_iter().flatten().enumerate();
     items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
 }
 
-/// Where the directories lead that `leaves` grant. A link in the working directory may lead
-/// elsewhere the next time, with the file as it was.
+/// The real paths of the directories that `leaves` grant. They are part of the digest: a link in
+/// the working directory may change while the file stays the same.
 pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     let granting = leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Rule::Directories)));
     let items = granting.flat_map(|leaf| leaf.value.as_array().into_iter().flatten());
@@ -139,8 +140,8 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     written.map(|written| Granted::new(written, Source::Default, bases).real).collect()
 }
 
-/// What holds with everything that is inherited, automatic or implied put in its place: only such
-/// values can be compared.
+/// The configuration with all inherited, automatic and implied values filled in. Only such values
+/// can be compared.
 fn effective(base: &Loaded) -> Config {
     let mut config = base.config.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
@@ -165,20 +166,19 @@ fn concurrency(written: u64) -> u64 {
     }
 }
 
-/// The depth of the table with a chosen name in which a key lies, where it does.
+/// The depth of the table with a chosen name that contains a key. `None` if there is no such table.
 fn named(path: &[String]) -> Option<usize> {
     (1..path.len()).find(|&depth| matches!(rule(&path[..depth]), Some(Rule::Named(_))))
 }
 
-/// Whether the key lies in no table that only the file has.
+/// Whether the operator's configuration has the key's table, if that table has a chosen name.
 fn is_known(path: &[String], current: &Value) -> bool {
     named(path).is_none_or(|depth| {
         path[..=depth].iter().fold(current, |value, part| &value[part]).is_object()
     })
 }
 
-/// One notice for each table that the operator's configuration doesn't have, however many keys it
-/// holds.
+/// One notice for each table that the operator's configuration doesn't have.
 fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
     for leaf in leaves {
@@ -190,7 +190,7 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
             .ok()
             .and_then(|document| serde_json::to_value(document).ok())
             .unwrap_or_default();
-        let what = if path[0] == "plugins" { "a plugin" } else { "that" };
+        let what = if path[0] == "plugins" { "a plugin" } else { "this table" };
         Ignored {
             key: dotted(path),
             rules: false,
@@ -203,21 +203,22 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     tables.into_iter().map(ignored).collect()
 }
 
-/// One key of the file beside what holds.
-struct Step<'a> {
+/// One key of the file, compared with the current value.
+struct Comparison<'a> {
     leaf: &'a Leaf,
     base: &'a Loaded,
     bases: Bases<'a>,
-    whose: Whose,
+    narrower: Narrower,
     current: &'a Value,
 }
 
-/// What of a key counts, and why the rest doesn't. Neither, where it changes nothing.
+/// The part of a key that counts, and the reasons why the rest doesn't. Both are empty if the key
+/// changes nothing.
 #[derive(Default)]
 struct Outcome {
     leaf: Option<Leaf>,
-    why_not: Vec<String>,
-    /// The rules of a list that don't count, where others of it may.
+    reasons: Vec<String>,
+    /// The rules of a list that don't count, if other rules of the list may count.
     rules: Option<Leaf>,
 }
 
@@ -227,14 +228,14 @@ impl Outcome {
     }
 
     fn ignored(reason: impl Into<String>) -> Self {
-        Self { why_not: vec![reason.into()], ..Self::default() }
+        Self { reasons: vec![reason.into()], ..Self::default() }
     }
 }
 
-impl Step<'_> {
-    fn follow(&self, rule: Rule) -> Result<Outcome, Vec<Problem>> {
+impl Comparison<'_> {
+    fn apply(&self, rule: Rule) -> Result<Outcome, Vec<Problem>> {
         Ok(match rule {
-            // An empty one.
+            // A leaf is a table only if the table is empty.
             Rule::Table(_) | Rule::Named(_) | Rule::Each(_) => Outcome::default(),
             Rule::Smaller => return self.smaller(|number| number),
             Rule::SmallerOrAutomatic => return self.smaller(concurrency),
@@ -254,24 +255,24 @@ impl Step<'_> {
                 _ if self.proposed() == *self.current => Outcome::default(),
                 Some("approve") => Outcome::counts(self.leaf.clone()),
                 _ => Outcome::ignored(
-                    "only your own configuration can trust what is new without asking",
+                    "only your own configuration can trust new plugins without approval",
                 ),
             },
             Rule::Ignored => {
                 return self.uncomparable(
-                    "only your own configuration can say that",
-                    "a ceiling can't bound it; take it out",
+                    "only your own configuration can set it",
+                    "a ceiling can't bound it; remove it",
                 );
             }
         })
     }
 
-    /// What can't be compared is ignored in a stranger's file. In the organisation's, somebody
-    /// relies on it.
+    /// A value that can't be compared. In an untrusted file it is ignored; in a ceiling it is an
+    /// error, since the organisation relies on it.
     fn uncomparable(&self, reason: &str, mistake: &str) -> Result<Outcome, Vec<Problem>> {
-        match self.whose {
-            Whose::Stranger => Ok(Outcome::ignored(reason)),
-            Whose::Organisation => Err(vec![Problem::new(
+        match self.narrower {
+            Narrower::Project => Ok(Outcome::ignored(reason)),
+            Narrower::Ceiling => Err(vec![Problem::new(
                 self.leaf.source(),
                 format!("`{}`: {mistake}", dotted(&self.leaf.path)),
             )]),
@@ -290,7 +291,7 @@ impl Step<'_> {
                 || self.proposed(),
                 |rules| serde_json::to_value(&rules.value).unwrap_or_default(),
             ),
-            reasons: outcome.why_not.clone(),
+            reasons: outcome.reasons.clone(),
         }
     }
 
@@ -305,14 +306,14 @@ impl Step<'_> {
         else {
             return self.uncomparable(
                 "it can't be compared",
-                "it can't be compared with what holds; take it out",
+                "it can't be compared with the current value; remove it",
             );
         };
         Ok(match proposed.cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
             std::cmp::Ordering::Equal => Outcome::default(),
             std::cmp::Ordering::Greater => Outcome::ignored(match proposed {
-                u64::MAX => format!("no bound is more than {current}"),
+                u64::MAX => format!("0 (no limit) is more than {current}"),
                 proposed => format!("{proposed} is more than {current}"),
             }),
         })
@@ -340,13 +341,13 @@ impl Step<'_> {
             _ => {
                 return self.uncomparable(
                     "it can't be compared",
-                    "it can't be compared with what holds; take it out",
+                    "it can't be compared with the current value; remove it",
                 );
             }
         })
     }
 
-    /// The list that holds, each element with where it stands.
+    /// The elements of the current list, each with its source.
     fn current_list(&self) -> Vec<(&Value, Source)> {
         list_of(self.base, &self.leaf.path, self.current)
     }
@@ -380,8 +381,8 @@ impl Step<'_> {
         )
     }
 
-    /// Rules that deny or ask. They stand before those that there are, so that none of these hides
-    /// them.
+    /// Adds rules that deny or ask. They come before the current rules, so that no current rule
+    /// hides them.
     fn denials(&self, key: &str) -> Outcome {
         let current = self.current_list();
         let value = |item: &toml::Value| serde_json::to_value(item).unwrap_or_default();
@@ -395,7 +396,7 @@ impl Step<'_> {
                 .and_then(toml::Value::as_str)
                 .map_or_else(|| "something".to_owned(), shown)
         };
-        let why_not = allowing
+        let reasons = allowing
             .iter()
             .map(|(item, _)| format!("only your own configuration can allow {}", pattern(item)))
             .collect();
@@ -406,11 +407,11 @@ impl Step<'_> {
             });
             self.list(denying.into_iter().map(copied).chain(known))
         });
-        Outcome { leaf, why_not, rules: Some(self.list(allowing.into_iter().map(copied))) }
+        Outcome { leaf, reasons, rules: Some(self.list(allowing.into_iter().map(copied))) }
     }
 
-    /// What both lists grant, where `covers` says whether the first of two entries grants all that
-    /// the second does.
+    /// The grants that are in both lists. `covers` tells whether its first entry grants everything
+    /// that its second entry grants.
     fn subset(&self, covers: fn(&Value, &Value) -> bool) -> Outcome {
         let current = self.current_list();
         let written: Vec<_> = self
@@ -422,7 +423,7 @@ impl Step<'_> {
             .filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
         let text =
             |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
-        let why_not =
+        let reasons =
             more.map(|(_, item, _)| format!("{} is not in your list", text(item))).collect();
         let (kept, lost): (Vec<_>, Vec<_>) = current
             .iter()
@@ -431,7 +432,7 @@ impl Step<'_> {
             let kept = kept.iter().filter_map(|(item, source)| {
                 Some((toml::Value::try_from(item).ok()?, source.clone()))
             });
-            // Of a wider one, the part that the file leaves.
+            // A wider current grant is replaced by the narrower grants of the file.
             let parts = written
                 .iter()
                 .filter(|(_, item, _)| lost.iter().any(|(known, _)| covers(known, item)));
@@ -439,7 +440,7 @@ impl Step<'_> {
                 kept.chain(parts.map(|(item, _, source)| ((*item).clone(), (*source).clone()))),
             )
         });
-        Outcome { leaf, why_not, rules: None }
+        Outcome { leaf, reasons, rules: None }
     }
 
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
@@ -450,45 +451,46 @@ impl Step<'_> {
         };
         let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| is_known(item));
         if written.is_empty() {
-            let reason = "an empty list would let everything be read";
+            let reason = "an empty list would allow everything";
             return Ok(if current.is_empty() {
                 Outcome::default()
             } else {
                 Outcome::ignored(reason)
             });
         }
-        if kept.is_empty() && self.whose == Whose::Organisation {
-            let mine = current.first().map_or_else(String::new, |(_, source)| source.to_string());
+        if kept.is_empty() && self.narrower == Narrower::Ceiling {
+            let list_source =
+                current.first().map_or_else(String::new, |(_, source)| source.to_string());
             let message = format!(
-                "`{}` has no glob that is also in the list of {mine}, so nothing would be left",
+                "`{}` has no glob that is also in the list of {list_source}, so nothing would be left",
                 dotted(&self.leaf.path)
             );
             return Err(vec![Problem::new(self.leaf.source(), message)]);
         }
         let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
-        let why_not =
+        let reasons =
             more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
         let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
         let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
         let leaf = (!kept.is_empty() && !same).then(|| {
             self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone())))
         });
-        Ok(Outcome { leaf, why_not, rules: None })
+        Ok(Outcome { leaf, reasons, rules: None })
     }
 
-    /// The intersection of what the file grants and of what is granted: each directory of either
-    /// counts where it lies in one of the other, with the lesser access. That gives every path
-    /// below them the lesser of what both say, since on both sides the longest directory decides.
+    /// The intersection of the file's directories and the current ones. A directory of either list
+    /// counts if it is in a directory of the other list, with the lesser access. Every path then
+    /// has the lesser access of both lists, since in each list the longest directory decides.
     fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let mut proposed = self
             .elements()
             .map(|(item, source)| Ok((AllowedPath::deserialize(item.clone())?, source.clone())))
             .collect::<Result<Vec<_>, toml::de::Error>>()
             .unwrap_or_default();
-        let of_tools = self.leaf.path[0] == "tools";
+        let is_tools_key = self.leaf.path[0] == "tools";
         if proposed.is_empty() {
-            if !of_tools {
-                // For a plugin, the empty list is no directory at all.
+            if !is_tools_key {
+                // For a plugin, the empty list means no directory at all.
                 let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
                 return Ok(if changes {
                     Outcome::counts(self.leaf.clone())
@@ -508,22 +510,23 @@ impl Step<'_> {
             .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
         let resolve = |(written, source)| Granted::new(written, source, self.bases);
         let (current, missing): (Vec<_>, Vec<_>) =
-            current.map(resolve).partition(|granted| granted.is_there);
+            current.map(resolve).partition(|granted| granted.exists);
         let proposed = proposed.into_iter().map(resolve);
 
-        let (there, absent): (Vec<Granted>, Vec<Granted>) =
-            proposed.partition(|granted| granted.is_there);
-        // A narrower one that is made later would have the rights of the one in which it lies.
-        let matters = |granted: &&Granted| match self.whose {
-            Whose::Stranger => access(&current, &granted.real).is_some(),
-            Whose::Organisation => {
-                access(&there, &granted.real).is_some_and(|above| above > granted.written.access)
+        let (existing, absent): (Vec<Granted>, Vec<Granted>) =
+            proposed.partition(|granted| granted.exists);
+        // A missing directory isn't skipped: if somebody makes it later, it would have the access
+        // of the directory that contains it.
+        let matters = |granted: &&Granted| match self.narrower {
+            Narrower::Project => access(&current, &granted.real).is_some(),
+            Narrower::Ceiling => {
+                access(&existing, &granted.real).is_some_and(|above| above > granted.written.access)
             }
         };
         let lost = absent.iter().filter(matters);
-        // What is missing of the operator's is a mistake that ends the start of what it is granted
-        // to; a ceiling can't look at it.
-        let lost = lost.chain(missing.iter().filter(|_| self.whose == Whose::Organisation));
+        // A missing directory of the operator is reported where it is granted. A ceiling can't be
+        // compared with it, so here it is an error.
+        let lost = lost.chain(missing.iter().filter(|_| self.narrower == Narrower::Ceiling));
         let problem = |granted: &Granted| {
             Problem::new(
                 granted.source.clone(),
@@ -535,12 +538,12 @@ impl Step<'_> {
             return Err(problems);
         }
 
-        let proposed: Vec<Granted> = match self.whose {
-            Whose::Stranger => there.into_iter().chain(absent).collect(),
-            Whose::Organisation => there,
+        let proposed: Vec<Granted> = match self.narrower {
+            Narrower::Project => existing.into_iter().chain(absent).collect(),
+            Narrower::Ceiling => existing,
         };
         let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
-        // In the file's order, and a directory in both with the file's line.
+        // In the file's order. A directory in both lists has the file's line.
         for granted in proposed.iter().chain(&current) {
             let (Some(asked), held) =
                 (access(&proposed, &granted.real), access(&current, &granted.real))
@@ -549,29 +552,30 @@ impl Step<'_> {
             };
             match held {
                 None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
-                    refused.push(format!("{granted} is wider than what is granted"));
+                    refused.push(format!("{granted} is wider than the granted directories"));
                 }
-                None => refused.push(format!("{granted} is in no granted directory")),
+                None => refused.push(format!("{granted} isn't in a granted directory")),
                 Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
                 Some(held) => {
                     if held < asked {
-                        refused.push(format!("{granted} is granted for reading alone"));
+                        refused.push(format!("{granted} is granted for reading only"));
                     }
                     kept.push((granted, held.min(asked)));
                 }
             }
         }
 
-        if kept.is_empty() && self.whose == Whose::Organisation {
+        if kept.is_empty() && self.narrower == Narrower::Ceiling {
             return Ok(if current.is_empty() {
                 Outcome::default()
             } else {
                 Outcome::counts(self.nothing_left())
             });
         }
-        // A ceiling compares real directories, so that what is compared has to be what is opened.
+        // A ceiling compares real paths. The path that is opened has to be the one that was
+        // compared.
         let real = |held: &Granted| {
-            self.whose == Whose::Stranger || held.real.to_str() == Some(&held.written.path)
+            self.narrower == Narrower::Project || held.real.to_str() == Some(&held.written.path)
         };
         let is_kept = |held: &Granted| {
             kept.iter().any(|(granted, access)| {
@@ -581,12 +585,13 @@ impl Step<'_> {
         let same =
             kept.len() == current.len() && current.iter().all(|held| is_kept(held) && real(held));
         let leaf = (!kept.is_empty() && !same).then(|| {
-            // What isn't there stays a mistake of the operator's.
+            // Missing directories stay in the list, so that they are reported where they are
+            // granted.
             let missing =
                 missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
             let kept = kept.iter().map(|(granted, access)| {
-                // By its real path, which was compared, not by a name that may have been given to
-                // another directory meanwhile.
+                // The real path was compared. The written path could lead to another directory by
+                // now.
                 let path = granted
                     .real
                     .to_str()
@@ -598,11 +603,11 @@ impl Step<'_> {
             };
             self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
         });
-        Ok(Outcome { leaf, why_not: refused, rules: None })
+        Ok(Outcome { leaf, reasons: refused, rules: None })
     }
 
-    /// No directory at all. For the file tools and for the shell the empty list is the working
-    /// directory, so they are switched off instead.
+    /// The leaf for no directory at all. For the file tools and the shell, the empty list means the
+    /// working directory, so they are disabled instead.
     fn nothing_left(&self) -> Leaf {
         if self.leaf.path[0] != "tools" {
             return self.list([]);
@@ -612,13 +617,13 @@ impl Step<'_> {
     }
 }
 
-/// A directory that one of both sides grants.
+/// A directory that one of the two lists grants.
 struct Granted {
     written: AllowedPath,
     source: Source,
     real: PathBuf,
-    is_there: bool,
-    /// Whether `real` is something else than what is written, so that it has to be told.
+    exists: bool,
+    /// Whether `real` differs from the written path, so that a message has to show it.
     leads_elsewhere: bool,
 }
 
@@ -629,11 +634,11 @@ impl Granted {
         Bases { folders, working_directory }: Bases<'_>,
     ) -> Self {
         let path = expand(&written.path, working_directory, folders);
-        // A name that isn't UTF-8 could not be written down as what it is.
+        // A path that isn't UTF-8 can't be written to a list.
         let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
-        let is_there = real.is_some();
+        let exists = real.is_some();
         let real = real.unwrap_or_else(|| real_or_given(&path));
-        Self { leads_elsewhere: real != path, is_there, real, written, source }
+        Self { leads_elsewhere: real != path, exists, real, written, source }
     }
 }
 
@@ -644,8 +649,8 @@ impl fmt::Display for Granted {
     }
 }
 
-/// What may be done at `path`: as the longest directory over it says, and the narrower one where it
-/// is there twice.
+/// The access to `path`: that of the longest directory above it, and the lesser one if the
+/// directory is listed twice.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
     let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
     let longest = over.max_by_key(|granted| {
@@ -654,7 +659,7 @@ fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
     longest.map(|granted| granted.written.access)
 }
 
-/// A stranger's value in a notice.
+/// An untrusted value in a notice, quoted and cut.
 fn shown(text: &str) -> String {
     let short = cut(text, MAX_SHOWN);
     format!("\"{short}{}\"", if short.len() < text.len() { "…" } else { "" })

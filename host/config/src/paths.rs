@@ -11,17 +11,16 @@ use super::written::inline_schema;
 
 /// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
 ///
-/// `~` is the home directory; a relative path starts at the working directory, wherever it is
-/// written.
+/// `~` is the home directory. A relative path starts at the working directory, in every source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPath {
-    /// As it was written.
+    /// The path as it was written.
     pub path: String,
-    /// The most that may be done there.
+    /// The access to it.
     pub access: PathAccess,
 }
 
-/// What may be done below a granted directory.
+/// The access to a granted directory.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -30,7 +29,7 @@ pub struct AllowedPath {
 pub enum PathAccess {
     /// Files are read, directories listed and searched.
     Read,
-    /// Everything is made, changed and removed as well.
+    /// Files and directories are also made, changed and removed.
     #[default]
     ReadWrite,
 }
@@ -48,8 +47,8 @@ struct Long {
 
 impl<'de> Deserialize<'de> for AllowedPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand: an untagged enum would say "did not match any variant", and would hide unknown
-        // keys.
+        // Written by hand: an untagged enum would report "did not match any variant" and would hide
+        // unknown keys.
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
@@ -76,7 +75,7 @@ impl<'de> Deserialize<'de> for AllowedPath {
 fn checked(path: String, access: PathAccess) -> Result<AllowedPath, String> {
     if path.is_empty() || path.contains('\0') {
         return Err(
-            "a path must not be empty or hold a NUL; the working directory is \".\"".to_owned()
+            "a path must not be empty or contain a NUL; the working directory is \".\"".to_owned()
         );
     }
     if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
@@ -110,8 +109,8 @@ impl JsonSchema for AllowedPath {
     }
 }
 
-/// A glob over paths, as [`PathGlobs`] matches it: with a leading `/` or `~/` against the whole
-/// path, else at any depth; what lies below a match is covered.
+/// A glob over paths, for [`PathGlobs`]. With a leading `/` or `~/` it is compared with the whole
+/// path, otherwise at any depth. It also matches everything below a match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathGlob(String);
 
@@ -120,8 +119,7 @@ impl PathGlob {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. Globs that would silently never match are wrong too, since in
-    /// `deny_read` they would protect nothing.
+    /// If the glob is invalid, or can never match: in `deny_read` it would protect nothing.
     pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -129,7 +127,7 @@ impl PathGlob {
         }
         if pattern.starts_with('!') {
             return Err(format!(
-                "`{pattern}`: globs can't be turned round with `!`; a denial always wins"
+                "`{pattern}`: globs can't be inverted with `!`; a denial always wins"
             ));
         }
         if pattern.split('/').any(|part| part == "..") {
@@ -146,8 +144,8 @@ impl PathGlob {
         Ok(Self(pattern))
     }
 
-    /// A glob of Berth's own, which a test has checked: defaults are made at every start, and
-    /// compiling a glob takes a while.
+    /// One of Berth's default globs, without a check: defaults are made at every start, and
+    /// compiling a glob takes time. A test checks them.
     pub(super) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }

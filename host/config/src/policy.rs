@@ -1,4 +1,4 @@
-//! From what the operator wrote to what the path rules take.
+//! Builds the path rules from the configuration, and finds the paths of Berth's own files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,27 +12,27 @@ use super::{
     AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source,
 };
 
-/// What one set of tools may do with files.
+/// The path rules for one set of tools.
 #[derive(Clone, Debug, Default)]
 pub struct FilePolicy {
-    /// Directories that exist, by their real path.
+    /// Granted directories that exist, by their real paths.
     pub grants: Vec<Grant>,
-    /// What is not read.
+    /// Globs of files that aren't read.
     pub deny_read: PathGlobs,
-    /// What alone is read, where not empty.
+    /// Globs of the only files that are read. If empty, all files.
     pub allow_read: PathGlobs,
-    /// What is not written.
+    /// Globs of files that aren't written.
     pub deny_write: PathGlobs,
 }
 
 impl Loaded {
-    /// What the built-in tools may do with files: nothing where they are switched off.
+    /// The path rules of the built-in file tools. They grant nothing if the tools are disabled.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that names no directory. It is not passed over: were it a
-    /// narrower one, read-only inside another, whoever made the directory later would find it
-    /// writable.
+    /// [`HostError::Config`] for a grant that isn't an existing directory. Such a grant isn't
+    /// skipped: if it is read-only inside a writable directory, a directory that is made there
+    /// later would be writable.
     pub fn built_in_files(
         &self,
         folders: &Folders,
@@ -48,8 +48,8 @@ impl Loaded {
         self.file_policy("tools.file.allowed_paths", paths, &|_| true, folders, working_directory)
     }
 
-    /// What the plugin `name` of the configuration may do with files: nothing, where the
-    /// configuration doesn't name it.
+    /// The path rules of the plugin `name`. They grant nothing if the configuration doesn't name
+    /// it.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Loaded {
         )
     }
 
-    /// The file of the plugin `name` of the configuration. `None` where it names none: the plugin
+    /// The component of the plugin `name`. `None` if the configuration names no path: the plugin
     /// comes from [`Self::plugin_folder`].
     pub fn plugin_path(
         &self,
@@ -92,7 +92,7 @@ impl Loaded {
         ))
     }
 
-    /// The folder whose plugins are loaded without being named. It need not exist.
+    /// The folder whose plugins are loaded without being named one by one. It need not exist.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.config.plugin_folder.path.as_str() {
             "" => folders.data.join("plugins"),
@@ -100,20 +100,19 @@ impl Loaded {
         }
     }
 
-    /// What happens to a plugin that is new or has changed: the one that `[plugins.NAME]` names,
-    /// else one of the plugin folder.
+    /// What happens if the component of the plugin `name` is new or has changed.
     pub fn reload(&self, name: &str) -> Reload {
         let plugin = self.config.plugins.get(name);
-        let of_its_place = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
+        let default = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
             Reload::Approve
         } else {
             self.config.plugin_folder.reload
         };
-        plugin.and_then(|plugin| plugin.reload).unwrap_or(of_its_place)
+        plugin.and_then(|plugin| plugin.reload).unwrap_or(default)
     }
 
-    /// A path of the configuration that is about Berth's own files: a relative one starts beside
-    /// the file in which it stands.
+    /// A path of one of Berth's own files. A relative path starts at the folder of the
+    /// configuration file that contains it.
     pub(super) fn beside_its_source(
         &self,
         key: &str,
@@ -129,11 +128,12 @@ impl Loaded {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration
-    /// file and the ceilings wherever they lie, the plugin folder and the files of the
-    /// configuration's plugins, which a tool would otherwise rewrite to grant itself more the next
-    /// time; and so are the files of secrets, which nobody reads either, the programs that print
-    /// some, and the certificates that are believed.
+    /// Berth's own files, which no grant opens: its folders, the configuration file, the ceilings,
+    /// the plugin folder, and the files of plugins. A tool that writes them could grant itself more
+    /// at the next start.
+    ///
+    /// The files of secrets, the programs that print secrets, and the certificates of trusted
+    /// authorities also belong to them. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self
             .config
@@ -149,14 +149,14 @@ impl Loaded {
             .map(|file| working_directory.join(file))
             .chain([folder])
             .chain(plugins);
-        // Where there is no ceiling yet, nobody makes one.
+        // If there is no ceiling yet, no tool can make one.
         let ceiling = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
         let files = files.chain(ceiling);
         let authorities = self.authorities(folders, working_directory);
         let authorities =
             authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
         let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });
-        let of_secrets = self.secrets().filter_map(|(table, name, secret)| {
+        let secret_files = self.secrets().filter_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, secret, folders, working_directory) {
                 SecretSource::File(path) => Some(OwnFolder { path, secret: true }),
@@ -168,16 +168,17 @@ impl Loaded {
                 _ => None,
             }
         });
-        folders.own().into_iter().chain(files).chain(of_secrets).collect()
+        folders.own().into_iter().chain(files).chain(secret_files).collect()
     }
 
-    /// What one call of the plugin `name` may use.
+    /// The limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
         let all = self.config.tools.limits;
         self.config.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
     }
 
-    /// `denies`: which of the globs of `deny_write` count.
+    /// The path rules for the directories `paths`. `denies` selects the globs of `deny_write` that
+    /// count.
     pub(super) fn file_policy(
         &self,
         key: &str,
@@ -223,8 +224,8 @@ impl Loaded {
             let written = expand(&allowed.path, base, folders);
             let path = match written.canonicalize() {
                 Ok(path) if path.is_dir() => path,
-                // What only commands would get beside the rest, below the working directory: there
-                // may be none in another one.
+                // A writable directory below the working directory, for commands only. It is
+                // skipped because another working directory may not have it.
                 Err(_) | Ok(_)
                     if key == "tools.shell.allowed_paths"
                         && allowed.access == PathAccess::ReadWrite
@@ -236,7 +237,7 @@ impl Loaded {
                     problems.push(Problem::new(
                         source,
                         format!(
-                            "{} is not a directory; grant the one it lies in",
+                            "{} is not a directory; grant the directory that contains it",
                             written.display()
                         ),
                     ));
@@ -246,7 +247,7 @@ impl Loaded {
                     problems.push(Problem::new(
                         source,
                         format!(
-                            "{} can't be granted: {error}; make it, or take it out",
+                            "{} can't be granted: {error}; create it, or remove the entry",
                             written.display()
                         ),
                     ));
@@ -257,7 +258,7 @@ impl Loaded {
                 PathAccess::Read => Access::Read,
                 PathAccess::ReadWrite => Access::Write,
             };
-            // A flag may widen what the file says of the same directory; within one source, the
+            // A flag may widen a file's grant of the same directory. Within one source, the
             // narrower grant counts.
             grants.retain(|(known, from)| known.path != path || same_origin(from, &source));
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
@@ -270,8 +271,7 @@ impl Loaded {
     }
 }
 
-/// Whether a path as it is written leads to something below the working directory, and not to that
-/// itself.
+/// Whether a path, as it is written, is below the working directory and isn't that directory.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()
@@ -290,9 +290,9 @@ pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
     }
 }
 
-/// The glob as the rules compare it: `~` replaced, and where it begins at the root, also with the
-/// links resolved in its plain part, since the rules see real paths. Without that, a denial of
-/// `/data/keys` would do nothing where `/data` is a link.
+/// The spellings of a glob that the rules compare. `~` is replaced. For a glob that begins at the
+/// root, a second spelling has the links in its plain part resolved, since the rules compare real
+/// paths: otherwise a denial of `/data/keys` would do nothing if `/data` is a link.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let glob = match (home, glob.strip_prefix('~')) {
         (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),

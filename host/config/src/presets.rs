@@ -1,11 +1,11 @@
-//! What tools of the operator's need beside the working directory, by their names.
+//! Presets: what the operator's tools need outside the working directory, by name.
 //!
 //! A preset grants caches for reading and writing, programs and settings for reading, and the
-//! variables that steer the tool. It never grants what holds credentials: what of [`CREDENTIALS`]
-//! lies in one of its directories is hidden.
+//! variables that steer the tool. It never grants credentials: the paths of [`CREDENTIALS`] inside
+//! its directories are hidden.
 //!
-//! To add a tool, add a line to [`PRESETS`]: where its caches and programs lie, as its own
-//! documents say.
+//! To add a tool, add an entry to [`PRESETS`] with the places of its caches and programs. The
+//! tool's own documentation names them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use berth_system::confine::{Tree, TreeAccess};
 pub struct Preset {
     /// Its name in `[tools.shell] presets`.
     pub name: &'static str,
-    /// Presets that it takes along.
+    /// Presets that it includes.
     pub with: &'static [&'static str],
-    /// Directories of caches, read and written. They are made where they are missing: otherwise the
-    /// tool would fill memory, and fetch all of it again the next time.
+    /// Directories of caches, read and written. Missing ones are made: otherwise the cache would be
+    /// in memory, and the tool would fetch everything again the next time.
     pub caches: &'static [&'static str],
-    /// Files that are written, where they are there.
+    /// Files that are written, if they exist.
     pub writes: &'static [&'static str],
-    /// Directories and files that are read, where they are there.
+    /// Directories and files that are read, if they exist.
     pub reads: &'static [&'static str],
-    /// Variables that the tool gets from the operator's environment, beside those with which its
-    /// places begin.
+    /// Variables that the tool gets from the operator's environment, in addition to those with
+    /// which its places begin.
     pub variables: &'static [&'static str],
 }
 
-/// Variables with which places begin, and where the place is while they aren't set.
+/// Variables with which places begin, and the place that is used if the variable isn't set.
 pub const ROOTS: [(&str, &str); 29] = [
     ("XDG_CACHE_HOME", "~/.cache"),
     ("XDG_CONFIG_HOME", "~/.config"),
@@ -98,7 +98,7 @@ pub const PRESETS: [Preset; 22] = [
         name: "cargo",
         with: &["rustup"],
         caches: &["$CARGO_HOME/registry", "$CARGO_HOME/git"],
-        // Locks that cargo outside of the sandbox has to see.
+        // Locks that are shared with a cargo outside the sandbox.
         writes: &["$CARGO_HOME/.package-cache", "$CARGO_HOME/.package-cache-mutate"],
         reads: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
         variables: &[
@@ -252,7 +252,7 @@ pub const PRESETS: [Preset; 22] = [
     },
 ];
 
-/// Files and directories that hold credentials, whatever tree they lie in.
+/// Files and directories with credentials. They are hidden in every tree.
 pub const CREDENTIALS: [&str; 27] = [
     "$CARGO_HOME/credentials.toml",
     "$CARGO_HOME/credentials",
@@ -283,12 +283,12 @@ pub const CREDENTIALS: [&str; 27] = [
     "$XDG_CONFIG_HOME/gcloud",
 ];
 
-/// The preset of a name.
+/// The preset with a name.
 pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// A preset and all that it takes along, each once.
+/// A preset and all presets that it includes, each once.
 pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     let mut all = vec![preset];
     let mut next = 0;
@@ -305,7 +305,7 @@ pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
 }
 
 impl Preset {
-    /// Its places, and what may be done there.
+    /// Its places, each with the granted access.
     pub fn places(&self) -> impl Iterator<Item = (&'static str, TreeAccess)> + use<> {
         let writes = self.caches.iter().chain(self.writes).map(|place| (*place, TreeAccess::Write));
         writes.chain(self.reads.iter().map(|place| (*place, TreeAccess::Read)))
@@ -324,7 +324,7 @@ fn root(place: &'static str) -> Option<(&'static str, &'static str)> {
     Some(place.split_once('/').unwrap_or((place, "")))
 }
 
-/// A place as it is while no variable says another: `~/.cargo/registry`.
+/// A place if no variable changes it: `~/.cargo/registry`.
 pub fn usual(place: &'static str) -> String {
     let known = root(place)
         .and_then(|(name, rest)| Some((ROOTS.iter().find(|(known, _)| *known == name)?.1, rest)));
@@ -335,7 +335,7 @@ pub fn usual(place: &'static str) -> String {
     }
 }
 
-/// Where places lie for one operator.
+/// What the places of one operator begin with.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'r> {
     /// The real path of the home directory.
@@ -345,7 +345,7 @@ pub struct Roots<'r> {
 }
 
 impl Roots<'_> {
-    /// Where a place lies. None: nowhere that could be granted.
+    /// The path of a place. `None` if it begins with an unknown variable.
     pub fn find(&self, place: &'static str) -> Option<PathBuf> {
         if let Some(rest) = place.strip_prefix("~/") {
             return Some(self.home.join(rest));
@@ -359,13 +359,13 @@ impl Roots<'_> {
         Some(if rest.is_empty() { root } else { root.join(rest) })
     }
 
-    /// What a preset grants of what is there, by its real paths. Makes the caches that are missing.
+    /// The existing trees that a preset grants, by their real paths. Makes missing caches.
     ///
-    /// A place that would hold the home directory itself, since a variable says something odd, is
-    /// none.
+    /// A place that contains the home directory itself is left out: a variable may have an odd
+    /// value.
     pub fn trees(&self, preset: &Preset) -> Vec<Tree> {
         for cache in preset.caches.iter().filter_map(|place| self.find(place)) {
-            // Where it can't be made, the tool has what the sandbox gives it in its place.
+            // If it can't be made, the tool uses the sandbox's private folder instead.
             let _ = std::fs::create_dir_all(cache);
         }
         let tree = |(place, access)| {
@@ -379,7 +379,7 @@ impl Roots<'_> {
         preset.places().filter_map(tree).collect()
     }
 
-    /// What holds credentials and is there, by its real paths.
+    /// The existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
         CREDENTIALS.iter().filter_map(|place| self.find(place)?.canonicalize().ok()).collect()
     }

@@ -8,11 +8,11 @@ use super::Source;
 /// One thing that is wrong with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// Where it is.
     pub source: Source,
     /// What is wrong and what to do.
     pub message: String,
-    /// The beginning of the line, where it stands in a file.
+    /// The beginning of the line, if it is in a file.
     pub excerpt: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file may come from a stranger's repository or archive: what it holds must not steer the
+        // A file may come from an untrusted repository or archive. Its text must not steer the
         // terminal.
         write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
         if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {
@@ -35,7 +35,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with the configuration, in the order of the sources; never empty.
+/// Everything that is wrong with the configuration, in the order of the sources. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

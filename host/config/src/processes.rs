@@ -1,4 +1,4 @@
-//! From what the operator wrote to what the processes of a plugin may see and use.
+//! Builds the grants of processes from the configuration: what they may see and use.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -20,92 +20,92 @@ use super::{
 /// What the processes of one plugin may see, reach and use.
 #[derive(Clone, Debug)]
 pub struct ProcessGrants {
-    /// The directories, and the globs for what lies in them.
+    /// The granted directories, and the globs for the files in them.
     pub files: FilePolicy,
-    /// What presets grant beside them: real paths that are there.
+    /// Existing trees that presets grant, by their real paths.
     pub also: Vec<Tree>,
-    /// What of all that isn't theirs: files with credentials, by real paths.
+    /// Hidden files with credentials in these trees, by their real paths.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets that may be connected to, and folders of such.
+    /// Sockets that processes may connect to, and folders of such sockets.
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
     /// Whether a shell may run commands.
     pub shell: bool,
-    /// Whether they reach the network; of a plugin's it is not asked.
+    /// Whether they reach the network. A plugin's processes never need approval for it.
     pub network: NetworkGrant,
-    /// How much of the sandbox there has to be.
+    /// How much of the sandbox is required.
     pub sandbox: Sandbox,
-    /// Their bounds.
+    /// Their limits.
     pub limits: Limits,
-    /// All variables that they get.
+    /// All environment variables that they get.
     pub environment: Vec<(String, String)>,
-    /// Their home, by its real path.
+    /// Their home directory, by its real path.
     pub home: Option<PathBuf>,
-    /// Who knows what could help where a command fails.
+    /// What advice after a failed command needs to know.
     pub context: ProcessContext,
 }
 
-/// What holds for the processes of one plugin, for advice after a command has failed.
+/// The rules for the processes of one plugin, for advice after a command has failed.
 #[derive(Clone, Debug)]
 pub struct ProcessContext {
-    /// The table of the configuration that grants.
+    /// The table of the configuration that grants, as `[tools.shell]`.
     pub table: String,
-    /// Whether it is the shell's.
+    /// Whether it is the table of the shell.
     pub shell: bool,
     /// Whether they reach the network.
     pub network: NetworkGrant,
     /// The rules about files.
     pub rules: FileRules,
-    /// The granted directories as they are written.
+    /// The granted directories as they were written.
     pub allowed: Vec<AllowedPath>,
-    /// What presets grant.
+    /// Trees that presets grant.
     pub also: Vec<Tree>,
-    /// Where the presets that aren't named have their places.
-    pub presets: Vec<(&'static str, PathBuf)>,
-    /// Those that are, as they are written.
-    pub named: Vec<&'static str>,
-    /// Where credentials lie, whether or not there are any.
+    /// The places of presets that aren't used, each with the preset's name.
+    pub other_presets: Vec<(&'static str, PathBuf)>,
+    /// The presets that are used, as they were written.
+    pub used_presets: Vec<&'static str>,
+    /// Paths of credentials. They need not exist.
     pub credentials: Vec<PathBuf>,
     /// The names of their environment variables.
     pub variables: Vec<String>,
-    /// Variables that are granted by name.
+    /// Environment variables that are granted by name.
     pub env: Vec<String>,
     /// The user's home directory.
     pub home: Option<PathBuf>,
-    /// Where relative paths are taken to begin.
+    /// The directory in which relative paths begin.
     pub directory: PathBuf,
-    /// Their bounds.
+    /// Their limits.
     pub limits: Limits,
-    /// Whether there is a sandbox.
+    /// Whether they run in a sandbox.
     pub sandboxed: bool,
 }
 
-/// What one table of the configuration says of processes.
-struct Granted<'g> {
+/// The keys of one table of the configuration about processes.
+struct ProcessTable<'t> {
     table: String,
     network: NetworkGrant,
-    allowed: &'g [AllowedPath],
-    env: &'g [VariableName],
+    allowed: &'t [AllowedPath],
+    env: &'t [VariableName],
 }
 
-/// Where programs are looked for if the operator's environment doesn't say.
+/// `PATH` of processes if the operator's environment has none.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where programs find a home that have none: it is their own, and empty.
+/// `HOME` of processes if the user has no home directory: a private, empty folder.
 const NO_HOME: &str = "/tmp";
 
-/// Variables that every process gets as the operator has them, beside `LC_*`.
+/// Variables of the operator that every process gets, in addition to `LC_*`.
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
 impl Loaded {
-    /// What the commands of the built-in shell may see and use: nothing where it is switched off.
+    /// What the commands of the built-in shell may see and use. Nothing if the shell is disabled.
     ///
-    /// Makes the caches of presets that are missing.
+    /// Makes missing caches of presets.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that names no directory.
+    /// [`HostError::Config`] for a grant that isn't an existing directory.
     pub fn processes_of_shell(
         &self,
         folders: &Folders,
@@ -120,7 +120,7 @@ impl Loaded {
         };
         let files =
             self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
-        let granted = Granted {
+        let granted = ProcessTable {
             table: "tools.shell".to_owned(),
             network: shell.network,
             allowed: paths,
@@ -132,7 +132,7 @@ impl Loaded {
         })
     }
 
-    /// What the processes of the plugin `name` may see and use. None where it may start none.
+    /// What the processes of the plugin `name` may see and use. `None` if it may start none.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Loaded {
             Problems::from(Problem::new(self.source(&key("programs")), message))
         })?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
-        let granted = Granted {
+        let granted = ProcessTable {
             table: format!("plugins.{name}"),
             network,
             allowed: &plugin.allowed_paths,
@@ -179,9 +179,8 @@ impl Loaded {
         }))
     }
 
-    /// The files of processes. The built-in default of `deny_write` is for tools that write what a
-    /// model says: of git's folder, git itself has to write most, and the rest is protected by the
-    /// sandbox.
+    /// The files of processes. The default of `deny_write` doesn't hold for them: git has to write
+    /// to most of its folder, and the sandbox protects the rest.
     fn process_files(
         &self,
         key: &str,
@@ -198,7 +197,7 @@ impl Loaded {
     fn processes(
         &self,
         files: FilePolicy,
-        granted: &Granted<'_>,
+        granted: &ProcessTable<'_>,
         folders: &Folders,
         working_directory: &Path,
     ) -> ProcessGrants {
@@ -218,14 +217,14 @@ impl Loaded {
             .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset)))
             .collect();
         let credentials = roots.iter().flat_map(Roots::credentials);
-        // What the operator grants by itself is granted.
+        // Credentials in a directory that the operator grants explicitly are granted.
         let is_granted =
             |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
         let also_hidden = credentials.filter(|path| !is_granted(path)).collect();
         let environment = environment(&variables, home.as_deref(), &presets, granted.env);
         let limits = Limits::from(shell.limits);
-        let named = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
-        let others = PRESETS.iter().filter(|preset| !named(preset));
+        let is_used = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
+        let others = PRESETS.iter().filter(|preset| !is_used(preset));
         let places = |preset: &'static Preset| {
             roots
                 .iter()
@@ -243,10 +242,14 @@ impl Loaded {
             ),
             allowed: granted.allowed.to_vec(),
             also: also.clone(),
-            presets: others
+            other_presets: others
                 .flat_map(|preset| places(preset).map(|place| (preset.name, place)))
                 .collect(),
-            named: shell.presets.iter().filter_map(|name| Some(name.preset()?.name)).collect(),
+            used_presets: shell
+                .presets
+                .iter()
+                .filter_map(|name| Some(name.preset()?.name))
+                .collect(),
             credentials: roots
                 .iter()
                 .flat_map(|roots| CREDENTIALS.iter().filter_map(|place| roots.find(place)))
@@ -278,7 +281,7 @@ impl Loaded {
         }
     }
 
-    /// The environment that the configuration was read with. What isn't UTF-8 is left out.
+    /// The environment that the configuration was read with, without variables that aren't UTF-8.
     fn variables(&self) -> BTreeMap<String, String> {
         let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
         variables
@@ -289,7 +292,8 @@ impl Loaded {
     }
 }
 
-/// A path by its spelling alone: a link that a command puts in its place leads nowhere else.
+/// A path without `..`, by its spelling alone: links aren't resolved, since a command could put a
+/// link there.
 fn unresolved(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
     let home = folders.home.as_deref().map(real_or_given);
     let mut plain = PathBuf::new();
@@ -303,7 +307,7 @@ fn unresolved(path: &str, folders: &Folders, working_directory: &Path) -> PathBu
     plain
 }
 
-/// What processes get: from nothing.
+/// The environment of processes. It starts empty, so that nothing is inherited by accident.
 fn environment(
     variables: &BTreeMap<String, String>,
     home: Option<&Path>,
@@ -324,7 +328,8 @@ fn environment(
         names.extend_from_slice(&preset.variables().collect::<Vec<_>>());
     }
     for name in names {
-        // By its name or by what it holds: an address with a password in it, say.
+        // A variable may look like a credential by its name or by its value, for example an address
+        // with a password.
         let taken =
             variables.get(name).filter(|value| !value.is_empty() && is_harmless(name, value));
         environment.extend(taken.map(|value| (name.to_owned(), value.clone())));

@@ -1,5 +1,5 @@
-//! The `berth.toml` of the working directory: read, narrowed, and trusted where the user said so of
-//! exactly what it says.
+//! The `berth.toml` of the working directory: it is read and narrowed. The user can trust exactly
+//! its present content.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::leaf::Leaf;
-use super::narrow::{self, Bases, Whose, narrow};
+use super::narrow::{self, Bases, Narrower, narrow};
 use super::{Folders, Loaded, Problem, Problems, Project, ProjectTrust, Source, file};
 
-/// Where the data folder keeps which files are trusted.
+/// The file in the data folder that lists the trusted files.
 const TRUSTED: &str = "trusted.json";
 
-/// Values in the file, the elements of lists included: enough for a project, and too few to make
-/// every start slow.
+/// Values in the file, including the elements of lists: enough for a project, and too few to slow
+/// down every start.
 const MAX_VALUES: usize = 512;
 
 impl Project {
-    /// Lets all of it count from now on, as long as it stays as it was read.
+    /// Lets the whole file count from now on, as long as its content stays the same.
     ///
     /// # Errors
     ///
-    /// What hinders from keeping that.
+    /// If the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         let Some(path) = self.path.to_str() else {
             return Err(HostError::Config(format!(
-                "{} can't be trusted: its path is not UTF-8",
+                "{} can't be trusted: its path isn't UTF-8",
                 self.path.display()
             )));
         };
@@ -45,16 +45,16 @@ impl Project {
 ///
 /// # Errors
 ///
-/// What hinders from reading them.
+/// If the list can't be read.
 pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError> {
     Ok(state::read::<Trusted>(&folders.data, TRUSTED)?.files)
 }
 
-/// Trusts the file at a real path no longer. Says whether it was trusted.
+/// Ends the trust in the file at a real path. Returns whether it was trusted.
 ///
 /// # Errors
 ///
-/// What hinders from keeping that.
+/// If the list of trusted files can't be written.
 pub fn forget(folders: &Folders, path: &Path) -> Result<bool, HostError> {
     let Some(path) = path.to_str() else { return Ok(false) };
     state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
@@ -67,25 +67,25 @@ struct Trusted {
     files: BTreeMap<String, String>,
 }
 
-/// What the file says, before anybody has looked at whether it may.
+/// The file's content, before it is narrowed.
 pub(super) struct Proposal {
     path: PathBuf,
     text: String,
     leaves: Vec<Leaf>,
 }
 
-/// Reads the file, unless it is the one of the user's that was read already.
+/// Reads the file. `None` if it is missing or the same file as the user's, which was read already.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with it.
 pub(super) fn read(
     working_directory: &Path,
-    of_the_user: Option<(u64, u64)>,
+    user_file: Option<(u64, u64)>,
 ) -> Result<Option<Proposal>, Vec<Problem>> {
     let path = working_directory.join("berth.toml");
     let Some(file::Text { text, .. }) =
-        file::read_unbelieved(&path, of_the_user).map_err(|problem| vec![problem])?
+        file::read_project(&path, user_file).map_err(|problem| vec![problem])?
     else {
         return Ok(None);
     };
@@ -93,32 +93,32 @@ pub(super) fn read(
     if !problems.is_empty() {
         return Err(problems);
     }
-    // As in the user's file: a name that no plugin can have is a mistake.
+    // As in the user's file, an invalid plugin name is a mistake.
     Loaded::from_leaves(&leaves)?.checked()?;
     Ok(Some(Proposal { path, text, leaves }))
 }
 
-/// Sees what of it counts beside `base`, all that the operator says.
+/// Decides which values of the file count. `base` is the operator's whole configuration.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, or with what is kept of those that are trusted.
-pub(super) fn settle(
+/// Everything that is wrong with the file or with the list of trusted files.
+pub(super) fn apply(
     proposal: Proposal,
     base: &Loaded,
     folders: &Folders,
 ) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
     let Proposal { path, text, leaves } = proposal;
     let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
-    let narrowed = narrow(&leaves, base, bases, Whose::Stranger)?;
+    let narrowed = narrow(&leaves, base, bases, Narrower::Project)?;
     let digest = digest(&text, &narrow::destinations(&leaves, bases));
     let mut project =
         Project { path, digest, standing: ProjectTrust::Narrows, widening: narrowed.ignored };
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
-    // What is wrong then is no fault of the project's file.
-    let unknown = |error: HostError| {
+    // An error here isn't a mistake in the project's file.
+    let unreadable = |error: HostError| {
         let why = if let HostError::Io { source, .. } = &error {
             source.to_string()
         } else {
@@ -126,7 +126,7 @@ pub(super) fn settle(
         };
         vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), why)]
     };
-    let trusted = trusted(folders).map_err(unknown)?;
+    let trusted = trusted(folders).map_err(unreadable)?;
     let known = project.path.to_str().and_then(|path| trusted.get(path));
     project.standing = match known {
         None => ProjectTrust::Narrows,
@@ -144,7 +144,7 @@ pub(super) fn settle(
 fn digest(text: &str, destinations: &[PathBuf]) -> String {
     let mut digest = Sha256::new_with_prefix(text);
     for destination in destinations {
-        // A NUL is in no path and in no TOML.
+        // Neither a path nor TOML can contain a NUL.
         digest.update([0]);
         digest.update(destination.as_os_str().as_bytes());
     }

@@ -1,4 +1,4 @@
-//! Keys that have another name now. They count as the new ones, and a notice says so.
+//! Keys that were renamed. An old name counts as the new one, and a notice says so.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::{Problem, Source};
 
-/// The name that was, and the one that is.
+/// The old names and the new names.
 const KEYS: [(&str, &str); 3] = [
     ("agent.max_tool_retries", "tools.retry.max_attempts"),
     ("agent.max_retry_duration_secs", "tools.retry.budget_secs"),
     (ALLOW_NETWORK, "tools.shell.network"),
 ];
 
-/// The one whose values are others too.
+/// The old name of a key whose values changed too.
 const ALLOW_NETWORK: &str = "tools.shell.allow_network";
 
-/// A key that was written by the name that it once had.
+/// A key that was written by its old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// As it was written.
+    /// The name as it was written.
     pub old: &'static str,
-    /// What it counts as.
+    /// The present name of the key.
     pub new: &'static str,
-    /// Where it stands.
+    /// Its source.
     pub source: Source,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: `{}` is called `{}` now, and counts as that",
+            "{}: `{}` was renamed to `{}`; the old name still counts",
             neutral_line(&self.source.to_string()),
             self.old,
             self.new
@@ -46,7 +46,7 @@ impl fmt::Display for Renamed {
 ///
 /// # Errors
 ///
-/// Those that stand there by their new names as well.
+/// The keys that are set by both names.
 pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for index in 0..leaves.len() {
@@ -57,7 +57,7 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
         let source = leaf.source();
         if let Some(other) = leaves.iter().find(|other| other.path == path) {
             let message = format!(
-                "`{old}` is called `{new}` now, and that is said as well ({}); take one of them out",
+                "`{old}` was renamed to `{new}`, which is also set ({}); remove one of them",
                 other.source()
             );
             problems.push(Problem::new(source, message));
@@ -78,7 +78,7 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     problems
 }
 
-/// Which of the values were written by an old name.
+/// The values that were written by an old name.
 pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
     let known = |leaf: &Leaf| {
         let (old, new) = KEYS.into_iter().find(|(old, _)| leaf.renamed == Some(*old))?;

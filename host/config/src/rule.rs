@@ -1,52 +1,49 @@
-//! What a `berth.toml` in the working directory may do to each key: it narrows and never widens.
+//! What a `berth.toml` in the working directory may do to each key. It narrows and never widens.
 //!
-//! The directory is what tools may write and what repositories ship, so whoever wrote that file is
-//! a stranger. The rules stand beside the keys that they are for, and a key without one doesn't
-//! compile.
+//! That file is untrusted: tools may write to the directory, and repositories ship such files. Each
+//! key has its rule where it is declared, and a key without a rule doesn't compile.
 
 use serde_json::Value;
 
-/// What counts of a key in the working directory's file.
+/// Which values of a key count in the working directory's file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
-    /// A table, whose keys have rules of their own.
+    /// A table. Its keys have rules of their own.
     Table(&'static [(&'static str, Rule)]),
-    /// A table for each name. A name that the operator's configuration doesn't have would start
-    /// something, so it is ignored.
+    /// A table for each name. A new name is ignored, since it would start something, such as a
+    /// plugin.
     Named(&'static [(&'static str, Rule)]),
     /// The smaller number.
     Smaller,
-    /// The smaller number, where 0 stands for what the machine's processors come to.
+    /// The smaller number. 0 stands for a number that depends on the machine's processors.
     SmallerOrAutomatic,
-    /// The smaller number, where 0 stands for no bound at all.
+    /// The smaller number. 0 stands for no limit.
     SmallerOrUnbounded,
-    /// `false`: something is switched off.
+    /// Only `false`, which disables something.
     OnlyFalse,
-    /// `true`: something that protects is switched on.
+    /// Only `true`, which enables a protection.
     OnlyTrue,
-    /// The word that comes first among these, the strictest of which is the first.
+    /// The stricter word. These words are sorted, the strictest first.
     Stricter(&'static [&'static str]),
-    /// Directories count as far as they are granted already, with the lesser access.
+    /// Directories that are already granted, with the lesser access.
     Directories,
-    /// Denials are added to those that there are.
+    /// Denials, which are added to the current ones.
     Adds,
-    /// The same of tables: those whose key of this name doesn't say `allow`. They come before those
-    /// that there are.
+    /// Rules whose key of this name isn't `allow`. They are added before the current ones.
     Denials(&'static str),
-    /// A value for each name, with this rule. A name that nobody else says anything about starts
-    /// nothing.
+    /// A value for each name, with this rule. New names are accepted, since they start nothing.
     Each(&'static Rule),
-    /// What alone is allowed: anything where everything was, else only what was.
+    /// A list of the only things that are allowed. If the current list is empty, any list counts;
+    /// otherwise only entries of the current list.
     Restricts,
-    /// Grants that stand each for itself, exceptions from what is forbidden among them: those that
-    /// stand in both lists.
+    /// Separate grants, or exceptions from denials. Those that are in both lists count.
     Subset,
-    /// The same of grants that one another may be part of, by what says whether the first covers
-    /// the second: those of either list that the other one covers.
+    /// Grants that may contain each other. The function tells whether its first entry covers its
+    /// second. Those of either list that the other list covers count.
     Covered(fn(&Value, &Value) -> bool),
-    /// `"approve"`.
+    /// Only `"approve"`.
     Approve,
-    /// Nothing: only the operator's own configuration can say it.
+    /// Nothing. Only the operator's own configuration can set the key.
     Ignored,
 }
 
@@ -57,8 +54,8 @@ pub(super) enum Rule {
 /// pub key: Type = default, Rule::OnlyFalse;
 /// ```
 ///
-/// A key without a default has that of its type. The rule says what a `berth.toml` in the working
-/// directory may do to the key; without one it doesn't compile.
+/// A key without a default has the default of its type. The rule says what a `berth.toml` in the
+/// working directory may do to the key. A key without a rule doesn't compile.
 macro_rules! section {
     (
         $(#[$attribute:meta])*

@@ -1,4 +1,4 @@
-//! All secrets of a configuration, and what is wrong with them beside each other.
+//! All secrets of a configuration, and the problems of each and between them.
 
 use berth_redaction::{self as redaction, Keys};
 
@@ -12,7 +12,7 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 64;
 
 impl Loaded {
-    /// Every secret: the table that has it, `tools.web` or `plugins.NAME`, its name, and itself.
+    /// Every secret, with its table (`tools.web` or `plugins.NAME`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let web = self
             .config
@@ -21,16 +21,16 @@ impl Loaded {
             .secrets
             .iter()
             .map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
-        let of_plugins = self.config.plugins.iter().flat_map(|(plugin, table)| {
+        let plugin_secrets = self.config.plugins.iter().flat_map(|(plugin, table)| {
             table
                 .secrets
                 .iter()
                 .map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
         });
-        web.chain(of_plugins)
+        web.chain(plugin_secrets)
     }
 
-    /// What is wrong with secrets that no single value shows.
+    /// Problems of secrets that can't be found in a single value.
     pub(super) fn secret_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
@@ -102,7 +102,7 @@ impl Loaded {
                 problem(&key, format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
             }
             if let Some((_, other, _)) =
-                same_table.clone().find(|(_, _, other)| secret.meets(other))
+                same_table.clone().find(|(_, _, other)| secret.conflicts_with(other))
             {
                 let message = format!(
                     "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \

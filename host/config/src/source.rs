@@ -1,20 +1,20 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value of the configuration came from.
+/// The source of a value of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
+    /// No source has the key: the default holds.
     #[default]
     Default,
     /// A line of a file.
     File {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
     },
-    /// A file itself, none of its lines.
+    /// A file as a whole.
     Path(PathBuf),
     /// An environment variable, by its name.
     Variable(String),
@@ -23,8 +23,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// For a denial: where the rule stands that the key `key` makes, in a form that leads the
-    /// operator to the line to change.
+    /// The place of the key `key`, for denials: it leads the operator to the line to change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {

@@ -1,4 +1,4 @@
-//! From what the operator wrote to what is switched off, and to what waits for what.
+//! Builds the switches and the dependencies of tools from the configuration.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use berth_policy::{Decision, Dependencies, Gate, Needs, Switches, Verdict};
 use super::Loaded;
 
 impl Loaded {
-    /// What is switched off.
+    /// The tools that are disabled.
     pub fn switches(&self) -> Switches {
         let off = |key: &str| {
             let place = self.origin(key);
@@ -16,7 +16,7 @@ impl Loaded {
                 gate: Gate::Switches,
                 rule: Cow::Borrowed("enabled = false"),
                 remedy: place.remedy(|| {
-                    "To have it back, set `enabled` to true there, or take the line out.".to_owned()
+                    "To enable it, set `enabled` to true there, or remove the line.".to_owned()
                 }),
                 place: place.text,
             }
@@ -40,7 +40,7 @@ impl Loaded {
                 .map(|(name, _)| name.as_str());
             let mut off = off(&format!("tools.{builtin}.enabled"));
             if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(builtin)) {
-                off.rule = Cow::Borrowed("allowed_paths, none of which is left");
+                off.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }
             for name in replacing.chain([builtin]) {
                 switches.providers.insert(name.to_owned(), off.clone());
@@ -54,13 +54,13 @@ impl Loaded {
         switches
     }
 
-    /// Which tools wait for others. None where that is not asked for.
+    /// Which tools are blocked by their dependencies. `None` if dependencies aren't enabled.
     pub fn dependencies(&self) -> Option<Dependencies> {
-        let said = &self.config.tools.dependencies;
-        if !said.enabled {
+        let table = &self.config.tools.dependencies;
+        if !table.enabled {
             return None;
         }
-        let needs = said.rules.iter().map(|(tool, rule)| {
+        let needs = table.rules.iter().map(|(tool, rule)| {
             let key = super::keys::dotted(
                 &["tools", "dependencies", "rules", tool, "requires"].map(str::to_owned),
             );
@@ -71,17 +71,17 @@ impl Loaded {
             };
             (tool.clone(), needs)
         });
-        let always_on = said.always_on.iter().cloned().collect();
+        let always_on = table.always_on.iter().cloned().collect();
         let (rules, cyclic) = Dependencies::new(
             needs.collect(),
             always_on,
-            said.boost_per_dep.get(),
-            said.max_total_boost.get(),
+            table.boost_per_dep.get(),
+            table.max_total_boost.get(),
         );
         if !cyclic.is_empty() {
             let cyclic = berth_contract::text::neutral_line(&cyclic.join("`, `"));
             tracing::warn!(
-                "[tools.dependencies]: `{cyclic}` would wait for themselves, so what they require doesn't count"
+                "[tools.dependencies]: `{cyclic}` depend on themselves, so their `requires` is ignored"
             );
         }
         Some(rules)

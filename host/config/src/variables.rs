@@ -11,8 +11,8 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Variables that begin with `BERTH_` and are no keys: the folders, a ceiling, the log level, and
-/// what steers the building of Berth.
+/// Variables that begin with `BERTH_` but aren't keys: the folders, a ceiling, the log level, and a
+/// variable for the build of Berth.
 const OTHER: [&str; 6] = [
     "BERTH_CONFIG_DIR",
     "BERTH_DATA_DIR",
@@ -22,7 +22,7 @@ const OTHER: [&str; 6] = [
     "BERTH_PLUGINS_DIR",
 ];
 
-/// Parts of a key: more than any has, and few enough to be read by recursion.
+/// Parts of a key. No key has as many, and recursion can read this many.
 const MAX_DEPTH: usize = 16;
 
 /// The keys that `variables` set.
@@ -62,18 +62,21 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     };
     let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
     if path.len() > MAX_DEPTH {
-        return Err(vec![Problem::new(source, "no key has that many parts")]);
+        return Err(vec![Problem::new(
+            source,
+            format!("key has {} parts; the limit is {MAX_DEPTH}", path.len()),
+        )]);
     }
     parse(path, text, &source)
 }
 
-/// Reads `text` as TOML or, where that does not fit the key, as a text, or as a list of that one
-/// text.
+/// Reads `text` as TOML. If that doesn't fit the key, reads it as a string, or as a list of that
+/// one string.
 fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
     let mut candidates = Vec::new();
     match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
         Ok(value) => candidates.push(value),
-        // What was meant as a list must not become a strange path.
+        // A broken list must not become a path with odd characters.
         Err(error) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
             return Err(vec![Problem::new(
                 source.clone(),
@@ -98,15 +101,14 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
 }
 
 /// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may
-/// hold `-` but no `_`.
+/// contain `-` but not `_`.
 fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     let named: Vec<(&Key, &str)> =
         keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
-    // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest
-    // name.
+    // `…_A_ALLOWED_PATHS` may end like several keys. The longest key leaves the shortest name.
     let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
     let chosen = chosen.to_ascii_lowercase();
-    // The names of tools hold `_`, where those of plugins have `-`.
+    // Names of tools contain `_`, and names of plugins contain `-`.
     let chosen = if key.path[0] == "plugins" { chosen.replace('_', "-") } else { chosen };
     Some(
         key.path
@@ -116,8 +118,8 @@ fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     )
 }
 
-/// What stands in `name` for the key's `*`; an empty text if the key has none. `None` if it is
-/// another key.
+/// The part of `name` for the key's `*`, or an empty text if the key has no `*`. `None` if `name`
+/// is another key.
 fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     let pattern = pattern(key);
     match pattern.split_once('*') {

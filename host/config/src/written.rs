@@ -1,6 +1,6 @@
-//! Values that are written as one text.
+//! Macros for values that are written as one string.
 
-/// Gives a type a JSON Schema that stands where the type is used, by its name in messages.
+/// Implements a JSON Schema for a type that is inlined where the type is used.
 macro_rules! inline_schema {
     ($type:ty, $name:expr, $schema:expr) => {
         impl schemars::JsonSchema for $type {
@@ -19,7 +19,7 @@ macro_rules! inline_schema {
     };
 }
 
-/// Gives the text of a value as it was written.
+/// Implements `as_str`: the text as it was written.
 macro_rules! as_written {
     ($type:ty) => {
         impl $type {

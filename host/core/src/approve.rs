@@ -218,10 +218,7 @@ impl ApprovalStep<'_> {
             ),
             provider,
             subjects: context.subjects.clone(),
-            secrets: context
-                .action()
-                .map(|action| config.secrets_along(&action))
-                .unwrap_or_default(),
+            secrets: context.action().map(|action| config.secrets_for(&action)).unwrap_or_default(),
             arguments: (*context.arguments).clone(),
             attachments: context.attachments.iter().map(fingerprint::attached).collect(),
             preview: seen.map(|seen| seen.preview),

@@ -208,11 +208,16 @@ impl SandboxAdvisor {
 
     /// Proposes the present list of presets with one more.
     fn advise_preset(&self, name: &'static str) -> Option<String> {
-        if !self.context.presets.iter().any(|(known, _)| *known == name) {
+        if !self.context.other_presets.iter().any(|(known, _)| *known == name) {
             return None;
         }
-        let all: Vec<String> =
-            self.context.named.iter().chain([&name]).map(|name| format!("\"{name}\"")).collect();
+        let all: Vec<String> = self
+            .context
+            .used_presets
+            .iter()
+            .chain([&name])
+            .map(|name| format!("\"{name}\""))
+            .collect();
         Some(format!(
             "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in [tools.shell].",
             all.join(", ")
@@ -287,7 +292,7 @@ impl SandboxAdvisor {
             return Some(format!("{shown} is a place for credentials, which no preset grants."));
         }
         if let Some((name, _)) =
-            self.context.presets.iter().find(|(_, place)| path.starts_with(place))
+            self.context.other_presets.iter().find(|(_, place)| path.starts_with(place))
         {
             return self.advise_preset(name);
         }

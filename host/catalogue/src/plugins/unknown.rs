@@ -89,7 +89,7 @@ impl Plugins {
             );
         }
         found.add_rules(config);
-        config.ceilings.iter().for_each(|ceiling| found.add_rules(&ceiling.says));
+        config.ceilings.iter().for_each(|ceiling| found.add_rules(&ceiling.contents));
         for (index, name) in
             tools.redaction.exempt.iter().enumerate().filter(|(_, name)| !catalogue.knows(name))
         {

@@ -1,4 +1,4 @@
-//! The tables of `berth.toml`, one file each.
+//! The tables of `berth.toml`, one file for each.
 
 mod approvals;
 mod audit;

@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         if written.is_empty() {
             return Ok(Self(written));
         }
-        // A password must not appear in a message, nor stay in a file that is shown.
+        // A password must not appear in a message, and `berth config show` would show it.
         if written.contains('@') {
             return Err(serde::de::Error::custom(
                 "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",
@@ -56,10 +56,10 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         }
         let host =
             written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let good = host
+        let valid = host
             .and_then(|host| host_grant(host).ok())
             .filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
-        if good.is_none() {
+        if valid.is_none() {
             return Err(serde::de::Error::custom(
                 "takes the address of an HTTP proxy, as in \"http://proxy.example.com:3128\", or \"\" for none",
             ));
@@ -81,7 +81,7 @@ impl WithoutProxy {
         &self.0
     }
 
-    fn is_one(written: &str) -> bool {
+    fn is_valid(written: &str) -> bool {
         let is_range = |(address, length): (&str, &str)| {
             let most = match address.parse() {
                 Ok(IpAddr::V4(_)) => 32,
@@ -104,7 +104,7 @@ impl WithoutProxy {
 impl<'de> Deserialize<'de> for WithoutProxy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
-        if !Self::is_one(&written) {
+        if !Self::is_valid(&written) {
             return Err(serde::de::Error::custom(
                 "takes hosts, each by itself: \"example.com\" for that name and all below it, an address, a range as \"10.0.0.0/8\", or \"*\"",
             ));

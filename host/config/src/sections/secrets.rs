@@ -1,5 +1,5 @@
-//! Secrets for requests: where they come from and where they go. None stands in the configuration
-//! itself.
+//! Secrets for requests: where they come from and where they go. The configuration itself contains
+//! no secret.
 
 use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use schemars::{JsonSchema, json_schema};
@@ -62,7 +62,8 @@ section! {
     }
 }
 
-/// A host that a secret is sent to, or `*.` and a name for all below it, with or without a port.
+/// A host that a secret is sent to, or `*.` and a name for all hosts below it, with or without a
+/// port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenSecretHost(String);
 
@@ -143,11 +144,11 @@ text!(
     |name| !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         && !CARRYING.contains(&name.to_ascii_lowercase().as_str()),
-    "takes the name of a header, as in \"Authorization\" or \"X-Api-Key\", and none that says how a request is carried"
+    "takes the name of a header, as in \"Authorization\" or \"X-Api-Key\"; a header about the transport can't be set"
 );
 
 text!(
-    /// What stands before a secret in a header.
+    /// The text before a secret in a header.
     Prefix,
     |prefix| prefix.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !prefix.starts_with(' '),
     "takes the text before the secret, as in \"Bearer \": letters, digits and signs"
@@ -181,7 +182,7 @@ impl Secret {
         named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name)
     }
 
-    /// Where in a request it is put.
+    /// The place of the secret in a request.
     pub fn placement(&self) -> Placement {
         if let Some(query) = &self.query {
             return Placement::Query { name: query.as_str().to_owned() };
@@ -195,7 +196,7 @@ impl Secret {
         Placement::Header { name, prefix }
     }
 
-    /// Where it may go.
+    /// The rule for the requests that carry the secret.
     pub(crate) fn rule(&self, name: &str) -> Result<SecretRule, String> {
         Ok(SecretRule {
             name: name.to_owned(),
@@ -210,8 +211,8 @@ impl Secret {
         })
     }
 
-    /// Whether one request could be meant for both, and both for the same place in it.
-    pub(crate) fn meets(&self, other: &Self) -> bool {
+    /// Whether one request could carry both secrets in the same place.
+    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         let same_place = match (self.placement(), other.placement()) {
             (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
                 name == other
@@ -219,10 +220,9 @@ impl Secret {
             (Placement::Query { name }, Placement::Query { name: other }) => name == other,
             _ => false,
         };
-        let hosts = self
-            .hosts
-            .iter()
-            .any(|host| other.hosts.iter().any(|other| hosts_meet(host.as_str(), other.as_str())));
+        let hosts = self.hosts.iter().any(|host| {
+            other.hosts.iter().any(|other| hosts_overlap(host.as_str(), other.as_str()))
+        });
         let methods = self.methods.is_empty()
             || other.methods.is_empty()
             || self.methods.iter().any(|method| other.methods.contains(method));
@@ -241,34 +241,35 @@ impl Secret {
     }
 }
 
-/// Whether some host could fit both patterns: stars stand for anything here, so that it is rather
-/// said of too many.
-fn hosts_meet(one: &str, other: &str) -> bool {
+/// Whether some host could match both patterns. A `*` matches any text here, so the answer may be
+/// `true` for patterns that don't overlap.
+fn hosts_overlap(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else { return false };
     if one.port() != other.port() {
         return false;
     }
-    // By what they come to: a name may be written with letters of any language, or encoded.
+    // Names are compared in their normal form: a name may contain letters of any language, or be
+    // encoded.
     let (one, other) = (one.hosts().normal(), other.hosts().normal());
     let (one, other) = (one.as_bytes(), other.as_bytes());
-    // For each beginning of `one`, whether it meets the beginning of `other` that was come to.
-    let mut meets = vec![true];
+    // For each prefix of `one`: whether it overlaps the current prefix of `other`.
+    let mut overlaps = vec![true];
     for &letter in one {
-        meets.push(letter == b'*' && meets[meets.len() - 1]);
+        overlaps.push(letter == b'*' && overlaps[overlaps.len() - 1]);
     }
     for &theirs in other {
-        let mut next = vec![theirs == b'*' && meets[0]];
+        let mut next = vec![theirs == b'*' && overlaps[0]];
         for (at, &ours) in one.iter().enumerate() {
-            let both = meets[at] && ours == theirs;
-            let stars = (ours == b'*' || theirs == b'*') && (next[at] || meets[at + 1]);
+            let both = overlaps[at] && ours == theirs;
+            let stars = (ours == b'*' || theirs == b'*') && (next[at] || overlaps[at + 1]);
             next.push(both || stars);
         }
-        meets = next;
+        overlaps = next;
     }
-    meets[one.len()]
+    overlaps[one.len()]
 }
 
-/// Whether a key lies in a table of secrets, where nothing that was written is shown.
+/// Whether a key is in a table of secrets. Messages don't show its written value.
 pub(crate) fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])

@@ -179,7 +179,7 @@ inline_schema!(PresetName, "PresetName", {
     json_schema!({ "type": "string", "enum": names })
 });
 
-/// The name of an environment variable: letters, digits and `_`, no digit first.
+/// The name of an environment variable: letters, digits and `_`. It doesn't begin with a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VariableName(String);
 
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for VariableName {
             let name =
                 if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
             return Err(serde::de::Error::custom(format!(
-                "`{name}` isn't a name of a variable: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
+                "`{name}` isn't a valid variable name: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
             )));
         }
         Ok(Self(name))

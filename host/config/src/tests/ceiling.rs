@@ -1,4 +1,4 @@
-//! What a ceiling takes away, of whom, and that it never gives.
+//! What a ceiling takes away. It never grants anything.
 
 use std::fmt::Display;
 
@@ -12,13 +12,13 @@ use super::*;
 
 impl Scene {
     fn ceiling(&self, text: &str) -> PathBuf {
-        let path = self.work.parent().expect("a parent").join("ceiling.toml");
+        let path = self.work.parent().expect("it has a parent").join("ceiling.toml");
         fs::write(&path, text).expect("the file is written");
         path
     }
 
-    /// The configuration of a user who works under a ceiling.
-    fn under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Loaded, Problems> {
+    /// Loads a user's configuration with a ceiling.
+    fn load_under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Loaded, Problems> {
         self.write(user);
         let ceiling = self.ceiling(ceiling);
         let more =
@@ -26,8 +26,8 @@ impl Scene {
         load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..more })
     }
 
-    /// What the configuration comes to, directories by what they are.
-    fn normal(&self, loaded: &Loaded) -> Config {
+    /// The configuration with real paths of directories.
+    fn normalized(&self, loaded: &Loaded) -> Config {
         let mut config = loaded.config.clone();
         let plugins = config.plugins.values_mut().map(|plugin| &mut plugin.allowed_paths);
         let tools = &mut config.tools;
@@ -35,18 +35,18 @@ impl Scene {
             plugins.chain([&mut tools.file.allowed_paths, &mut tools.shell.allowed_paths]).flatten()
         {
             let path = super::super::policy::expand(&allowed.path, &self.work, &self.folders);
-            allowed.path = path.canonicalize().expect("it is there").display().to_string();
+            allowed.path = path.canonicalize().expect("it exists").display().to_string();
         }
         config
     }
 }
 
-/// For each key, what an operator says to get much, what a ceiling says to allow less, and what
-/// holds then. `None` where nothing can be compared, so that the key must not stand in a ceiling.
+/// For each key: a wide value of the operator, a narrower value of a ceiling, and the value that
+/// holds then. `None` if values can't be compared, so that a ceiling can't have the key.
 fn bound(key: &Key) -> Option<(String, String, Value)> {
     let path = key.path.join(".");
     let plain = |wide: &dyn Display, less: &str| {
-        let held = serde_json::from_str(less).expect("plain values are the same in TOML and JSON");
+        let held = serde_json::from_str(less).expect("TOML and JSON agree on plain values");
         Some((wide.to_string(), less.to_owned(), held))
     };
     match rule(&key.path).expect("every key has a rule") {
@@ -84,7 +84,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         }
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
-            // A wider entry of either leaves the narrower one of the other.
+            // Of a wider and a narrower entry, the narrower one is left.
             "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
             "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\", \"*.corp.example\", \"x.d.example\"]",
             json!([{ "host": "b.example", "methods": ["GET"] }, "wiki.corp.example", "x.d.example"]),
@@ -110,14 +110,14 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
         "plugins.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
-        other => panic!("`{other}` needs what a ceiling can say of it"),
+        other => panic!("`{other}` needs values for this test"),
     };
     Some((wide.to_owned(), less.to_owned(), held))
 }
 
-/// What a key takes, in words.
+/// The description of the values that a key takes.
 fn takes(path: &str) -> String {
-    let (table, name) = path.rsplit_once('.').expect("keys lie in tables");
+    let (table, name) = path.rsplit_once('.').expect("the key is in a table");
     let tables = describe();
     let table = tables
         .iter()
@@ -130,22 +130,22 @@ fn takes(path: &str) -> String {
 fn least(path: &str) -> u64 {
     let takes = takes(path);
     let (_, range) = takes.split_once("from ").expect("it takes a number");
-    range.split(' ').next().expect("it has a beginning").parse().expect("it is a number")
+    range.split(' ').next().expect("the range isn't empty").parse().expect("it is a number")
 }
 
 #[test]
-fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
+fn every_key_is_bounded_or_refused_in_a_ceiling() {
     let scene = Scene::new();
-    let root = scene.work.parent().expect("a parent").display().to_string();
-    // The rules of a ceiling's policy are a gate of their own.
+    let root = scene.work.parent().expect("it has a parent").display().to_string();
+    // `[tools.policy]` is left out: the rules of a ceiling are a gate of their own.
     for key in known().iter().filter(|key| {
         !key.table && !key.in_list && !key.path.ends_with(&["policy".into(), "rules".into()])
     }) {
         let name = key.path.join(".").replace('*', "known");
         let Some((wide, text, expected)) = bound(key) else {
             let problems = scene
-                .under(attempt(&key.path.join(".")).expect("it widens"), USER, &[])
-                .expect_err("it bounds nothing")
+                .load_under(attempt(&key.path.join(".")).expect("it widens"), USER, &[])
+                .expect_err("a ceiling can't bound it")
                 .to_string();
             assert!(
                 problems.contains("ceiling.toml:1: ")
@@ -154,7 +154,7 @@ fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
             );
             continue;
         };
-        // The operator's file and a flag, which comes after it: neither leads out.
+        // Neither the operator's file nor a flag, which comes later, exceeds the ceiling.
         for (user, settings) in [
             (format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()),
             (USER.to_owned(), vec![format!("{name}={wide}")]),
@@ -166,13 +166,13 @@ fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
             };
             let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
             let loaded = scene
-                .under(&format!("{name} = {text}"), &user, &settings)
+                .load_under(&format!("{name} = {text}"), &user, &settings)
                 .unwrap_or_else(|problems| panic!("{name}: {problems}"));
             let entry = loaded
                 .entries()
                 .into_iter()
                 .find(|entry| entry.key == name)
-                .unwrap_or_else(|| panic!("{name} is there"));
+                .unwrap_or_else(|| panic!("{name} is missing"));
             assert_eq!(
                 entry.value.to_string().replace(&root, "@"),
                 expected.to_string(),
@@ -192,32 +192,32 @@ fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
 }
 
 #[test]
-fn a_ceiling_never_allows_more() {
+fn ceiling_never_allows_more() {
     let scene = Scene::new();
-    let alone = scene.normal(&scene.load(USER));
-    // What a stranger would write to get more gives nothing here either.
+    let alone = scene.normalized(&scene.load(USER));
+    // Values that would widen have no effect in a ceiling.
     for key in keys() {
         let Some(attempt) = attempt(&key) else { continue };
-        match scene.under(attempt, USER, &[]) {
-            // The two have no directory in common.
+        match scene.load_under(attempt, USER, &[]) {
+            // The two lists have no directory in common.
             Ok(loaded) if key == "plugins.*.allowed_paths" => {
                 assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}");
             }
-            Ok(loaded) => assert_eq!(scene.normal(&loaded), alone, "{attempt}"),
+            Ok(loaded) => assert_eq!(scene.normalized(&loaded), alone, "{attempt}"),
             Err(problems) => assert!(
                 problems.to_string().contains("a ceiling can't bound it"),
                 "{attempt}: {problems}"
             ),
         }
     }
-    let empty = scene.under("", USER, &[]).expect("an empty ceiling bounds nothing");
+    let empty = scene.load_under("", USER, &[]).expect("an empty ceiling bounds nothing");
     assert_eq!((empty.config, empty.ceilings[0].taken.len()), (scene.load(USER).config, 0));
 }
 
 #[test]
-fn flags_and_trusted_files_stay_below_it() {
+fn flags_and_trusted_files_stay_below_the_ceiling() {
     let scene = Scene::new();
-    let home = scene.folders.home.clone().expect("a home");
+    let home = scene.folders.home.clone().expect("there is a home");
     scene.write("");
     fs::write(
         scene.work.join("berth.toml"),
@@ -233,21 +233,23 @@ fn flags_and_trusted_files_stay_below_it() {
             &["tools.max_call=3000"],
         )
     };
-    let loaded = load(&scene.folders, &all).expect("it is right");
+    let loaded = load(&scene.folders, &all).expect("it is valid");
     loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is trusted");
-    let loaded = load(&scene.folders, &all).expect("it is right");
+    let loaded = load(&scene.folders, &all).expect("it is valid");
     assert_eq!(loaded.project.as_ref().expect("it was read").standing, ProjectTrust::Trusted);
     assert_eq!(loaded.config.tools.call.get(), 60);
-    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
+    let grants =
+        loaded.built_in_files(&scene.folders, &scene.work).expect("all directories exist").grants;
     assert_eq!(grants.iter().map(|grant| &grant.path).collect::<Vec<_>>(), [&scene.work]);
 }
 
 #[test]
-fn what_has_nothing_in_common_leaves_nothing() {
+fn lists_with_nothing_in_common_leave_nothing() {
     let scene = Scene::new();
     let user = "[tools.file]\nallowed_paths = [\".\"]\n[plugins.x]\nallowed_paths = [\".\"]\n";
-    let loaded =
-        scene.under("tools.file.allowed_paths = [\"~/notes\"]", user, &[]).expect("it is right");
+    let loaded = scene
+        .load_under("tools.file.allowed_paths = [\"~/notes\"]", user, &[])
+        .expect("it is valid");
     assert!(
         !loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(),
         "{:?}",
@@ -270,59 +272,64 @@ fn what_has_nothing_in_common_leaves_nothing() {
     let shell = loaded.processes_of_shell(&scene.folders, &scene.work).expect("nothing is granted");
     assert!(!shell.shell && shell.files.grants.is_empty());
     let rule = |ceiling: &str| {
-        scene.under(ceiling, user, &[]).expect("it is right").switches().providers["file"]
+        scene.load_under(ceiling, user, &[]).expect("it is valid").switches().providers["file"]
             .rule
             .clone()
     };
     assert_eq!(
         rule("tools.file.allowed_paths = [\"~/notes\"]"),
-        "allowed_paths, none of which is left"
+        "allowed_paths: no directory is left"
     );
     assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
-    // A list of its own is what bounds the shell, where the ceiling has one.
+    // If the ceiling has a list for the shell, that list bounds the shell.
     let both = "tools.file.allowed_paths = [\"~/notes\"]\ntools.shell.allowed_paths = [\".\"]\n";
-    assert!(scene.under(both, user, &[]).expect("it is right").config.tools.shell.enabled);
+    assert!(scene.load_under(both, user, &[]).expect("it is valid").config.tools.shell.enabled);
     assert!(
         loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"),
         "{}",
         loaded.place("tools.file.enabled")
     );
-    // Globs can't be cut with each other, so that is a mistake, and not the operator's list.
+    // Globs have no intersection, so the ceiling is an error and the operator's list doesn't count.
     let problems = scene
-        .under("tools.file.allow_read = [\"*.rs\"]", "tools.file.allow_read = [\"src/**\"]", &[])
+        .load_under(
+            "tools.file.allow_read = [\"*.rs\"]",
+            "tools.file.allow_read = [\"src/**\"]",
+            &[],
+        )
         .expect_err("no glob is left");
     assert!(problems.to_string().contains("nothing would be left"), "{problems}");
 }
 
 #[test]
-fn a_bound_for_all_tools_bounds_those_that_say_something_of_their_own() {
+fn bound_for_all_tools_also_bounds_plugins_with_own_values() {
     let scene = Scene::new();
     let ceiling = "[tools]\nlimits.memory_mib = 64\nfile.allowed_paths = [\"~/notes\"]\n[plugin_folder]\nreload = \"approve\"\n";
     let user = "[plugins.x]\nreload = \"trust\"\nlimits.memory_mib = 512\nallowed_paths = [\"~\"]\n[plugins.y]\n";
-    let loaded = scene.under(ceiling, user, &[]).expect("it is right");
+    let loaded = scene.load_under(ceiling, user, &[]).expect("it is valid");
     assert_eq!(
         (loaded.plugin_limits("x").memory_mib.get(), loaded.plugin_limits("y").memory_mib.get()),
         (64, 64)
     );
     assert_eq!((loaded.reload("x"), loaded.reload("y")), (Reload::Approve, Reload::Approve));
-    let notes = scene.folders.home.as_ref().expect("a home").join("notes");
+    let notes = scene.folders.home.as_ref().expect("there is a home").join("notes");
     assert_eq!(
         loaded.config.plugins["x"].allowed_paths,
         [allowed(notes.to_str().expect("UTF-8"), PathAccess::ReadWrite)]
     );
-    // One that the operator's configuration has no table for may lie in the plugin folder.
-    let loaded = scene.under("plugins.z.limits.memory_mib = 32", "", &[]).expect("it is right");
+    // A plugin without a table may be in the plugin folder.
+    let loaded =
+        scene.load_under("plugins.z.limits.memory_mib = 32", "", &[]).expect("it is valid");
     assert_eq!(loaded.plugin_limits("z").memory_mib.get(), 32);
 }
 
 #[test]
-fn whoever_takes_what_the_environment_says_takes_the_organisation_s_ceiling() {
+fn inputs_from_environment_have_the_organisation_ceiling() {
     let inputs = Inputs::from_environment().expect("there is a working directory");
     assert_eq!(inputs.ceiling.as_deref(), Some(Path::new("/etc/berth/ceiling.toml")));
 }
 
 #[test]
-fn two_ceilings_bound_both() {
+fn two_ceilings_both_bound() {
     let scene = Scene::new();
     scene.write("tools.call = 100\ntools.max_call = 1000\n");
     let system = scene.ceiling("tools.call = 40\ntools.max_call = 50\n");
@@ -340,7 +347,7 @@ fn two_ceilings_bound_both() {
             );
             assert_eq!(loaded.source("tools.max_call"), Source::File { path: other, line: 2 });
         }
-        // Only what is root's is believed as the organisation's.
+        // Only a file that belongs to root is trusted as the organisation's ceiling.
         Err(problems) => assert!(
             !rustix::process::geteuid().is_root()
                 && problems.to_string().contains("only a file of root"),
@@ -372,13 +379,13 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
         std::os::unix::fs::chown(&path, Some(65534), None).expect("its owner is set");
     }
     of_organisation("only a file of root is trusted");
-    fs::remove_file(&path).expect("it goes");
+    fs::remove_file(&path).expect("it is removed");
     std::os::unix::fs::symlink("nowhere.toml", &path).expect("a link is made");
     of_organisation("can't be opened");
-    fs::remove_file(&path).expect("it goes");
+    fs::remove_file(&path).expect("it is removed");
     let without =
         load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() })
-            .expect("there is none");
+            .expect("a missing ceiling isn't a mistake");
     assert!(without.ceilings.is_empty());
 
     for (text, expected) in [
@@ -391,14 +398,14 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
             "isn't an existing directory",
         ),
     ] {
-        let problems = scene.under(text, "", &[]).expect_err("it is wrong").to_string();
+        let problems = scene.load_under(text, "", &[]).expect_err("it is invalid").to_string();
         assert!(
             problems.contains("ceiling.toml:") && problems.contains(expected),
             "{text}: {problems}"
         );
     }
     let missing = inputs(&[("BERTH_CEILING", "/nowhere/ceiling.toml")], &[]);
-    let problems = load(&scene.folders, &missing).expect_err("it has to be there").to_string();
+    let problems = load(&scene.folders, &missing).expect_err("the ceiling is missing").to_string();
     assert!(
         problems.contains("BERTH_CEILING: /nowhere/ceiling.toml can't be opened"),
         "{problems}"

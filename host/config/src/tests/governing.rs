@@ -1,4 +1,4 @@
-//! What calls are decided by, as the files say it.
+//! The policy that the files result in.
 
 use std::os::unix::fs::symlink;
 
@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::*;
 
-/// What becomes of a call that acts on one thing.
+/// Decides on a call that acts on one subject.
 fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decision {
-    let policy = loaded.policy().expect("the rules are right");
+    let policy = loaded.policy().expect("the rules are valid");
     let subjects = [ResolvedSubject { kind, access: Access::Write, text: text.to_owned() }];
     policy.decide(
         &Action {
@@ -63,7 +63,7 @@ action = \"allow\"
 ";
 
 #[test]
-fn every_decision_shows_its_rule_and_its_line() {
+fn every_decision_names_its_rule_and_line() {
     let scene = Scene::new();
     let loaded = scene.load(&format!("tools.autonomy = \"read-only\"\n{RULES}\n[tools.policy]\nrules = [\n{{ effect = \"deny\", tools = [\"write\"], paths = [\"b\"] }},\n]\n"));
     let file = loaded.file.clone().expect("it was read").display().to_string();
@@ -81,11 +81,11 @@ fn every_decision_shows_its_rule_and_its_line() {
     );
     let asked = path(&scene.load(""), "/w/a", Verdict::Ask, Gate::Autonomy);
     assert_eq!(asked.place, "the default of [tools]");
-    // What it tells to write does what it says.
+    // The lines that a remedy proposes have the promised effect.
     let lines = asked
         .remedy
         .strip_prefix("To allow it without asking, add to berth.toml:\n")
-        .expect("it tells lines");
+        .expect("the remedy has lines");
     path(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}")),
         "/w/a",
@@ -95,7 +95,7 @@ fn every_decision_shows_its_rule_and_its_line() {
     let lines = denied_by_permission
         .remedy
         .strip_prefix("To allow it, put before it:\n")
-        .expect("it tells lines");
+        .expect("the remedy has lines");
     path(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}\n{RULES}")),
         "/w/keys/x",
@@ -104,13 +104,14 @@ fn every_decision_shows_its_rule_and_its_line() {
     );
     let narrow = "[tools.authorization]\nenabled = true\n[[tools.authorization.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
     let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
-    let lines = refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("it tells lines");
+    let lines =
+        refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("the remedy has lines");
     path(&scene.load(&format!("{narrow}{lines}\n")), "/w/a", Verdict::Ask, Gate::Autonomy);
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
     let lines = blocked
         .remedy
         .strip_prefix("To take it from the list, write in berth.toml:\n")
-        .expect("it tells lines");
+        .expect("the remedy has lines");
     command(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}\n")),
         "curl x",
@@ -120,9 +121,9 @@ fn every_decision_shows_its_rule_and_its_line() {
 }
 
 #[test]
-fn a_stranger_s_file_adds_denials_and_questions_and_undoes_none() {
+fn untrusted_file_adds_denials_and_questions_and_removes_none() {
     let scene = Scene::new();
-    let stranger = "\
+    let untrusted = "\
 tools.permissions.write = [
   { pattern = \"*\", action = \"ask\" },
   { pattern = \"keys/**\", action = \"allow\" },
@@ -131,15 +132,15 @@ tools.permissions.edit = [{ pattern = \"*\", action = \"deny\" }]
 tools.policy.rules = [{ effect = \"deny\", paths = [\"vendor\"] }, { effect = \"allow\", tools = [\"*\"] }]
 tools.autonomy = \"full\"
 ";
-    let loaded = scene.load_with(RULES, stranger);
+    let loaded = scene.load_with(RULES, untrusted);
     let file = scene.work.join("berth.toml").display().to_string();
-    // Its question stands before the user's rules, but is no way around a denial among them.
+    // Its question comes before the user's rules, but doesn't avoid a denial among them.
     path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
     let asked = path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
     assert_eq!(asked.place, format!("[tools.permissions.write] in {file}, line 2"));
     check(&loaded, "edit", SubjectKind::Path, "/w/a", Verdict::Deny, Gate::Permissions);
     path(&loaded, "/w/vendor/x", Verdict::Deny, Gate::Policy);
-    // Its rules that allow are no list that nothing else passes.
+    // Its rules that allow don't count, so they don't refuse other calls.
     check(&loaded, "other", SubjectKind::Path, "/w/a", Verdict::Ask, Gate::Autonomy);
     let ignored: Vec<String> = loaded
         .project
@@ -153,15 +154,15 @@ tools.autonomy = \"full\"
 }
 
 #[test]
-fn of_a_stranger_s_rules_the_one_that_is_ignored_is_named() {
+fn ignored_rule_of_an_untrusted_file_is_named() {
     let scene = Scene::new();
-    let stranger = "\
+    let untrusted = "\
 tools.permissions.write = [
   { pattern = \"x\", action = \"deny\" },
   { pattern = \"z\", action = \"allow\" },
 ]
 ";
-    let loaded = scene.load_with("", stranger);
+    let loaded = scene.load_with("", untrusted);
     path(&loaded, "/w/x", Verdict::Deny, Gate::Permissions);
     let project = loaded.project.expect("it was read");
     let [ignored] = project.ignored() else { panic!("{project:?}") };
@@ -170,12 +171,12 @@ tools.permissions.write = [
     assert_eq!(
         ignored.proposed,
         json!([{ "pattern": "z", "action": "allow" }]),
-        "what denies is not asked for: it counts"
+        "the rule that denies isn't listed, since it counts"
     );
 }
 
 #[test]
-fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
+fn trusted_file_may_allow_but_removes_no_denial_of_the_user() {
     let scene = Scene::new();
     let project = "tools.permissions.write = [{ pattern = \"*\", action = \"allow\" }]\n";
     let user = RULES.replace("allow", "ask");
@@ -196,7 +197,7 @@ fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
 }
 
 #[test]
-fn a_pattern_of_a_path_is_compared_with_where_it_really_leads() {
+fn path_pattern_is_compared_with_the_real_path() {
     let scene = Scene::new();
     let home = scene.folders.home.clone().expect("a home");
     symlink(home.join("notes"), scene.work.join("link")).expect("a link is made");
@@ -215,7 +216,7 @@ fn a_pattern_of_a_path_is_compared_with_where_it_really_leads() {
 }
 
 #[test]
-fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
+fn confirm_patterns_ask_if_bash_has_no_rules() {
     let scene = Scene::new();
     let asked = command(&scene.load(""), "git push --force", Verdict::Ask, Gate::Permissions);
     assert_eq!(
@@ -223,7 +224,7 @@ fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
         ("confirm_patterns = \"git push --force\"", "the default of [tools.shell]")
     );
     command(&scene.load(""), "ls", Verdict::Ask, Gate::Autonomy);
-    // With full autonomy, what somebody wrote down still asks, and only that.
+    // With full autonomy, only patterns that are written in a file ask.
     let full = "tools.autonomy = \"full\"\n";
     command(&scene.load(full), "git push --force", Verdict::Ask, Gate::Network);
     let network = format!("{full}tools.shell.network = \"allow\"\n");
@@ -231,23 +232,23 @@ fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
     let written = format!("{full}tools.shell.confirm_patterns = [\"deploy\"]\n");
     command(&scene.load(&written), "make deploy", Verdict::Ask, Gate::Permissions);
     command(&scene.load(&written), "make", Verdict::Allow, Gate::Autonomy);
-    // Rules for `bash` take their place; those of a stranger don't.
+    // The user's rules for `bash` replace the patterns. Those of an untrusted file don't.
     let ruled =
         format!("{written}tools.permissions.bash = [{{ pattern = \"x\", action = \"deny\" }}]\n");
     command(&scene.load(&ruled), "make deploy", Verdict::Allow, Gate::Autonomy);
-    let stranger = "tools.permissions.bash = [{ pattern = \"x\", action = \"deny\" }]\n";
-    command(&scene.load_with(&written, stranger), "make deploy", Verdict::Ask, Gate::Permissions);
-    command(&scene.load_with(&written, stranger), "x", Verdict::Deny, Gate::Permissions);
+    let untrusted = "tools.permissions.bash = [{ pattern = \"x\", action = \"deny\" }]\n";
+    command(&scene.load_with(&written, untrusted), "make deploy", Verdict::Ask, Gate::Permissions);
+    command(&scene.load_with(&written, untrusted), "x", Verdict::Deny, Gate::Permissions);
 }
 
 #[test]
-fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
+fn blocked_commands_are_added_and_allowed_ones_removed() {
     let scene = Scene::new();
     let text = "tools.autonomy = \"full\"\n[tools.shell]\nblocked_commands = [\"git push\"]\nallowed_commands = [\"CURL\"]\n";
     let loaded = scene.load(text);
     let blocked = command(&loaded, "git -C x push", Verdict::Deny, Gate::Blocklist);
     assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
-    // Neither the table nor the list may be written once more.
+    // The remedy must not repeat a table or a list that the file already has.
     let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(
         remedy.contains("put \"wget\" into `allowed_commands`")
@@ -257,7 +258,7 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(remedy.contains("[tools.shell]\nallowed_commands = [\"wget\"]"), "{remedy}");
     command(&loaded, "curl x", Verdict::Ask, Gate::Network);
-    // Of a stranger's exceptions none counts, and what they block is added.
+    // The exceptions of an untrusted file don't count. Its blocked commands are added.
     let loaded = scene.load_with(
         text,
         "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n",
@@ -268,7 +269,7 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
 }
 
 #[test]
-fn trust_is_the_plugin_s_and_a_stranger_may_lower_it() {
+fn untrusted_file_may_lower_the_trust_of_a_plugin() {
     let scene = Scene::new();
     let user = "tools.autonomy = \"full\"\n[plugins.known]\n";
     path(&scene.load(user), "/w/a", Verdict::Allow, Gate::Autonomy);
@@ -301,7 +302,7 @@ fn trust_is_the_plugin_s_and_a_stranger_may_lower_it() {
 }
 
 #[test]
-fn authorization_counts_where_it_is_switched_on() {
+fn authorization_counts_if_enabled() {
     let scene = Scene::new();
     let rules = "[tools.authorization]\nrules = [{ effect = \"deny\", tools = [\"write\"] }]\n";
     path(&scene.load(rules), "/w/a", Verdict::Ask, Gate::Autonomy);
@@ -320,7 +321,7 @@ fn authorization_counts_where_it_is_switched_on() {
 }
 
 #[test]
-fn an_exact_rule_allows_one_text_and_is_for_nothing_else() {
+fn exact_rule_only_allows_and_only_one_text() {
     let scene = Scene::new();
     let rule = |action: &str| {
         format!(
@@ -335,13 +336,13 @@ fn an_exact_rule_allows_one_text_and_is_for_nothing_else() {
     }
     for action in ["ask", "deny"] {
         let problem =
-            scene.load(&rule(action)).policy().expect_err("such a rule protects one spelling");
+            scene.load(&rule(action)).policy().expect_err("the rule protects only one spelling");
         assert!(
             problem.to_string().contains("`exact` is for rules with `action = \"allow\"`"),
             "{problem}"
         );
     }
-    // From a stranger it allows nothing.
+    // In an untrusted file it allows nothing.
     path(&scene.load_with("", &rule("allow")), "/w/*", Verdict::Ask, Gate::Autonomy);
 }
 
@@ -351,7 +352,7 @@ fn rules_that_would_protect_nothing_are_problems() {
     let problem = |text: &str, expected: &str| {
         scene.write(text);
         let problems = load(&scene.folders, &Inputs::default())
-            .expect_err("the configuration is wrong")
+            .expect_err("the configuration is invalid")
             .to_string();
         assert!(problems.contains(expected), "{text}: {problems}");
     };
@@ -396,7 +397,7 @@ fn rules_that_would_protect_nothing_are_problems() {
         "is not a regular expression",
     );
     let many = "{ effect = \"deny\" },".repeat(257);
-    problem(&format!("tools.policy.rules = [{many}]"), "has 257 rules; at most 256");
+    problem(&format!("tools.policy.rules = [{many}]"), "has 257 rules; the limit is 256");
     problem(
         &format!(
             "tools.permissions.x = [{}]",

@@ -16,7 +16,7 @@ mod renamed;
 mod trusting;
 mod web;
 
-/// A folder of its own for each test: the user's folders, a home and a working directory.
+/// The folders of one test: the user's folders, a home and a working directory.
 struct Scene {
     _root: tempfile::TempDir,
     folders: Folders,
@@ -26,7 +26,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let path = root.path().canonicalize().expect("it is there");
+        let path = root.path().canonicalize().expect("it exists");
         let folders =
             Folders { home: Some(path.join("own-home")), ..Folders::inside(&path.join("own")) };
         for folder in ["own/config", "own-home/notes", "work/src"] {
@@ -44,7 +44,7 @@ impl Scene {
 
     fn load(&self, text: &str) -> Loaded {
         self.write(text);
-        load(&self.folders, &Inputs::default()).expect("the configuration is right")
+        load(&self.folders, &Inputs::default()).expect("the configuration is valid")
     }
 
     /// The configuration with a file in the working directory beside the user's.
@@ -62,22 +62,22 @@ impl Scene {
     }
 
     #[track_caller]
-    fn wrong(&self, text: &str, expected: &[&str]) {
+    fn assert_problems(&self, text: &str, expected: &[&str]) {
         self.write(text);
         let problems =
-            load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong");
+            load(&self.folders, &Inputs::default()).expect_err("the configuration is invalid");
         let shown = problems.to_string().replace(&self.folders.config.display().to_string(), "");
         assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "{text}");
     }
 }
 
 impl Scene {
-    /// As [`Self::wrong`], by parts of what is said.
+    /// As [`Self::assert_problems`], but compares only parts of the problems.
     #[track_caller]
     fn assert_refused(&self, text: &str, expected: &[&str]) {
         self.write(text);
         let problems = load(&self.folders, &Inputs::default())
-            .expect_err("the configuration is wrong")
+            .expect_err("the configuration is invalid")
             .to_string();
         assert!(expected.iter().all(|part| problems.contains(part)), "{text}: {problems}");
     }
@@ -96,14 +96,14 @@ fn allowed(path: &str, access: PathAccess) -> AllowedPath {
 }
 
 #[test]
-fn without_any_source_the_defaults_hold() {
+fn defaults_hold_without_any_source() {
     let scene = Scene::new();
-    let loaded = load(&scene.folders, &Inputs::default()).expect("no file is no mistake");
+    let loaded = load(&scene.folders, &Inputs::default()).expect("a missing file isn't a mistake");
     assert_eq!(loaded.config, Config::default());
     assert_eq!(loaded.file, None);
     assert_eq!(loaded.config.tools.call_time().as_secs(), 30);
     let policy =
-        loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory is there");
+        loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory exists");
     assert_eq!(policy.grants.len(), 1);
     assert_eq!(
         (policy.grants[0].path.as_path(), policy.grants[0].access),
@@ -112,7 +112,7 @@ fn without_any_source_the_defaults_hold() {
 }
 
 #[test]
-fn the_default_globs_are_globs() {
+fn default_globs_are_valid() {
     let FileTools { deny_read, allow_read, deny_write, .. } = FileTools::default();
     for glob in deny_read.iter().chain(&allow_read).chain(&deny_write) {
         assert_eq!(PathGlob::new(glob.as_str()).as_ref(), Ok(glob));
@@ -131,10 +131,10 @@ fn later_sources_win_key_by_key() {
         ("PATH", "/bin"),
     ];
     let inputs = inputs(&variables, &["tools.max_concurrent=4", "tools.file.deny_read=c"]);
-    let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
+    let loaded = load(&scene.folders, &inputs).expect("the configuration is valid");
     let tools = &loaded.config.tools;
     assert_eq!((tools.call.get(), tools.max_call.get(), tools.max_concurrent.get()), (5, 60, 4));
-    assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("a glob")]);
+    assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("the glob is valid")]);
     assert_eq!(loaded.source("tools.call"), Source::File { path: file, line: 2 });
     assert_eq!(loaded.source("tools.max_call"), Source::Variable("BERTH_TOOLS_MAX_CALL".into()));
     assert_eq!(
@@ -149,9 +149,9 @@ fn later_sources_win_key_by_key() {
 }
 
 #[test]
-fn every_problem_of_a_file_is_named_with_its_line() {
+fn every_problem_of_a_file_has_its_line() {
     let scene = Scene::new();
-    scene.wrong(
+    scene.assert_problems(
         "[tools]\ncall = \"soon\"\n\n[tools.file]\nallowed_path = [\".\"]\ndeny_read = [\n  \"ok\",\n  \"a[\",\n]\n[tolls]\nx = 1\ny = 2\n",
         &[
             "/berth.toml:2: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
@@ -164,7 +164,7 @@ fn every_problem_of_a_file_is_named_with_its_line() {
             "  10 | [tolls]",
         ],
     );
-    scene.wrong(
+    scene.assert_problems(
         "[tools]\ncall =\n",
         &[
             "/berth.toml:2: is not TOML: string values must be quoted, expected literal string",
@@ -174,13 +174,13 @@ fn every_problem_of_a_file_is_named_with_its_line() {
 }
 
 #[test]
-fn what_is_told_of_a_broken_file_is_bounded() {
+fn problems_of_a_broken_file_are_limited() {
     let scene = Scene::new();
     scene.write(&"= = ".repeat(200_000));
-    let problems = load(&scene.folders, &Inputs::default()).expect_err("it is no TOML").to_string();
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("it isn't TOML").to_string();
     assert!(problems.len() < 100_000, "{} bytes", problems.len());
     scene.write(&(0..4000).map(|index| format!("k{index} = 1\n")).collect::<String>());
-    let problems = load(&scene.folders, &Inputs::default()).expect_err("no such keys");
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("the keys are unknown");
     assert_eq!(problems.0.len(), 100);
 }
 
@@ -190,7 +190,7 @@ fn values_that_would_protect_nothing_are_problems() {
     let problem = |text: &str, expected: &str| {
         scene.write(text);
         let problems = load(&scene.folders, &Inputs::default())
-            .expect_err("the configuration is wrong")
+            .expect_err("the configuration is invalid")
             .to_string();
         assert!(problems.contains(expected), "{text}: {problems}");
     };
@@ -225,71 +225,69 @@ fn values_that_would_protect_nothing_are_problems() {
 }
 
 #[test]
-fn a_stranger_s_text_does_not_reach_the_terminal_as_it_is() {
+fn untrusted_text_is_neutralised_in_problems() {
     let scene = Scene::new();
     scene.write("\"\\u001b[31mx\" = 1 # \u{202e}");
     let problems =
-        load(&scene.folders, &Inputs::default()).expect_err("an unknown key").to_string();
+        load(&scene.folders, &Inputs::default()).expect_err("the key is unknown").to_string();
     assert!(!problems.contains(['\u{1b}', '\u{202e}']), "{problems:?}");
 }
 
 #[test]
-fn a_file_that_others_may_write_is_refused() {
+fn file_that_others_can_write_is_refused() {
     let scene = Scene::new();
     let path = scene.write("[tools]\n");
     for mode in [0o620, 0o602, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
         let problems =
-            load(&scene.folders, &Inputs::default()).expect_err("others may write").to_string();
+            load(&scene.folders, &Inputs::default()).expect_err("others can write").to_string();
         assert!(problems.contains(&format!("chmod go-w '{}'", path.display())), "{problems}");
     }
 }
 
 #[test]
-fn what_leads_nowhere_is_no_missing_file() {
+fn broken_link_does_not_count_as_missing_file() {
     let scene = Scene::new();
     let folder = scene.folders.config.clone();
     let refused = |expected: &str| {
-        let problems = load(&scene.folders, &Inputs::default())
-            .expect_err("something was meant to be there")
-            .to_string();
+        let problems =
+            load(&scene.folders, &Inputs::default()).expect_err("the link is broken").to_string();
         assert!(problems.contains(expected), "{problems}");
-        super::insert::permission(&scene.folders, "write", "/w/a")
-            .expect_err("something was meant to be there");
+        super::insert::permission(&scene.folders, "write", "/w/a").expect_err("the link is broken");
     };
     let path = scene.folders.config_file();
     symlink(scene.work.join("gone.toml"), &path).expect("a link is made");
     refused("berth.toml: can't be opened: it is a link that leads nowhere");
     assert!(path.is_symlink());
-    fs::remove_file(&path).expect("the link goes");
-    fs::remove_dir(&folder).expect("the folder goes");
+    fs::remove_file(&path).expect("the link is removed");
+    fs::remove_dir(&folder).expect("the folder is removed");
     symlink(scene.work.join("gone"), &folder).expect("a link is made");
     refused("own/config is a link that leads nowhere");
-    fs::remove_file(&folder).expect("the link goes");
+    fs::remove_file(&folder).expect("the link is removed");
     fs::write(&folder, "").expect("a file is written");
     refused("Not a directory");
-    fs::remove_file(&folder).expect("the file goes");
-    load(&scene.folders, &Inputs::default()).expect("nothing is there");
+    fs::remove_file(&folder).expect("the file is removed");
+    load(&scene.folders, &Inputs::default()).expect("a missing file isn't a mistake");
 }
 
 #[test]
-fn what_is_no_file_of_sensible_size_is_refused() {
+fn file_that_is_too_large_or_not_regular_is_refused() {
     let scene = Scene::new();
     let problem = |expected: &str| {
         let problems =
-            load(&scene.folders, &Inputs::default()).expect_err("no configuration").to_string();
+            load(&scene.folders, &Inputs::default()).expect_err("the file is invalid").to_string();
         assert!(problems.contains(expected), "{problems}");
     };
     let path = scene.write(&" ".repeat(1024 * 1024 + 1));
     problem("larger than 1 MiB");
     scene.write(&(0..5000).map(|index| format!("k{index} = 1\n")).collect::<String>());
-    problem("5000 values");
+    problem("has 5000 values; the limit is 4096");
     scene.write(&format!("{} = 1", vec!["a"; 1000].join(".")));
     problem("recursion limit");
     fs::write(&path, [0xff]).expect("the file is written");
     problem("can't be read");
-    fs::remove_file(&path).expect("the file goes");
-    fs::create_dir(&path).expect("a folder comes");
+    fs::remove_file(&path).expect("the file is removed");
+    fs::create_dir(&path).expect("a folder is made");
     problem("not a regular file");
     let missing = Inputs { file: Some(scene.work.join("none.toml")), ..Inputs::default() };
     let problems =
@@ -298,12 +296,12 @@ fn what_is_no_file_of_sensible_size_is_refused() {
 }
 
 #[test]
-fn variables_take_toml_and_bare_texts() {
+fn variables_accept_toml_and_bare_texts() {
     let scene = Scene::new();
     scene.write("[plugins.my-tool]\npath = \"a.wasm\"\n");
     let check = |name: &str, value: &str, expected: AllowedPath| {
         let loaded =
-            load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is right");
+            load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is valid");
         let tool = &loaded.config.plugins["my-tool"].allowed_paths;
         assert_eq!(
             if name.contains("MY") { tool } else { &loaded.config.tools.file.allowed_paths },
@@ -325,18 +323,19 @@ fn variables_take_toml_and_bare_texts() {
             &[],
         ),
     );
-    let loaded = loaded.expect("the variables are right");
+    let loaded = loaded.expect("the variables are valid");
     assert_eq!(loaded.config.plugins["other"].path, "1");
     assert_eq!(loaded.plugin_limits("other").memory_mib.get(), 9);
     assert_eq!(loaded.plugin_limits("other").cpu_secs, Limits::default().cpu_secs);
 }
 
 #[test]
-fn variables_and_settings_that_are_wrong_say_what_was_meant() {
+fn invalid_variables_and_settings_name_the_intended_key() {
     let scene = Scene::new();
     let problem = |variables: &[(&str, &str)], settings: &[&str], expected: &str| {
-        let problems =
-            load(&scene.folders, &inputs(variables, settings)).expect_err("a mistake").to_string();
+        let problems = load(&scene.folders, &inputs(variables, settings))
+            .expect_err("it is invalid")
+            .to_string();
         assert_eq!(problems, expected);
     };
     problem(
@@ -360,8 +359,8 @@ fn variables_and_settings_that_are_wrong_say_what_was_meant() {
         "--set tools.cal=3: unknown key `tools.cal`; did you mean `call`?",
     );
     let deep = load(&scene.folders, &inputs(&[], &[&format!("{}=1", vec!["a"; 1000].join("."))]))
-        .expect_err("no such key");
-    assert!(deep.to_string().ends_with("no key has that many parts"));
+        .expect_err("the key is too deep");
+    assert!(deep.to_string().ends_with("key has 1000 parts; the limit is 16"));
     problem(
         &[],
         &["tools.call"],
@@ -370,24 +369,26 @@ fn variables_and_settings_that_are_wrong_say_what_was_meant() {
 }
 
 #[test]
-fn flags_add_grants_and_may_widen_what_the_file_says() {
+fn flags_add_grants_and_can_widen_those_of_the_file() {
     let scene = Scene::new();
     scene.write(
         "[tools.file]\nallowed_paths = [\".\", { path = \"~/notes\", access = \"read\" }]\n",
     );
-    let notes = scene.work.parent().expect("a parent").join("own-home/notes");
+    let notes = scene.work.parent().expect("it has a parent").join("own-home/notes");
     let access = |allow: Vec<(PathBuf, PathAccess)>| {
         let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() })
-            .expect("the configuration is right");
-        let grants =
-            loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
-        let of_notes: Vec<_> = grants
+            .expect("the configuration is valid");
+        let grants = loaded
+            .built_in_files(&scene.folders, &scene.work)
+            .expect("all directories exist")
+            .grants;
+        let notes_grants: Vec<_> = grants
             .into_iter()
             .filter(|grant| grant.path == notes)
             .map(|grant| (grant.access, grant.place.text.into_owned()))
             .collect();
-        assert_eq!(of_notes.len(), 1, "{of_notes:?}");
-        of_notes[0].clone()
+        assert_eq!(notes_grants.len(), 1, "{notes_grants:?}");
+        notes_grants[0].clone()
     };
     let in_file = format!("[tools.file] in {}, line 2", scene.folders.config_file().display());
     assert_eq!(access(vec![]), (Access::Read, in_file));
@@ -396,10 +397,10 @@ fn flags_add_grants_and_may_widen_what_the_file_says() {
 }
 
 #[test]
-fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
+fn empty_list_is_the_working_directory_but_nothing_for_a_plugin() {
     let scene = Scene::new();
     let loaded = scene.load("tools.file.allowed_paths = []\n[plugins.x]\npath = \"x.wasm\"\n");
-    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
+    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it exists").grants;
     assert_eq!(
         grants.iter().map(|grant| grant.path.as_path()).collect::<Vec<_>>(),
         [scene.work.as_path()]
@@ -419,7 +420,7 @@ fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
 }
 
 #[test]
-fn a_plugin_comes_from_its_path_or_else_from_the_plugin_folder() {
+fn plugin_comes_from_its_path_or_from_the_plugin_folder() {
     let scene = Scene::new();
     let (folders, work) = (&scene.folders, &scene.work);
     let loaded = scene.load("[plugins.named]\npath = \"x.wasm\"\n[plugins.found]\n");
@@ -434,23 +435,26 @@ fn a_plugin_comes_from_its_path_or_else_from_the_plugin_folder() {
     assert_eq!(loaded.plugin_folder(folders, work), folders.config.join("p"));
     assert_eq!(reload(&loaded), [Reload::Approve, Reload::Approve, Reload::Trust]);
 
-    let set = load(folders, &inputs(&[], &["plugin_folder.path=p"])).expect("the setting is right");
+    let set = load(folders, &inputs(&[], &["plugin_folder.path=p"])).expect("the setting is valid");
     assert_eq!(set.plugin_folder(folders, work), work.join("p"));
     let home = load(folders, &inputs(&[("BERTH_PLUGIN_FOLDER_PATH", "~/p")], &[]))
-        .expect("the variable is right");
-    assert_eq!(home.plugin_folder(folders, work), folders.home.as_ref().expect("a home").join("p"));
+        .expect("the variable is valid");
+    assert_eq!(
+        home.plugin_folder(folders, work),
+        folders.home.as_ref().expect("there is a home").join("p")
+    );
 }
 
 #[test]
-fn what_configures_berth_is_out_of_reach_wherever_it_lies() {
+fn files_that_configure_berth_are_never_writable() {
     let scene = Scene::new();
     let (file, plugin) = (scene.work.join("team.toml"), scene.work.join("x.wasm"));
     fs::write(&file, "plugin_folder.path = \"plugins\"\n[plugins.x]\npath = \"x.wasm\"\n")
         .expect("the file is written");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its mode is set");
     let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
-    let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
-    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
+    let loaded = load(&scene.folders, &inputs).expect("the configuration is valid");
+    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it exists").grants;
     let rules = FileRules::new(grants, loaded.own(&scene.folders, &scene.work));
     let decide = |path: &Path, access| rules.decide(path, Kind::Other, access).is_ok();
     for path in [&file, &plugin, &scene.work.join("plugins"), &scene.work.join("plugins/new.wasm")]
@@ -461,7 +465,7 @@ fn what_configures_berth_is_out_of_reach_wherever_it_lies() {
 }
 
 #[test]
-fn a_grant_of_what_is_not_there_is_a_problem() {
+fn grant_of_a_missing_directory_is_a_problem() {
     let scene = Scene::new();
     fs::write(scene.work.join("file"), "").expect("a file is made");
     let loaded = scene.load("tools.file.allowed_paths = [\n\"none\",\n\"file\",\n]\n");
@@ -474,13 +478,13 @@ fn a_grant_of_what_is_not_there_is_a_problem() {
 }
 
 #[test]
-fn globs_reach_what_they_mean_through_links_and_the_home() {
+fn globs_match_through_links_and_the_home() {
     let scene = Scene::new();
-    let real = scene.work.parent().expect("a parent");
+    let real = scene.work.parent().expect("it has a parent");
     std::os::unix::fs::symlink(real.join("work"), real.join("link")).expect("a link is made");
     let loaded = scene
         .load(&format!("[tools.file]\nallowed_paths = [\".\", \"~\"]\ndeny_read = [\"{}/link/src/*.key\", \"~/notes\"]\n", real.display()));
-    let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there");
+    let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all directories exist");
     let rules = FileRules::new(policy.grants, scene.folders.own()).with_globs(
         policy.deny_read,
         policy.allow_read,
@@ -495,7 +499,7 @@ fn globs_reach_what_they_mean_through_links_and_the_home() {
 }
 
 #[test]
-fn entries_show_everything_with_its_source() {
+fn entries_have_every_value_with_its_source() {
     let scene = Scene::new();
     let loaded = scene.load(
         "[tools.file]\nallowed_paths = [\n  \"a\",\n  { path = \"b\", access = \"read\" },\n]\n",
@@ -517,10 +521,10 @@ fn entries_show_everything_with_its_source() {
 }
 
 #[test]
-fn the_schema_agrees_with_what_is_read() {
+fn schema_agrees_with_loading() {
     let schema = schema();
     let accepts = |text: &str, expected: bool| {
-        let value: toml::Value = toml::from_str(text).expect("the test's own TOML");
+        let value: toml::Value = toml::from_str(text).expect("the test's TOML is valid");
         let json = serde_json::to_value(value).expect("TOML has a JSON form");
         assert_eq!(jsonschema::is_valid(&schema, &json), expected, "{text}");
     };

@@ -1,4 +1,4 @@
-//! What counts of a file in the working directory, which a stranger may have written.
+//! Which values count in the working directory's file, which is untrusted.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::keys::{Key, known};
 use super::*;
 
-/// Everything of a user who has said something about every kind of key.
+/// A user's configuration with a value for every kind of key.
 pub(super) const USER: &str = r#"
 [tools]
 enabled = false
@@ -79,8 +79,8 @@ env = "KNOWN"
 hosts = ["api.example.com"]
 "#;
 
-/// For each key, what a stranger would write there to get more than `USER` grants. `None` where
-/// nothing that can be written there widens.
+/// For each key, a value that would widen what `USER` grants. `None` if no value of the key can
+/// widen.
 pub(super) fn attempt(key: &str) -> Option<&'static str> {
     Some(match key {
         "tools.enabled" => "tools.enabled = true",
@@ -138,7 +138,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.request_secs" => "tools.limits.request_secs = 31",
         "tools.web.enabled" => "tools.web.enabled = true",
         "tools.web.allowed_domains" => "tools.web.allowed_domains = [\"evil.example\"]",
-        // They add up, too.
+        // Its values are added too.
         "tools.web.denied_domains" => return None,
         "tools.web.other_domains" => "tools.web.other_domains = \"allow\"",
         "tools.web.allowed_private_hosts" => "tools.web.allowed_private_hosts = [\"127.0.0.1:22\"]",
@@ -165,8 +165,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "network.authorities" => "network.authorities = [\"evil.pem\"]",
         "tools.file.enabled" => "tools.file.enabled = true",
         "tools.file.allowed_paths" => "tools.file.allowed_paths = [\"/\"]",
-        // Lists of denials add up, so nothing that stands there takes one away: not even the empty
-        // list.
+        // Denials are added, so no value takes one away, not even the empty list.
         "tools.file.deny_read" | "tools.file.deny_write" => return None,
         "tools.file.allow_read" => "tools.file.allow_read = []",
         "tools.retry.max_attempts" => "tools.retry.max_attempts = 3",
@@ -183,7 +182,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.filters.filters_path" => "tools.filters.filters_path = \"evil.toml\"",
         "tools.filters.chain" => "tools.filters.chain = [\"evil\"]",
         "tools.filters.security.enabled" => "tools.filters.security.enabled = false",
-        // They add up: more lines come back.
+        // Its values are added: more lines are put back.
         "tools.filters.security.extra_patterns" => return None,
         "tools.overflow.threshold" => "tools.overflow.threshold = 0",
         "tools.overflow.retention_hours" => "tools.overflow.retention_hours = 169",
@@ -264,7 +263,7 @@ pub(super) fn keys() -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn no_key_widens_and_each_attempt_is_named() {
+fn no_key_widens_and_each_attempt_is_reported() {
     let scene = Scene::new();
     for key in keys() {
         let Some(attempt) = attempt(&key) else { continue };
@@ -282,7 +281,7 @@ fn no_key_widens_and_each_attempt_is_named() {
 }
 
 #[test]
-fn all_attempts_together_widen_nothing_either() {
+fn all_attempts_together_widen_nothing() {
     let scene = Scene::new();
     let all: Vec<&str> = keys().filter_map(|key| attempt(&key)).collect();
     let loaded = scene.load_with(
@@ -293,19 +292,22 @@ fn all_attempts_together_widen_nothing_either() {
     assert_eq!(loaded.project.expect("it was read").ignored().len(), all.len());
 }
 
-/// What the key comes to, and why it is ignored.
+/// Checks the resulting value of a key, and the reasons why something is ignored.
 #[track_caller]
-fn check(user: &str, project: &str, key: &str, expected: Value, why_not: &[&str]) {
+fn check(user: &str, project: &str, key: &str, expected: Value, expected_reasons: &[&str]) {
     let scene = Scene::new();
     for folder in ["work/vendor", "work/src/gen", "own-home/other"] {
-        fs::create_dir_all(scene.work.parent().expect("a parent").join(folder))
+        fs::create_dir_all(scene.work.parent().expect("it has a parent").join(folder))
             .expect("folders are made");
     }
-    symlink(scene.folders.home.as_ref().expect("a home").join("other"), scene.work.join("way-out"))
-        .expect("a link is made");
+    symlink(
+        scene.folders.home.as_ref().expect("there is a home").join("other"),
+        scene.work.join("way-out"),
+    )
+    .expect("a link is made");
     let loaded = scene.load_with(user, project);
     let entry = loaded.entries().into_iter().find(|entry| entry.key == key);
-    let root = scene.work.parent().expect("a parent").display().to_string();
+    let root = scene.work.parent().expect("it has a parent").display().to_string();
     let value = entry.map_or(Value::Null, |entry| {
         serde_json::from_str(&entry.value.to_string().replace(&root, "@")).expect("it is JSON")
     });
@@ -316,11 +318,11 @@ fn check(user: &str, project: &str, key: &str, expected: Value, why_not: &[&str]
         .flat_map(|ignored| &ignored.reasons)
         .map(|reason| reason.replace(&root, "@"))
         .collect();
-    assert_eq!(reasons, why_not, "{user} and {project}");
+    assert_eq!(reasons, expected_reasons, "{user} and {project}");
 }
 
 #[test]
-fn the_smaller_number_counts() {
+fn smaller_number_counts() {
     check("", "tools.call = 5", "tools.call", json!(5), &[]);
     check("", "tools.call = 31", "tools.call", json!(30), &["31 is more than 30"]);
     check("tools.call = 60", "tools.call = 59", "tools.call", json!(59), &[]);
@@ -341,21 +343,21 @@ fn the_smaller_number_counts() {
 }
 
 #[test]
-fn a_limit_that_a_plugin_inherits_is_the_one_to_stay_below() {
+fn plugin_limit_stays_below_the_inherited_limit() {
     let user = "tools.limits.memory_mib = 100\n[plugins.x]\n";
     let key = "plugins.x.limits.memory_mib";
     check(user, "plugins.x.limits.memory_mib = 99", key, json!(99), &[]);
     check(user, "plugins.x.limits.memory_mib = 101", key, Value::Null, &["101 is more than 100"]);
-    // A variable or a flag may have lowered what is inherited.
+    // A variable or a flag may lower the inherited limit.
     let scene = Scene::new();
     scene.load_with(user, "plugins.x.limits.memory_mib = 99");
-    let lower = scene.load_there(&["tools.limits.memory_mib=50"]).expect("it is right");
+    let lower = scene.load_there(&["tools.limits.memory_mib=50"]).expect("it is valid");
     assert_eq!(lower.plugin_limits("x").memory_mib.get(), 50);
     assert_eq!(lower.project.expect("it was read").ignored().len(), 1);
 }
 
 #[test]
-fn denials_add_up() {
+fn denials_are_added() {
     let both = json!(["**/.env", "secrets"]);
     check(
         "tools.file.deny_read = [\"**/.env\"]",
@@ -375,7 +377,7 @@ fn denials_add_up() {
 }
 
 #[test]
-fn what_alone_is_read_becomes_less() {
+fn allow_read_only_becomes_narrower() {
     let (key, user) = ("tools.file.allow_read", "tools.file.allow_read = [\"a\", \"b\"]");
     check("", "tools.file.allow_read = [\"a\"]", key, json!(["a"]), &[]);
     check("", "tools.file.allow_read = []", key, json!([]), &[]);
@@ -401,12 +403,12 @@ fn what_alone_is_read_becomes_less() {
         "tools.file.allow_read = []",
         key,
         json!(["a", "b"]),
-        &["an empty list would let everything be read"],
+        &["an empty list would allow everything"],
     );
 }
 
 #[test]
-fn directories_count_as_far_as_they_are_granted() {
+fn directories_count_only_inside_granted_ones() {
     let key = "tools.file.allowed_paths";
     let read = |path: &str| json!({ "path": path, "access": "read" });
     let default = json!(["."]);
@@ -435,8 +437,8 @@ fn directories_count_as_far_as_they_are_granted() {
         vendor,
         &[],
     );
-    // Outside, or over what is granted.
-    let outside = &["\"~/other\" is in no granted directory"];
+    // Outside or above the granted directories.
+    let outside = &["\"~/other\" isn't in a granted directory"];
     check("", "tools.file.allowed_paths = [\"~/other\"]", key, default.clone(), outside);
     check(
         "",
@@ -450,34 +452,34 @@ fn directories_count_as_far_as_they_are_granted() {
         "tools.file.allowed_paths = [\"~/missing\"]",
         key,
         default.clone(),
-        &["\"~/missing\" is in no granted directory"],
+        &["\"~/missing\" isn't in a granted directory"],
     );
     check(
         "",
         "tools.file.allowed_paths = [\"/\"]",
         key,
         default.clone(),
-        &["\"/\" is wider than what is granted"],
+        &["\"/\" is wider than the granted directories"],
     );
     check(
         "",
         "tools.file.allowed_paths = [\"..\"]",
         key,
         default.clone(),
-        &["\"..\", which is @, is wider than what is granted"],
+        &["\"..\", which is @, is wider than the granted directories"],
     );
     let two: &[&str] = &[
-        "\"/\" is wider than what is granted",
-        "\"..\", which is @, is wider than what is granted",
+        "\"/\" is wider than the granted directories",
+        "\"..\", which is @, is wider than the granted directories",
     ];
     check("", "tools.file.allowed_paths = [\"/\", \"..\"]", key, default.clone(), two);
-    // A link counts as what it leads to.
+    // A link counts as its target.
     check(
         "",
         "tools.file.allowed_paths = [\"way-out\"]",
         key,
         default,
-        &["\"way-out\", which is @/own-home/other, is in no granted directory"],
+        &["\"way-out\", which is @/own-home/other, isn't in a granted directory"],
     );
     let home = "tools.file.allowed_paths = [\"~/notes\"]";
     check(
@@ -485,30 +487,30 @@ fn directories_count_as_far_as_they_are_granted() {
         "tools.file.allowed_paths = []",
         key,
         json!(["~/notes"]),
-        &["\".\" is in no granted directory"],
+        &["\".\" isn't in a granted directory"],
     );
 }
 
 #[test]
-fn a_directory_inside_another_keeps_the_lesser_access() {
+fn directory_inside_another_keeps_the_lesser_access() {
     let key = "tools.file.allowed_paths";
     let read = |path: &str| json!({ "path": path, "access": "read" });
     let user = "tools.file.allowed_paths = [\".\", { path = \"vendor\", access = \"read\" }]";
-    // What the user protects inside stays protected, though the file names only what lies above.
+    // A directory that the user protects stays protected if the file names only its parent.
     let held = json!([".", { "path": "vendor", "access": "read" }]);
     check(
         user,
         "tools.file.allowed_paths = [\".\"]",
         key,
         held,
-        &["\"vendor\" is granted for reading alone"],
+        &["\"vendor\" is granted for reading only"],
     );
     check(
         user,
         "tools.file.allowed_paths = [\"vendor\"]",
         key,
         json!([read("@/work/vendor")]),
-        &["\"vendor\" is granted for reading alone"],
+        &["\"vendor\" is granted for reading only"],
     );
     check(
         user,
@@ -520,7 +522,7 @@ fn a_directory_inside_another_keeps_the_lesser_access() {
     let user = "tools.file.allowed_paths = [{ path = \".\", access = \"read\" }, \"src\"]";
     let source = "tools.file.allowed_paths = [\"src\", { path = \"src/gen\", access = \"read\" }]";
     check(user, source, key, json!(["@/work/src", read("@/work/src/gen")]), &[]);
-    // Named twice, the narrower counts.
+    // If a directory is named twice, the narrower access counts.
     let twice = "tools.file.allowed_paths = [\"src\", { path = \"./src\", access = \"read\" }]";
     check(user, twice, key, json!([read("@/work/src")]), &[]);
     let wide = "tools.file.allowed_paths = [{ path = \"~\", access = \"read\" }, \".\"]";
@@ -529,19 +531,19 @@ fn a_directory_inside_another_keeps_the_lesser_access() {
         wide,
         key,
         json!([read("."), "src"]),
-        &["\"~\" is in no granted directory", "\".\" is granted for reading alone"],
+        &["\"~\" isn't in a granted directory", "\".\" is granted for reading only"],
     );
 }
 
 #[test]
-fn the_intersection_gives_every_path_the_lesser_of_both() {
+fn intersection_gives_every_path_the_lesser_access_of_both() {
     let scene = Scene::new();
     let places = ["", "a", "a/b", "a/b/c", "d"];
     for place in places {
         fs::create_dir_all(scene.work.join(place)).expect("folders are made");
     }
-    // Every way in which each side grants nothing, reading or writing of three directories inside
-    // each other.
+    // All combinations: each side grants no access, reading or writing to three directories, of
+    // which some contain others.
     let lists: Vec<Vec<(usize, PathAccess)>> = (0..27)
         .map(|number| {
             let choices = [number % 3, number / 3 % 3, number / 9];
@@ -558,19 +560,21 @@ fn the_intersection_gives_every_path_the_lesser_of_both() {
         let access = |access| if access == PathAccess::Read { "read" } else { "read-write" };
         let items: Vec<String> = list
             .iter()
-            .map(|(place, of)| {
+            .map(|(place, granted)| {
                 format!(
                     "{{ path = {:?}, access = \"{}\" }}",
                     scene.work.join(places[*place]),
-                    access(*of)
+                    access(*granted)
                 )
             })
             .collect();
         format!("tools.file.allowed_paths = [{}]", items.join(", "))
     };
     let everywhere = |loaded: &Loaded| -> Vec<(bool, bool)> {
-        let grants =
-            loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
+        let grants = loaded
+            .built_in_files(&scene.folders, &scene.work)
+            .expect("all directories exist")
+            .grants;
         let rules = FileRules::new(grants, Vec::new());
         let allowed = |place: &str, access| {
             rules.decide(&scene.work.join(place).join("x"), Kind::Other, access).is_ok()
@@ -586,13 +590,13 @@ fn the_intersection_gives_every_path_the_lesser_of_both() {
         scene.write(&list(user));
         for (project, asked) in lists.iter().zip(&alone) {
             fs::write(scene.work.join("berth.toml"), list(project)).expect("the file is written");
-            let both = scene.load_there(&[]).expect("it is right");
+            let both = scene.load_there(&[]).expect("it is valid");
             let lesser: Vec<_> = held
                 .iter()
                 .zip(asked)
                 .map(|(held, asked)| (held.0 && asked.0, held.1 && asked.1))
                 .collect();
-            // Where nothing is in both, the file's list is ignored.
+            // If the lists have nothing in common, the file's list is ignored.
             let expected = if lesser.iter().any(|(read, _)| *read) { &lesser } else { held };
             assert_eq!(everywhere(&both), *expected, "{} and {}", list(user), list(project));
         }
@@ -600,7 +604,7 @@ fn the_intersection_gives_every_path_the_lesser_of_both() {
 }
 
 #[test]
-fn a_plugin_s_directories_become_fewer_and_none_is_possible() {
+fn plugin_directories_become_fewer_down_to_none() {
     let key = "plugins.x.allowed_paths";
     let user = "[plugins.x]\nallowed_paths = [\".\", \"~/notes\"]";
     check(user, "plugins.x.allowed_paths = []", key, json!([]), &[]);
@@ -610,21 +614,27 @@ fn a_plugin_s_directories_become_fewer_and_none_is_possible() {
         "plugins.x.allowed_paths = [\"~/other\"]",
         key,
         json!([".", "~/notes"]),
-        &["\"~/other\" is in no granted directory"],
+        &["\"~/other\" isn't in a granted directory"],
     );
     check(
         "[plugins.x]",
         "plugins.x.allowed_paths = [\".\"]",
         key,
         json!([]),
-        &["\".\" is in no granted directory"],
+        &["\".\" isn't in a granted directory"],
     );
 }
 
 #[test]
-fn a_plugin_is_not_trusted_without_asking() {
-    let not = &["only your own configuration can trust what is new without asking"];
-    check("", "plugin_folder.reload = \"trust\"", "plugin_folder.reload", json!("approve"), not);
+fn plugin_is_not_trusted_without_approval() {
+    let reasons = &["only your own configuration can trust new plugins without approval"];
+    check(
+        "",
+        "plugin_folder.reload = \"trust\"",
+        "plugin_folder.reload",
+        json!("approve"),
+        reasons,
+    );
     check(
         "plugin_folder.reload = \"trust\"",
         "plugin_folder.reload = \"approve\"",
@@ -646,13 +656,13 @@ fn a_plugin_is_not_trusted_without_asking() {
         json!("approve"),
         &[],
     );
-    // Without a table it would be what the folder says, but its file may be named.
+    // A plugin with a path has its own default, not that of the plugin folder.
     let named = "plugin_folder.reload = \"trust\"\n[plugins.x]\npath = \"x.wasm\"";
-    check(named, "plugins.x.reload = \"trust\"", "plugins.x.reload", Value::Null, not);
+    check(named, "plugins.x.reload = \"trust\"", "plugins.x.reload", Value::Null, reasons);
 }
 
 #[test]
-fn a_plugin_of_its_own_is_one_notice_however_it_is_written() {
+fn new_plugin_is_one_notice_in_every_spelling() {
     let scene = Scene::new();
     let more = "allowed_paths = [\"/\"]\nreload = \"trust\"\nreplaces = \"file\"\nlimits = { memory_mib = 16384 }\n";
     for table in [
@@ -673,7 +683,7 @@ fn a_plugin_of_its_own_is_one_notice_however_it_is_written() {
             "{ignored:?}"
         );
     }
-    // One that the operator has is changed in no way either.
+    // A plugin of the operator isn't changed either.
     let loaded = scene.load_with(
         "[plugins.file]\npath = \"x.wasm\"",
         "[plugins.file]\npath = \"evil.wasm\"\nreplaces = \"file\"\n",

@@ -9,16 +9,16 @@ use super::super::presets::{CREDENTIALS, PRESETS, ROOTS, with_all};
 use super::*;
 
 impl Scene {
-    /// What the shell may do with this file and these variables.
+    /// The grants of the shell with this file and these variables.
     fn shell(&self, text: &str, variables: &[(&str, &str)]) -> ProcessGrants {
         self.write(text);
         let loaded = load(&self.folders, &inputs(variables, &[]))
             .unwrap_or_else(|problems| panic!("{problems}"));
-        loaded.processes_of_shell(&self.folders, &self.work).expect("all is there")
+        loaded.processes_of_shell(&self.folders, &self.work).expect("all directories exist")
     }
 
     fn home(&self) -> PathBuf {
-        self.folders.home.as_ref().expect("a home").canonicalize().expect("it is there")
+        self.folders.home.as_ref().expect("there is a home").canonicalize().expect("it exists")
     }
 }
 
@@ -27,7 +27,7 @@ fn value<'g>(grants: &'g ProcessGrants, name: &str) -> Option<&'g str> {
 }
 
 #[test]
-fn the_shell_has_the_working_directory_and_git_writes_there() {
+fn shell_has_the_working_directory_and_git_writes_there() {
     let scene = Scene::new();
     let decide = |grants: &ProcessGrants, name: &str| {
         let files = grants.files.clone();
@@ -45,8 +45,8 @@ fn the_shell_has_the_working_directory_and_git_writes_there() {
         (true, true, false)
     );
     let written = scene.shell("[tools.file]\ndeny_write = [\".git/**\"]\n", &[]);
-    assert!(!decide(&written, ".git/index"), "the operator wrote it");
-    // What the file tools have is another matter.
+    assert!(!decide(&written, ".git/index"), "the operator's own glob counts");
+    // The shell's directories don't depend on those of the file tools.
     let other = scene.shell("[tools.file]\nenabled = false\n[tools.shell]\nallowed_paths = [{ path = \"src\", access = \"read\" }]\n", &[]);
     assert_eq!(other.files.grants.len(), 1);
     assert!(!decide(&other, "src/x") && other.files.grants[0].path.ends_with("src"));
@@ -55,16 +55,18 @@ fn the_shell_has_the_working_directory_and_git_writes_there() {
 }
 
 #[test]
-fn a_plugin_starts_what_is_granted_to_it_and_nothing_else() {
+fn plugin_starts_only_granted_programs() {
     let scene = Scene::new();
     let text = "tools.shell.limits.processes = 9\ntools.shell.sandbox = \"best-effort\"\n[plugins.x]\nprograms = [\"git status **\"]\n\
                 [plugins.y]\nallowed_paths = [\".\"]\nnetwork = true\nenv = [\"A\"]\n[plugins.z]\nshell = true\nnetwork = true\nenv = [\"A\"]\n";
     scene.write(text);
-    let loaded = load(&scene.folders, &inputs(&[("A", "1")], &[])).expect("it is right");
-    let of = |name: &str| {
-        loaded.processes_of_plugin(name, &scene.folders, &scene.work).expect("all is there")
+    let loaded = load(&scene.folders, &inputs(&[("A", "1")], &[])).expect("it is valid");
+    let grants_of = |name: &str| {
+        loaded
+            .processes_of_plugin(name, &scene.folders, &scene.work)
+            .expect("all directories exist")
     };
-    let x = of("x").expect("it starts git");
+    let x = grants_of("x").expect("it starts git");
     assert!(
         x.programs.allow("git", &["status".to_owned()])
             && !x.programs.allow("git", &["push".to_owned()])
@@ -76,16 +78,16 @@ fn a_plugin_starts_what_is_granted_to_it_and_nothing_else() {
             && value(&x, "A").is_none()
     );
     assert_eq!((x.limits.processes, x.sandbox), (9, berth_system::confine::Sandbox::BestEffort));
-    let place = x.programs.place("git").expect("it is placed").text.clone();
+    let place = x.programs.place("git").expect("it has a place").text.clone();
     assert_eq!(place, format!("[plugins.x] in {}, line 4", scene.folders.config_file().display()));
-    assert!(of("y").is_none() && of("unknown").is_none());
-    let z = of("z").expect("it has a shell");
+    assert!(grants_of("y").is_none() && grants_of("unknown").is_none());
+    let z = grants_of("z").expect("it has a shell");
     assert!(z.shell && z.programs.is_empty() && z.network == NetworkGrant::Allow);
     assert_eq!(value(&z, "A"), Some("1"));
 }
 
 #[test]
-fn the_environment_is_made_from_nothing() {
+fn environment_starts_empty() {
     let scene = Scene::new();
     let mut inputs = inputs(
         &[
@@ -109,7 +111,7 @@ fn the_environment_is_made_from_nothing() {
     let grants = |text: &str| {
         scene.write(text);
         let loaded = load(&scene.folders, &inputs).unwrap_or_else(|problems| panic!("{problems}"));
-        loaded.processes_of_shell(&scene.folders, &scene.work).expect("all is there")
+        loaded.processes_of_shell(&scene.folders, &scene.work).expect("all directories exist")
     };
     let names = |grants: &ProcessGrants| {
         grants.environment.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
@@ -133,9 +135,10 @@ fn the_environment_is_made_from_nothing() {
         ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM"]
     );
     assert_eq!(value(&named, "TERM"), Some("xterm"));
-    // Without an environment, as a program may embed Berth.
-    let loaded =
-        Loaded::default().processes_of_shell(&scene.folders, &scene.work).expect("all is there");
+    // A program that embeds Berth may have no environment.
+    let loaded = Loaded::default()
+        .processes_of_shell(&scene.folders, &scene.work)
+        .expect("all directories exist");
     assert!(
         value(&loaded, "PATH").is_some_and(|path| path.contains("/usr/bin")),
         "{:?}",
@@ -144,15 +147,15 @@ fn the_environment_is_made_from_nothing() {
 }
 
 #[test]
-fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
+fn invalid_name_is_refused_with_its_line_and_without_its_value() {
     let scene = Scene::new();
     scene.assert_refused(
         "[tools.shell]\nenv = [\"TOKEN=hunter2\"]",
-        &["berth.toml:2: `tools.shell.env`: `TOKEN` isn't a name of a variable: `env` takes names"],
+        &["berth.toml:2: `tools.shell.env`: `TOKEN` isn't a valid variable name: `env` takes names"],
     );
     scene.assert_refused(
         "[plugins.x]\nenv = [\"1A\"]",
-        &["berth.toml:2: `plugins.x.env`: `1A` isn't a name"],
+        &["berth.toml:2: `plugins.x.env`: `1A` isn't a valid variable name"],
     );
     scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
@@ -173,7 +176,7 @@ fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
 }
 
 #[test]
-fn a_preset_grants_what_is_there_makes_caches_and_keeps_credentials_back() {
+fn preset_grants_existing_files_makes_caches_and_hides_credentials() {
     let scene = Scene::new();
     let home = scene.home();
     let cargo = home.join("elsewhere/cargo");
@@ -193,28 +196,28 @@ fn a_preset_grants_what_is_there_makes_caches_and_keeps_credentials_back() {
     let text = "[tools.shell]\npresets = [\"cargo\", \"git\", \"npm\"]\n";
     let grants =
         scene.shell(text, &[("CARGO_HOME", cargo.to_str().expect("UTF-8")), ("GOFLAGS", "-x")]);
-    let of = |path: PathBuf| {
+    let access_of = |path: PathBuf| {
         grants.also.iter().find(|tree| Path::new(&tree.path) == path).map(|tree| tree.access)
     };
-    // A cache that was missing, and is there now.
-    assert_eq!(of(cargo.join("registry")), Some(TreeAccess::Write));
+    // A missing cache was made.
+    assert_eq!(access_of(cargo.join("registry")), Some(TreeAccess::Write));
     assert!(cargo.join("registry").is_dir() && home.join(".npm/_cacache").is_dir());
-    assert_eq!(of(home.join(".npm/_cacache")), Some(TreeAccess::Write));
+    assert_eq!(access_of(home.join(".npm/_cacache")), Some(TreeAccess::Write));
     assert_eq!(
-        (of(cargo.join("bin")), of(home.join(".rustup"))),
+        (access_of(cargo.join("bin")), access_of(home.join(".rustup"))),
         (Some(TreeAccess::Read), Some(TreeAccess::Read))
     );
     assert_eq!(
-        (of(home.join(".gitconfig")), of(home.join(".config/git"))),
+        (access_of(home.join(".gitconfig")), access_of(home.join(".config/git"))),
         (Some(TreeAccess::Read), Some(TreeAccess::Read))
     );
-    // What isn't a cache isn't made.
+    // Only caches are made.
     assert!(
-        of(home.join(".nvm")).is_none()
+        access_of(home.join(".nvm")).is_none()
             && !home.join(".nvm").exists()
-            && of(home.clone()).is_none()
+            && access_of(home.clone()).is_none()
     );
-    assert!(!home.join("go").exists(), "nobody asked for it");
+    assert!(!home.join("go").exists(), "its preset isn't used");
     let hidden = |path: PathBuf| grants.also_hidden.contains(&path);
     assert!(
         hidden(cargo.join("credentials.toml"))
@@ -222,7 +225,7 @@ fn a_preset_grants_what_is_there_makes_caches_and_keeps_credentials_back() {
             && hidden(home.join(".npmrc"))
     );
     assert_eq!((value(&grants, "CARGO_HOME"), value(&grants, "GOFLAGS")), (cargo.to_str(), None));
-    // What the operator grants by itself is granted.
+    // Credentials in a directory that the operator grants explicitly are granted.
     let granted = scene.shell(
         "[tools.shell]\npresets = [\"git\"]\nallowed_paths = [\".\", \"~/.config/git\"]\n",
         &[],
@@ -234,7 +237,7 @@ fn a_preset_grants_what_is_there_makes_caches_and_keeps_credentials_back() {
 }
 
 #[test]
-fn an_odd_variable_doesn_t_grant_the_home() {
+fn odd_variable_does_not_grant_the_home() {
     let scene = Scene::new();
     let home = scene.home();
     for odd in [home.to_str().expect("UTF-8"), "/", "relative", ""] {
@@ -249,14 +252,14 @@ fn an_odd_variable_doesn_t_grant_the_home() {
 }
 
 #[test]
-fn every_preset_is_whole() {
+fn every_preset_is_valid() {
     let scene = Scene::new();
     let (home, variables) = (scene.home(), std::collections::BTreeMap::new());
     let roots = super::super::presets::Roots { home: &home, variables: &variables };
     let all: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     let places = PRESETS.iter().flat_map(|preset| preset.places()).map(|(place, _)| place);
     for place in places.chain(CREDENTIALS).chain(ROOTS.iter().map(|(_, place)| *place)) {
-        let found = roots.find(place).unwrap_or_else(|| panic!("{place} is nowhere"));
+        let found = roots.find(place).unwrap_or_else(|| panic!("{place} has no path"));
         assert!(
             found.starts_with(&home)
                 && found != home
@@ -268,16 +271,16 @@ fn every_preset_is_whole() {
     for preset in &PRESETS {
         assert!(preset.with.iter().all(|name| all.contains(name)), "{}", preset.name);
         assert!(with_all(preset).len() <= all.len());
-        // None is a directory that holds a whole folder of credentials, which would be granted with
-        // all that a program puts there.
+        // No place is inside a folder of credentials: everything that a program puts there would be
+        // granted.
         for (place, _) in preset.places() {
-            let tree = roots.find(place).expect("it is somewhere");
+            let tree = roots.find(place).expect("it has a path");
             let folder = |credential: &&'static str| {
                 roots.find(credential).is_some_and(|credential| tree.starts_with(&credential))
             };
             assert!(!CREDENTIALS.iter().any(folder), "{place}");
         }
-        // A variable that could hold a program to run is none that a preset passes on.
+        // No preset passes on a variable that can name a program to run.
         assert!(!preset.variables().any(|name| {
             ["LD_PRELOAD", "NODE_OPTIONS", "PYTHONSTARTUP", "BASH_ENV"].contains(&name)
         }));

@@ -1,36 +1,39 @@
-//! Keys that once had another name.
+//! Keys that were renamed.
 
 use super::*;
 
 #[test]
-fn an_old_name_counts_as_the_new_one_and_is_told_of() {
+fn old_name_counts_as_the_new_one_with_a_notice() {
     let scene = Scene::new();
     let loaded = scene.load("[agent]\nmax_tool_retries = 4\nmax_retry_duration_secs = 7\n");
     let retry = loaded.config.tools.retry;
     assert_eq!((retry.max_attempts.get(), retry.budget_secs.get()), (4, 7));
-    let mut told: Vec<String> = loaded.renamed.iter().map(ToString::to_string).collect();
-    told.sort();
+    let mut notices: Vec<String> = loaded.renamed.iter().map(ToString::to_string).collect();
+    notices.sort();
     let path = scene.folders.config_file();
     let expected = [
         format!(
-            "{}:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now, and counts as that",
+            "{}:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`; the old name still counts",
             path.display()
         ),
         format!(
-            "{}:3: `agent.max_retry_duration_secs` is called `tools.retry.budget_secs` now, and counts as that",
+            "{}:3: `agent.max_retry_duration_secs` was renamed to `tools.retry.budget_secs`; the old name still counts",
             path.display()
         ),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(notices, expected);
     assert_eq!(loaded.source("tools.retry.max_attempts"), Source::File { path, line: 2 });
     assert_eq!(scene.load("[tools.retry]\nmax_attempts = 4").renamed, []);
 }
 
 #[test]
-fn an_old_name_is_bounded_like_the_new_one() {
+fn old_name_has_the_bounds_of_the_new_one() {
     let scene = Scene::new();
     let message = "/berth.toml:2: `tools.retry.max_attempts`: invalid value: integer `11`, expected a whole number from 0 to 10";
-    scene.wrong("[agent]\nmax_tool_retries = 11", &[message, "  2 | max_tool_retries = 11"]);
+    scene.assert_problems(
+        "[agent]\nmax_tool_retries = 11",
+        &[message, "  2 | max_tool_retries = 11"],
+    );
     scene.write("");
     let narrowed = scene.load_with("", "[agent]\nmax_tool_retries = 3\n");
     assert_eq!(narrowed.config.tools.retry.max_attempts.get(), 2);
@@ -39,14 +42,14 @@ fn an_old_name_is_bounded_like_the_new_one() {
 }
 
 #[test]
-fn both_names_in_one_file_are_a_mistake() {
+fn both_names_in_one_file_are_refused() {
     let scene = Scene::new();
     scene.write("[agent]\nmax_tool_retries = 1\n[tools.retry]\nmax_attempts = 2\n");
     let problems =
-        load(&scene.folders, &Inputs::default()).expect_err("which of them is meant?").to_string();
+        load(&scene.folders, &Inputs::default()).expect_err("the key is set twice").to_string();
     assert!(
         problems.contains(
-            "berth.toml:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now"
+            "berth.toml:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`"
         ),
         "{problems}"
     );
@@ -54,16 +57,16 @@ fn both_names_in_one_file_are_a_mistake() {
 }
 
 #[test]
-fn a_flag_over_the_file_wins_by_either_name() {
+fn flag_wins_over_the_file_by_either_name() {
     let scene = Scene::new();
     scene.write("[tools.retry]\nmax_attempts = 2\n");
     let loaded =
-        load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is right");
+        load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is valid");
     assert_eq!((loaded.config.tools.retry.max_attempts.get(), loaded.renamed.len()), (1, 1));
 }
 
 #[test]
-fn no_bound_narrows_to_any() {
+fn any_limit_is_narrower_than_no_limit() {
     let scene = Scene::new();
     let loaded =
         scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
@@ -77,7 +80,7 @@ fn no_bound_narrows_to_any() {
 }
 
 #[test]
-fn whether_there_is_a_network_is_said_in_two_ways_and_not_in_both() {
+fn network_can_be_set_by_either_name_but_not_by_both() {
     let scene = Scene::new();
     for (text, expected) in [
         ("allow_network = true", NetworkGrant::Allow),
@@ -96,16 +99,16 @@ fn whether_there_is_a_network_is_said_in_two_ways_and_not_in_both() {
     );
     scene.assert_refused(
         "[tools.shell]\nallow_network = true\nnetwork = \"deny\"",
-        &["berth.toml:3)", "take one of them out"],
+        &["berth.toml:3)", "remove one of them"],
     );
-    let told = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
+    let result = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
         .map(|loaded| loaded.config.tools.shell.network);
-    assert!(told.is_err(), "{told:?}");
+    assert!(result.is_err(), "{result:?}");
     scene.write("");
     let set = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=true"]))
-        .expect("it is right");
+        .expect("it is valid");
     assert_eq!(set.config.tools.shell.network, NetworkGrant::Allow);
-    // By either name a stranger's file only narrows.
+    // By either name, an untrusted file only narrows.
     let narrowed = scene.load_with("", "tools.shell.allow_network = true");
     assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Ask);
     let narrowed = scene.load_with("", "tools.shell.allow_network = false");

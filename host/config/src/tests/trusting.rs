@@ -1,4 +1,4 @@
-//! What counts of a file in the working directory once the user has seen it.
+//! Which values count in the working directory's file after the user has trusted it.
 
 use super::*;
 
@@ -9,11 +9,16 @@ fn standing(loaded: &Loaded) -> ProjectTrust {
 }
 
 fn trust(scene: &Scene, loaded: &Loaded) {
-    loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is kept");
+    loaded
+        .project
+        .as_ref()
+        .expect("it was read")
+        .trust(&scene.folders)
+        .expect("the list is written");
 }
 
 #[test]
-fn a_trusted_file_counts_like_the_user_s_own() {
+fn trusted_file_counts_like_the_user_file() {
     let scene = Scene::new();
     let before = scene.load_with("", WIDE);
     assert_eq!((standing(&before), before.config.tools.call.get()), (ProjectTrust::Narrows, 30));
@@ -34,7 +39,7 @@ fn a_trusted_file_counts_like_the_user_s_own() {
 }
 
 #[test]
-fn even_a_trusted_file_takes_no_denial_away() {
+fn trusted_file_takes_no_denial_away() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE));
     let loaded = scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE);
@@ -46,32 +51,32 @@ fn even_a_trusted_file_takes_no_denial_away() {
 }
 
 #[test]
-fn what_takes_the_place_of_what_was_shown_is_not_trusted() {
+fn file_that_changes_before_trust_is_not_trusted() {
     let scene = Scene::new();
     let shown = scene.load_with("", WIDE);
-    // Between the question and the yes.
+    // The file changes between the question and the answer.
     let other = WIDE.replace("60", "90");
-    std::fs::write(scene.work.join("berth.toml"), &other).expect("it is exchanged");
+    std::fs::write(scene.work.join("berth.toml"), &other).expect("the file is written");
     trust(&scene, &shown);
     let loaded = scene.load_with("", &other);
     assert_ne!(standing(&loaded), ProjectTrust::Trusted);
     assert_eq!(loaded.config.tools.call.get(), 30);
-    // What was shown is what the yes was for.
+    // The content that was shown is trusted.
     assert_eq!(scene.load_with("", WIDE).config.tools.call.get(), 60);
 }
 
 #[test]
-fn an_empty_folder_of_its_name_says_nothing_and_a_full_one_is_a_mistake() {
+fn empty_folder_is_ignored_and_a_full_one_is_refused() {
     let scene = Scene::new();
     let folder = scene.work.join("berth.toml");
     std::fs::create_dir(&folder).expect("a folder is made");
-    assert!(scene.load_there(&[]).expect("nothing is wrong").project.is_none());
+    assert!(scene.load_there(&[]).expect("an empty folder is accepted").project.is_none());
     std::fs::write(folder.join("file"), "").expect("a file is made");
     assert!(scene.load_there(&[]).is_err());
 }
 
 #[test]
-fn a_change_of_a_single_byte_ends_it() {
+fn trust_ends_with_a_change_of_one_byte() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
     let changed = scene.load_with("", &format!("{WIDE} "));
@@ -81,15 +86,15 @@ fn a_change_of_a_single_byte_ends_it() {
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_ends_it_too() {
+fn trust_ends_when_a_link_leads_elsewhere() {
     let scene = Scene::new();
-    let home = scene.folders.home.clone().expect("a home");
+    let home = scene.folders.home.clone().expect("there is a home");
     let link = scene.work.join("docs");
     std::os::unix::fs::symlink(home.join("notes"), &link).expect("a link is made");
     let text = "tools.file.allowed_paths = [\"docs\"]";
     trust(&scene, &scene.load_with("", text));
     assert_eq!(standing(&scene.load_with("", text)), ProjectTrust::Trusted);
-    // Whoever brought the file brought the link as well, and may bring another one.
+    // The link may come from the same repository as the file, which can change it.
     fs::remove_file(&link)
         .and_then(|()| std::os::unix::fs::symlink(&home, &link))
         .expect("the link is changed");
@@ -99,46 +104,46 @@ fn a_link_that_leads_elsewhere_ends_it_too() {
 }
 
 #[test]
-fn the_same_bytes_elsewhere_are_not_trusted() {
+fn same_content_elsewhere_is_not_trusted() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
     fs::write(scene.work.join("src/berth.toml"), WIDE).expect("the file is written");
     let inputs = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
-    let loaded = load(&scene.folders, &inputs).expect("it is right");
+    let loaded = load(&scene.folders, &inputs).expect("it is valid");
     assert_eq!(standing(&loaded), ProjectTrust::Narrows);
-    // By whatever way one comes to the directory, it is the same.
+    // The directory is the same under any path.
     let link = scene.work.join("src/back");
     std::os::unix::fs::symlink("..", &link).expect("a link is made");
     let loaded =
         load(&scene.folders, &Inputs { working_directory: Some(link), ..Inputs::default() })
-            .expect("it is right");
+            .expect("it is valid");
     assert_eq!(standing(&loaded), ProjectTrust::Trusted);
 }
 
 #[test]
-fn what_was_trusted_is_listed_and_forgotten() {
+fn trusted_files_are_listed_and_can_be_forgotten() {
     let scene = Scene::new();
     let loaded = scene.load_with("", WIDE);
-    assert!(trusted(&scene.folders).expect("nothing is no mistake").is_empty());
+    assert!(trusted(&scene.folders).expect("a missing list isn't a mistake").is_empty());
     trust(&scene, &loaded);
     let project = loaded.project.expect("it was read");
     let path = project.path.to_str().expect("it is UTF-8").to_owned();
     assert_eq!(
-        trusted(&scene.folders).expect("it is kept"),
+        trusted(&scene.folders).expect("the list is written"),
         [(path, project.digest.clone())].into()
     );
-    assert!(forget(&scene.folders, &project.path).expect("it is kept"));
-    assert!(!forget(&scene.folders, &project.path).expect("it is kept"));
+    assert!(forget(&scene.folders, &project.path).expect("the list is written"));
+    assert!(!forget(&scene.folders, &project.path).expect("the list is written"));
     assert_eq!(standing(&scene.load_with("", WIDE)), ProjectTrust::Narrows);
 }
 
 #[test]
-fn a_damaged_list_of_what_is_trusted_ends_the_start() {
+fn damaged_list_of_trusted_files_ends_the_start() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
     fs::write(scene.folders.data.join("trusted.json"), "{").expect("it is damaged");
     let problems = scene.load_there(&[]).expect_err("it is damaged").to_string();
     assert!(problems.contains("trusted.json") && problems.contains("remove it"), "{problems}");
-    // Where nothing asks for trust, nobody asks for the list.
+    // The list isn't read if no value needs trust.
     assert_eq!(standing(&scene.load_with("", "tools.call = 5")), ProjectTrust::Narrows);
 }

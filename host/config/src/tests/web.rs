@@ -1,4 +1,4 @@
-//! Where requests may go, and the secrets that are put into them.
+//! Where requests may go, and the secrets that they carry.
 
 use berth_egress::{SecretSource, Settings};
 use berth_policy::egress::{Placement, Scheme};
@@ -6,16 +6,18 @@ use serde_json::json;
 
 use super::*;
 
-/// What stands for a secret that somebody wrote where its source belongs.
+/// A secret that was written in place of its source.
 const PASTED: &str = "ghp_Z9y8X7w6V5u4T3s2R1q0P9o8N7m6L5k4J3h2";
 
 impl Scene {
     fn web(&self, text: &str) -> Settings {
-        self.load(text).egress_of_web(&self.folders, &self.work).expect("it can be used")
+        self.load(text).egress_of_web(&self.folders, &self.work).expect("the settings are valid")
     }
 
     fn plugin(&self, text: &str) -> Option<Settings> {
-        self.load(text).egress_of_plugin("x", &self.folders, &self.work).expect("it can be used")
+        self.load(text)
+            .egress_of_plugin("x", &self.folders, &self.work)
+            .expect("the settings are valid")
     }
 }
 
@@ -37,7 +39,7 @@ fn shown(settings: &Settings) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_reached_without_asking_at_first() {
+fn default_reaches_nothing_without_approval() {
     let scene = Scene::new();
     let web = scene.web("");
     assert!(
@@ -58,12 +60,10 @@ fn nothing_is_reached_without_asking_at_first() {
 }
 
 #[test]
-fn hosts_are_written_in_several_ways() {
+fn hosts_can_be_written_in_several_ways() {
     let scene = Scene::new();
     let hosts = |list: &str| {
-        shown(
-            &scene.plugin(&format!("[plugins.x]\nhosts = [{list}]")).expect("something is granted"),
-        )
+        shown(&scene.plugin(&format!("[plugins.x]\nhosts = [{list}]")).expect("a host is granted"))
     };
     assert_eq!(hosts("'api.example.com'"), ["- api.example.com None "]);
     assert_eq!(hosts("'https://*.example.com:8443'"), ["https *.example.com Some(8443) "]);
@@ -83,8 +83,8 @@ fn hosts_are_written_in_several_ways() {
         ("'example.com:99999'", "ports are numbers from 1 to 65535"),
         ("{ host = 'example.com', method = ['GET'] }", "unknown field `method`"),
         ("{ host = 'example.com', methods = ['CONNECT'] }", "CONNECT and TRACE are never sent"),
-        ("{ host = 'example.com', methods = ['GE T'] }", "a method is one such as"),
-        ("{ host = 'example.com', methods = ['FOO'] }", "a method is one such as"),
+        ("{ host = 'example.com', methods = ['GE T'] }", "a method isn't valid"),
+        ("{ host = 'example.com', methods = ['FOO'] }", "a method isn't valid"),
         ("{ port = 1 }", "missing field `host`"),
         ("5", "a host, as in"),
     ] {
@@ -100,7 +100,7 @@ fn hosts_are_written_in_several_ways() {
 }
 
 #[test]
-fn what_is_written_again_is_what_was_written() {
+fn host_grant_is_serialized_as_it_was_written() {
     for written in [
         json!("example.com"),
         json!("https://*.example.com:8443"),
@@ -112,7 +112,7 @@ fn what_is_written_again_is_what_was_written() {
 }
 
 #[test]
-fn every_entry_knows_its_line() {
+fn every_entry_has_its_line() {
     let scene = Scene::new();
     let text = "[tools.web]\nallowed_domains = [\n'a.example',\n'b.example']\ndenied_domains = ['c.example']\n\
                 other_domains = 'allow'\nallowed_private_hosts = ['localhost:3000']\nhttps_only = false\n";
@@ -133,17 +133,17 @@ fn every_entry_knows_its_line() {
 }
 
 #[test]
-fn what_is_denied_is_so_for_plugins_too() {
+fn denied_domains_hold_for_plugins_too() {
     let scene = Scene::new();
     let text = "[tools.web]\ndenied_domains = ['evil.example']\nallowed_private_hosts = ['localhost']\n[plugins.x]\nhosts = ['a.example']\n";
-    let settings = scene.plugin(text).expect("something is granted");
+    let settings = scene.plugin(text).expect("a host is granted");
     assert_eq!(settings.reach.denied[0].value.as_str(), "evil.example");
-    // What is opened to the built-in tools isn't opened to a plugin.
+    // A private host of the built-in tools isn't granted to a plugin.
     assert!(settings.reach.private.is_empty());
 }
 
 #[test]
-fn the_lower_bound_counts() {
+fn lower_limit_counts() {
     let scene = Scene::new();
     let bounds = |text: &str| {
         let limits = scene.web(text).limits;
@@ -156,13 +156,13 @@ fn the_lower_bound_counts() {
     );
     let plugin = scene
         .plugin("[plugins.x]\nhosts = ['a.example']\nlimits.request_secs = 5\nlimits.requests = 7")
-        .expect("a grant")
+        .expect("a host is granted")
         .limits;
     assert_eq!((plugin.time.as_secs(), plugin.requests, plugin.body >> 20), (5, 7, 10));
 }
 
 #[test]
-fn a_secret_says_where_it_comes_from_and_where_it_goes() {
+fn secret_has_a_source_and_a_destination() {
     let scene = Scene::new();
     let text = "[tools.web.secrets]\n\
                 a = { env = 'A_TOKEN', hosts = ['a.example'] }\n\
@@ -172,9 +172,9 @@ fn a_secret_says_where_it_comes_from_and_where_it_goes() {
                 e = { keyring = { service = 's', account = 'a' }, hosts = ['e.example'] }\n";
     scene.write(text);
     let inputs = inputs(&[("A_TOKEN", "first"), ("A_TOKEN", "the-last-counts")], &[]);
-    let loaded = load(&scene.folders, &inputs).expect("it is right");
+    let loaded = load(&scene.folders, &inputs).expect("it is valid");
     let secrets =
-        loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used").secrets;
+        loaded.egress_of_web(&scene.folders, &scene.work).expect("the settings are valid").secrets;
     let header = |name: &str, prefix: &str| Placement::Header {
         name: name.to_owned(),
         prefix: prefix.to_owned(),
@@ -200,21 +200,24 @@ fn a_secret_says_where_it_comes_from_and_where_it_goes() {
     assert!(
         matches!(&secrets[2].source, SecretSource::Command(words) if *words == ["pass", "show", "c"])
     );
-    let ask = scene.folders.home.as_ref().expect("a home").join("bin/ask");
+    let ask = scene.folders.home.as_ref().expect("there is a home").join("bin/ask");
     assert!(
         matches!(&secrets[3].source, SecretSource::Command(words) if *words == [ask.to_str().expect("UTF-8")])
     );
     assert!(
         matches!(&secrets[4].source, SecretSource::Keyring { service, account } if service == "s" && account == "a")
     );
-    // No tool reads the file, and none rewrites the program.
+    // Tools can't read the file and can't write the program.
     let own = loaded.own(&scene.folders, &scene.work);
-    let of = |path: &Path| own.iter().find(|own| own.path == path).map(|own| own.secret);
-    assert_eq!((of(&scene.folders.config.join("token")), of(&ask)), (Some(true), Some(false)));
+    let is_secret = |path: &Path| own.iter().find(|own| own.path == path).map(|own| own.secret);
+    assert_eq!(
+        (is_secret(&scene.folders.config.join("token")), is_secret(&ask)),
+        (Some(true), Some(false))
+    );
 }
 
 #[test]
-fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
+fn secret_with_missing_or_duplicate_keys_is_refused() {
     let scene = Scene::new();
     let check = |table: &str, expected: &str| {
         for at in ["tools.web.secrets.x", "plugins.p.secrets.x"] {
@@ -248,7 +251,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     check("keyring.service = 's'\nhosts = ['a.example']", "needs both `service` and `account`");
     check(
         "env = 'A'\nhosts = ['a.example']\nheader = 'Host'",
-        "none that says how a request is carried",
+        "a header about the transport can't be set",
     );
     check("env = 'A'\nhosts = ['a.example']\nheader = 'X Y'", "takes the name of a header");
     check(
@@ -268,7 +271,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
 }
 
 #[test]
-fn two_secrets_for_the_same_place_are_a_mistake() {
+fn two_secrets_for_the_same_place_are_refused() {
     let scene = Scene::new();
     let pair = |one: &str, other: &str| {
         format!(
@@ -309,7 +312,7 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
     ] {
         assert_eq!(scene.web(&pair(one, other)).secrets.len(), 2);
     }
-    // Of two plugins, each has its own requests.
+    // Two plugins have separate requests.
     let own = "env = 'A'\nhosts = ['a.example']\n";
     scene.load(&format!(
         "[plugins.x.secrets.s]\n{own}[plugins.y.secrets.s]\n{own}[tools.web.secrets.s]\n{own}"
@@ -317,7 +320,7 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
 }
 
 #[test]
-fn a_secret_in_place_of_its_source_is_never_shown() {
+fn secret_in_place_of_its_source_is_never_shown() {
     let scene = Scene::new();
     let rest = "\nhosts = ['a.example']\n";
     for text in [
@@ -340,7 +343,7 @@ fn a_secret_in_place_of_its_source_is_never_shown() {
     ] {
         scene.write(&text);
         let problems =
-            load(&scene.folders, &Inputs::default()).expect_err("it is wrong").to_string();
+            load(&scene.folders, &Inputs::default()).expect_err("it is invalid").to_string();
         assert!(
             !problems.contains(&PASTED[4..]) && problems.contains("/berth.toml:"),
             "{text}: {problems}"
@@ -349,14 +352,14 @@ fn a_secret_in_place_of_its_source_is_never_shown() {
 }
 
 #[test]
-fn the_proxy_is_that_of_the_file_else_of_the_environment() {
+fn proxy_comes_from_the_file_or_else_the_environment() {
     let scene = Scene::new();
     let check = |text: &str, variables: &[(&str, &str)], expected: Option<(&str, &str)>| {
         scene.write(text);
-        let loaded = load(&scene.folders, &inputs(variables, &[])).expect("it is right");
+        let loaded = load(&scene.folders, &inputs(variables, &[])).expect("it is valid");
         let proxy = loaded
             .egress_of_web(&scene.folders, &scene.work)
-            .expect("it can be used")
+            .expect("the settings are valid")
             .network
             .proxy;
         assert_eq!(
@@ -383,7 +386,7 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
         &[],
         Some(("http://own.example", ".c.example,10.0.0.0/8,fd00::/8,10.1.2.3,*,localhost")),
     );
-    for wrong in [
+    for invalid in [
         "a b",
         "",
         "a.example,b.example",
@@ -394,11 +397,11 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
         "a.example/x",
     ] {
         scene.assert_refused(
-            &format!("network.no_proxy = ['{wrong}']"),
+            &format!("network.no_proxy = ['{invalid}']"),
             &["takes hosts, each by itself"],
         );
     }
-    for wrong in [
+    for invalid in [
         "socks5://proxy.example",
         "https://proxy.example",
         "proxy.example:3128",
@@ -407,17 +410,17 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
         "http://a/b",
     ] {
         scene.assert_refused(
-            &format!("network.proxy = '{wrong}'"),
+            &format!("network.proxy = '{invalid}'"),
             &["takes the address of an HTTP proxy"],
         );
     }
 }
 
 #[test]
-fn authorities_lie_beside_the_file_that_names_them_and_no_tool_writes_them() {
+fn authorities_are_relative_to_their_file_and_not_writable() {
     let scene = Scene::new();
     let text = "network.authorities = ['~/ca.pem', 'ca.pem', '/etc/ca.pem']";
-    let home = scene.folders.home.clone().expect("a home");
+    let home = scene.folders.home.clone().expect("there is a home");
     let expected = [home.join("ca.pem"), scene.folders.config.join("ca.pem"), "/etc/ca.pem".into()];
     assert_eq!(scene.web(text).network.authorities, expected);
     let own = scene.load(text).own(&scene.folders, &scene.work);
@@ -428,7 +431,7 @@ fn authorities_lie_beside_the_file_that_names_them_and_no_tool_writes_them() {
 }
 
 #[test]
-fn a_project_may_only_take_away() {
+fn project_file_only_takes_away() {
     let scene = Scene::new();
     let user = "[tools.web]\nallowed_domains = ['a.example', { host = 'b.example', methods = ['GET'] }]\nother_domains = 'allow'\n\
                 denied_domains = ['evil.example']\n";
@@ -436,8 +439,9 @@ fn a_project_may_only_take_away() {
                     { host = 'b.example', methods = ['PUT'] }]\n\
                     other_domains = 'deny'\ndenied_domains = ['more.example']\n";
     let loaded = scene.load_with(user, narrower);
-    let settings = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used");
-    // Of what the user grants wholly, the project may leave a part.
+    let settings =
+        loaded.egress_of_web(&scene.folders, &scene.work).expect("the settings are valid");
+    // The project may narrow a grant of the user to a part of it.
     assert_eq!(shown(&settings), ["- b.example None GET", "- a.example None PUT"]);
     let denied: Vec<_> = settings.reach.denied.iter().map(|host| host.value.as_str()).collect();
     assert_eq!(denied, ["evil.example", "more.example"]);
@@ -447,7 +451,7 @@ fn a_project_may_only_take_away() {
         reasons[1].contains("PUT") && reasons[1].contains("is not in your list"),
         "{reasons:?}"
     );
-    // A secret of the project's own is one notice.
+    // A new secret in the project's file is one notice.
     let loaded = scene.load_with(
         user,
         "[tools.web.secrets.mine]\nenv = 'AWS_SECRET_ACCESS_KEY'\nhosts = ['evil.example']\n",
@@ -463,25 +467,25 @@ fn a_project_may_only_take_away() {
 }
 
 #[test]
-fn a_ceiling_bounds_plugins_too() {
+fn ceiling_bounds_plugins_too() {
     let scene = Scene::new();
     let ceiling = scene.work.join("ceiling.toml");
-    let said = "[tools.web]\nother_domains = 'deny'\nallowed_domains = ['a.example']\ndenied_domains = ['evil.example']\nhttps_only = true\n\
+    let contents = "[tools.web]\nother_domains = 'deny'\nallowed_domains = ['a.example']\ndenied_domains = ['evil.example']\nhttps_only = true\n\
                 allowed_private_hosts = ['localhost:3000']\n[tools.limits]\nrequests = 5\n";
-    fs::write(&ceiling, said).expect("it is written");
+    fs::write(&ceiling, contents).expect("it is written");
     let text = "[tools.web]\nother_domains = 'allow'\nallowed_domains = ['a.example', 'b.example']\nhttps_only = false\n\
                 allowed_private_hosts = ['localhost:3000', '10.0.0.0/8']\n\
                 [plugins.x]\nhosts = ['a.example', 'b.example']\nhttps_only = false\nallowed_private_hosts = ['10.0.0.0/8', 'localhost:3000']\n";
     scene.write(text);
     let path = ceiling.display().to_string();
     let loaded =
-        load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect("it is right");
-    let web = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used");
+        load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[])).expect("it is valid");
+    let web = loaded.egress_of_web(&scene.folders, &scene.work).expect("the settings are valid");
     assert_eq!(shown(&web), ["- a.example None "]);
     let plugin = loaded
         .egress_of_plugin("x", &scene.folders, &scene.work)
-        .expect("it can be used")
-        .expect("something is granted");
+        .expect("the settings are valid")
+        .expect("a host is granted");
     for settings in [&web, &plugin] {
         assert!(settings.reach.https_only.value && settings.limits.requests == 5);
         assert_eq!(settings.reach.denied[0].value.as_str(), "evil.example");
@@ -492,5 +496,5 @@ fn a_ceiling_bounds_plugins_too() {
     fs::write(&ceiling, "tools.web.secrets.x = { env = 'A', hosts = ['a.example'] }")
         .expect("it is written");
     load(&scene.folders, &inputs(&[("BERTH_CEILING", &path)], &[]))
-        .expect_err("a ceiling gives nothing");
+        .expect_err("a ceiling can't grant anything");
 }

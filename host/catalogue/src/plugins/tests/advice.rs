@@ -34,13 +34,13 @@ fn context() -> ProcessContext {
         rules: rules.with_globs(globs("**/.env"), PathGlobs::default(), globs("vendor")),
         allowed: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
         also: vec![Tree { path: "/home/u/.gitconfig".to_owned(), access: TreeAccess::Read }],
-        presets: vec![
+        other_presets: vec![
             ("cargo", home(".cargo/registry")),
             ("npm", home(".npm/_cacache")),
             ("python", home(".pyenv")),
             ("rustup", home(".rustup")),
         ],
-        named: vec!["git"],
+        used_presets: vec!["git"],
         credentials: vec![home(".npmrc"), home(".ssh")],
         variables: vec!["PATH".to_owned(), "HOME".to_owned()],
         env: vec!["EDITOR".to_owned()],
