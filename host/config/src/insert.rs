@@ -1,4 +1,5 @@
-//! Puts one rule into the user's `berth.toml`, and leaves the rest of it, comments too, as it is.
+//! Inserts one rule into the user's `berth.toml`. The rest of the file stays as it is, including
+//! comments.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -14,33 +15,33 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString};
 use super::load::load_with;
 use super::{Config, Folders, Loaded, PermissionAction, PermissionRule, file};
 
-/// The mode of a file that is made here.
+/// The mode of a new file.
 const PRIVATE: u32 = 0o600;
 
 impl Loaded {
-    /// What would hold with a rule more, the first of `[[tools.permissions.TOOL]]` in the user's
-    /// own file. It blocks.
+    /// The configuration with one more rule, the first of `[[tools.permissions.TOOL]]` in the
+    /// user's own file. Nothing is written. Blocks.
     ///
     /// # Errors
     ///
-    /// Why the rule can't be written there, or wouldn't count.
+    /// The reason why the rule can't be written there or wouldn't count.
     pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
         let Some((folders, inputs)) = &self.read_from else {
-            return Err("this program has a configuration of its own".to_owned());
+            return Err("this program doesn't use a berth.toml".to_owned());
         };
         if let Some(file) = &inputs.file {
             return Err(format!("{} is used instead of your own berth.toml", file.display()));
         }
         let path = folders.config_file();
-        may_be_written(&path)?;
+        check_writable(&path)?;
         let read = |text: Option<file::Text>| {
             load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string())
         };
-        let there = file::read(&path).map_err(|problem| problem.to_string())?;
-        let before = there.as_ref().map_or(String::new(), |there| there.text.clone());
-        let identity = there.as_ref().map_or((0, 0), |there| there.identity);
-        let now = read(there)?;
-        // Otherwise the new rule would bring other changes along, which nobody was asked about.
+        let current = file::read(&path).map_err(|problem| problem.to_string())?;
+        let before = current.as_ref().map_or(String::new(), |current| current.text.clone());
+        let identity = current.as_ref().map_or((0, 0), |current| current.identity);
+        let now = read(current)?;
+        // Otherwise the new rule would bring along other changes that the user didn't approve.
         if now.config != self.config && now.without(tool, pattern) != self.config {
             return Err("the configuration has changed since this program read it".to_owned());
         }
@@ -50,17 +51,17 @@ impl Loaded {
         }
     }
 
-    /// What would hold without the rule: another process may have written it meanwhile, for the
-    /// same yes.
+    /// The configuration without the rule. Another process may have written the rule already, for
+    /// the same approval.
     fn without(&self, tool: &str, pattern: &str) -> Config {
         let mut config = self.config.clone();
         if let Some(rules) = config.tools.permissions.get_mut(tool) {
-            let is_it = |rule: &PermissionRule| {
+            let is_same = |rule: &PermissionRule| {
                 rule.exact
                     && rule.pattern.as_str() == pattern
                     && rule.action == PermissionAction::Allow
             };
-            if let Some(index) = rules.iter().position(is_it) {
+            if let Some(index) = rules.iter().position(is_same) {
                 rules.remove(index);
             }
             if rules.is_empty() {
@@ -71,17 +72,17 @@ impl Loaded {
     }
 }
 
-/// Whether the user's file can be replaced, as far as that can be told without doing it.
-fn may_be_written(path: &Path) -> Result<(), String> {
+/// Checks that the user's file can be replaced, as far as possible without replacing it.
+fn check_writable(path: &Path) -> Result<(), String> {
     let real = real(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    // Folders that are missing are made.
+    // Missing folders are made.
     let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
-    let may = Access::WRITE_OK | Access::EXEC_OK;
-    accessat(CWD, folder, may, AtFlags::EACCESS)
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, folder, access, AtFlags::EACCESS)
         .map_err(|error| format!("{} can't be written: {error}", folder.display()))
 }
 
-/// What is behind a link stays behind it.
+/// The real path of the file, so that a link to it stays a link.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
@@ -91,20 +92,20 @@ fn real(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others.
-/// Returns the file that it stands in then. It blocks.
+/// Writes a rule as the first of `[[tools.permissions.TOOL]]`, so that it decides before the other
+/// rules. Returns the file with the rule. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] where the file can't be believed, or is written in a way that leaves no
-/// place for the rule; [`HostError::Io`] where it can't be changed.
+/// [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into its text.
+/// [`HostError::Io`] if the file can't be changed.
 pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
     let failed =
         |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
-    // One after the other, or one rule would be lost. The lock is no file of the folder that the
-    // user looks at.
-    let _held = PrivateFolder::make(&folders.data)
+    // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
+    // folder has no further file.
+    let _lock = PrivateFolder::make(&folders.data)
         .and_then(|data| data.lock("berth.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
 
@@ -129,7 +130,7 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// The rule as it is written: for this very text, not for what would match it as a glob.
+/// The text of the rule. It is exact: the pattern isn't a glob.
 pub fn rule(tool: &str, pattern: &str) -> String {
     format!(
         "[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n",
@@ -139,29 +140,29 @@ pub fn rule(tool: &str, pattern: &str) -> String {
 
 fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
     HostError::Config(format!(
-        "{}: {why}; write it there yourself, before the other rules of `{tool}`:\n{}",
+        "{}: {why}; add this rule yourself, before the other rules of `{tool}`:\n{}",
         path.display(),
         rule(tool, pattern)
     ))
 }
 
-/// The text with the rule in it. `None`: it is the first already.
+/// The text with the rule inserted. `None` if the rule is already the first.
 fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'static str> {
-    let mut expected: Table = text.parse().map_err(|_| "it is not TOML")?;
+    let mut expected: Table = text.parse().map_err(|_| "it isn't TOML")?;
     let rule_text = rule(tool, pattern);
     let rule_table: Table = rule_text.parse().map_err(|_| "the rule can't be written as TOML")?;
     let rule_value = rule_table["tools"]["permissions"][tool][0].clone();
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
         return Ok(None);
     }
-    let no_place = "its rules have a form that leaves no place for another one";
+    let no_place = "its rules are written in a form that can't take another rule";
     let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
     rules.insert(0, rule_value);
 
-    let mut document: DocumentMut = text.parse().map_err(|_| "it is not TOML")?;
+    let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
     insert_first(&mut document, tool, &rule_text).ok_or(no_place)?;
     let written = document.to_string();
-    // What counts is what the file says then: what it said before, and the rule in front.
+    // The new text has to mean the same as before, with the rule in front.
     if written.parse::<Table>().is_ok_and(|table| table == expected) {
         Ok(Some(written))
     } else {
@@ -169,8 +170,8 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'s
     }
 }
 
-/// Puts the rule before the tool's other ones, or at the end where there are none. `None`: the file
-/// has something else where the list would be.
+/// Puts the rule before the tool's other rules, or at the end if there are none. `None` if the file
+/// has another value in place of the list.
 fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Option<()> {
     let rule: DocumentMut = rule_text.parse().ok()?;
     let mut new = rule["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
@@ -196,7 +197,7 @@ fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Opti
     match rules.get_mut(0) {
         Some(first) => {
             new.set_position(first.position());
-            // The comments right above it are about it.
+            // The comments right above the first rule belong to it.
             let above = first.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
             let comments = above.trim_start_matches('\n');
             new.decor_mut().set_prefix(&above[..above.len() - comments.len()]);
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_stands_before_the_others_and_everything_else_stays() {
+    fn rule_comes_before_the_others_and_everything_else_stays() {
         check("", Some(RULE));
         check(
             "# mine\n[tools]\ncall = 20 # short\n",
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_the_first_already_is_not_written_again() {
+    fn rule_that_is_already_first_is_not_written_again() {
         check(RULE, None);
         let second =
             format!("[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\"\n\n{RULE}");
@@ -272,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_header_is_none() {
+    fn text_that_looks_like_a_header_is_ignored() {
         let text = "[plugins.x]\npath = '''\n[[tools.permissions.write]]\n'''\n";
         check(text, Some(&format!("{text}\n{RULE}")));
     }
 
     #[test]
-    fn a_list_in_one_line_takes_the_rule_as_well() {
+    fn list_in_one_line_gets_the_rule_too() {
         let inline = "{ pattern = \"/w/a\", exact = true, action = \"allow\" }";
         check(
             "[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }] # mine\n",
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_at_the_end_stays_above_the_rule() {
+    fn comment_at_the_end_stays_above_the_rule() {
         check(
             "[tools]\ncall = 20\n\n# the end\n",
             Some(&format!("[tools]\ncall = 20\n\n# the end\n\n{RULE}")),
@@ -298,31 +299,31 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_no_place_for_the_rule_is_left_alone() {
+    fn file_without_a_place_for_the_rule_is_not_changed() {
         for text in ["tools = { call = 3 }\n", "[tools]\npermissions = 3\n", "[tools\n"] {
             inserted(text, "write", "/w/a").expect_err(text);
         }
     }
 
     #[test]
-    fn a_pattern_can_hold_anything() {
+    fn pattern_can_contain_any_text() {
         let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
         let text = inserted("", "write", pattern).expect("there is a place").expect("it is new");
         let table: Table = text.parse().expect("it is TOML");
         assert_eq!(
-            permissions(&table, "write").expect("it is there")[0]["pattern"].as_str(),
+            permissions(&table, "write").expect("it exists")[0]["pattern"].as_str(),
             Some(pattern)
         );
         assert!(neutral(&text) == text, "{text}");
     }
 
     #[test]
-    fn the_file_keeps_its_mode_and_its_link_and_a_new_one_is_private() {
+    fn file_keeps_its_mode_and_link_and_a_new_file_is_private() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folders = Folders::inside(root.path());
         let path = permission(&folders, "write", "/w/a").expect("it is written");
         assert_eq!(
-            (fs::read_to_string(&path).expect("it is there").as_str(), mode(&path)),
+            (fs::read_to_string(&path).expect("it exists").as_str(), mode(&path)),
             (RULE, 0o600)
         );
 
@@ -334,21 +335,21 @@ mod tests {
             .expect("its mode is set");
         permission(&folders, "write", "/w/b").expect("it is written");
         assert!(path.is_symlink());
-        assert!(fs::read_to_string(&path).expect("it is there").contains("\"/w/b\""));
+        assert!(fs::read_to_string(&path).expect("it exists").contains("\"/w/b\""));
         assert_eq!(mode(&elsewhere.join("mine.toml")), 0o644);
     }
 
     #[test]
-    fn a_file_that_others_may_write_is_not_changed() {
+    fn file_that_others_can_write_is_not_changed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folders = Folders::inside(root.path());
         let path = permission(&folders, "write", "/w/a").expect("it is written");
         fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("its mode is set");
-        permission(&folders, "write", "/w/b").expect_err("others may write to it");
-        assert_eq!(fs::read_to_string(&path).expect("it is there"), RULE);
+        permission(&folders, "write", "/w/b").expect_err("others can write it");
+        assert_eq!(fs::read_to_string(&path).expect("it exists"), RULE);
     }
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path).expect("it is there").mode() & 0o7777
+        fs::metadata(path).expect("it exists").mode() & 0o7777
     }
 }
