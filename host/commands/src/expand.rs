@@ -90,7 +90,7 @@ impl Reading {
             match todo {
                 Todo::Script { text, depth } => reading.read_script(&text, depth),
                 Todo::Words { words, depth, certain } => {
-                    reading.expand_words(&words, depth, certain)
+                    reading.expand_words(&words, depth, certain);
                 }
             }
         }
