@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_may_span_lines() {
+    fn multiline_match_spans_lines() {
         let text = Tree::new().grep(json!({ "pattern": "one.two", "multiline": true })).unwrap();
         assert!(text.starts_with("a.txt:1: one\na.txt:2: two\n"), "{text}");
     }

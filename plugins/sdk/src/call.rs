@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Content, Failure};
 
-/// The call that is running: what came with it, and what the host offers it.
+/// The running call: its attachments, and what the host offers to it.
 #[derive(Debug, Default)]
 pub struct Call {
     attachments: Vec<Content>,
@@ -27,38 +27,39 @@ impl Call {
         Duration::from_millis(host::remaining_ms())
     }
 
-    /// Whether the caller has gone away. The host stops the call soon after in any case.
+    /// Whether the caller has cancelled the call. The host stops the call soon after in any case.
     pub fn cancelled(&self) -> bool {
         host::cancelled()
     }
 
-    /// Reports progress: a fraction from 0 to 1, if it is known, and what is being done. The host
-    /// passes on at most 10 a second and 200 characters of each.
+    /// Reports progress: a fraction from 0 to 1, if it is known, and a message. The host passes on
+    /// at most 10 reports a second, and 200 characters of each message.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
         host::progress(fraction.into(), message);
     }
 
-    /// Hands out a part of the answer at once: shown as it comes, and the answer if the call is cut
-    /// off. False: the budget (8 MiB in all) is spent and nothing was kept, so stop.
-    #[must_use = "false says that nothing more is kept"]
+    /// Sends a part of the answer at once. The caller is shown it, and it becomes the answer if the
+    /// call is cut off. Returns false if the budget (8 MiB in all) is spent: the part is dropped,
+    /// so stop.
+    #[must_use = "false means that the part was dropped"]
     pub fn emit(&self, part: Content) -> bool {
         host::emit(part)
     }
 
-    /// Everything that came beside the arguments.
+    /// All attachments of the call.
     pub fn attachments(&self) -> &[Content] {
         &self.attachments
     }
 
-    /// The content that an argument names.
+    /// The attachment that an argument names.
     ///
     /// # Errors
     ///
-    /// Where the call has no such attachment.
+    /// If the call has no such attachment.
     pub fn attachment(&self, argument: Attachment) -> Result<&Content, Failure> {
         self.attachments.get(argument.index).ok_or_else(|| {
             Failure::invalid(format!(
-                "the call has no attachment {}, only {}",
+                "the call has no attachment {}; it has {}, counted from 0",
                 argument.index,
                 self.attachments.len()
             ))
@@ -66,8 +67,8 @@ impl Call {
     }
 }
 
-/// An argument whose content travels beside the JSON, since it is large or binary:
-/// `{"$attachment": 0}`. [`Call::attachment`] has it.
+/// An argument whose content travels beside the JSON because it is large or binary:
+/// `{"$attachment": 0}`. [`Call::attachment`] returns the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
@@ -97,7 +98,7 @@ impl JsonSchema for Attachment {
 #[cfg(target_arch = "wasm32")]
 use crate::guest::call as host;
 
-/// Takes the host's place in unit tests: there is no deadline, and progress goes nowhere.
+/// The stand-in for the host in unit tests. There is no deadline, and progress is dropped.
 #[cfg(not(target_arch = "wasm32"))]
 mod host {
     use crate::Content;
@@ -126,12 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attachment_is_found_by_its_number() {
+    fn attachment_is_found_by_its_index() {
         let call =
             Call::new(vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")]);
         let argument: Attachment = serde_json::from_str(r#"{"$attachment": 1}"#).unwrap();
         assert_eq!(call.attachment(argument).unwrap().as_bytes(), Some(&[1, 2][..]));
         let missing = call.attachment(Attachment { index: 2 }).unwrap_err();
-        assert_eq!(missing.message, "the call has no attachment 2, only 2");
+        assert_eq!(missing.message, "the call has no attachment 2; it has 2, counted from 0");
     }
 }

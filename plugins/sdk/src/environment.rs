@@ -1,13 +1,12 @@
 use std::io;
 use std::path::PathBuf;
 
-/// The directory from which relative paths start, absolute. Arguments that are
-/// [subjects](crate::Subject) of kind `path` are absolute already; this is for what a path that was
-/// left out means.
+/// The absolute directory where relative paths start. Use it as the default of a path argument that
+/// was left out. Arguments that are [subjects](crate::Subject) of kind `path` are absolute already.
 ///
 /// # Errors
 ///
-/// Where the call has no directory at all.
+/// If no directory is granted to the call.
 pub fn working_directory() -> io::Result<PathBuf> {
     #[cfg(target_arch = "wasm32")]
     return crate::guest::working_directory().map(PathBuf::from).ok_or_else(|| {

@@ -6,48 +6,49 @@ use serde_json::Value;
 
 use crate::Content;
 
-/// The longest message of a failure, in bytes; what is longer is cut.
+/// The longest message of a failure, in bytes. A longer one is cut.
 pub const MAX_MESSAGE: usize = 4096;
 
-/// Why a call failed. Hosts and agents decide on it whether to try again, to mend the arguments or
-/// to stop.
+/// Why a call failed. By the category, hosts and agents decide whether to try again, fix the
+/// arguments or stop.
 ///
-/// What only a host may say (no such tool, blocked by policy, to be confirmed, cancelled) is not
-/// among them.
+/// Four categories are missing because only a host may use them: tool not found, blocked by policy,
+/// confirmation required, and cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// The arguments make no sense. The model should mend them.
+    /// The arguments aren't valid. The model should fix them.
     InvalidParameters,
-    /// An argument has the wrong type. The model should mend it.
+    /// An argument has the wrong type. The model should fix it.
     TypeMismatch,
-    /// It would fail again in the same way.
+    /// The same call would fail again in the same way.
     PermanentFailure,
-    /// Too much at once; later may work.
+    /// Too many requests at once. The call may work later.
     RateLimited,
-    /// The other side failed; later may work.
+    /// The server failed. The call may work later.
     ServerError,
-    /// The other side was not reached; later may work.
+    /// The server was not reached. The call may work later.
     NetworkError,
-    /// It took too long; later may work.
+    /// The call took too long. It may work later.
     Timeout,
 }
 
-/// A failed call. It carries what there is in spite of the failure.
+/// A failed call. It may carry a partial result.
 ///
-/// It travels through every `?`, so what is rarely there is boxed.
+/// Rare fields are boxed, since the failure is part of every `Result`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// Why, coarsely.
+    /// The broad reason.
     pub category: Category,
-    /// Why, finely, for programs: short, lower-case and stable, `not-found`, `http-404`.
+    /// The exact reason, for programs: short, lower-case and stable, as in `not-found` or
+    /// `http-404`.
     pub code: Option<Box<str>>,
-    /// What is wrong, for a person and a model: at most [`MAX_MESSAGE`] bytes.
+    /// The message for people and models: at most [`MAX_MESSAGE`] bytes.
     pub message: String,
-    /// What to try instead.
+    /// Advice on what to try instead.
     pub suggestion: Option<String>,
-    /// How long to wait before trying again.
+    /// The time to wait before trying again.
     pub retry_after: Option<Duration>,
-    /// What was made before it failed.
+    /// The result that was made before the failure.
     pub content: Vec<Content>,
     /// A JSON value for programs.
     pub structured: Option<Box<Value>>,
@@ -67,18 +68,18 @@ impl Failure {
         }
     }
 
-    /// Arguments that fit the schema and still make no sense.
+    /// A failure because of arguments that fit the schema and still aren't valid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Category::InvalidParameters, message)
     }
 
-    /// What would fail again in the same way, with a code for programs.
+    /// A failure that would happen again in the same way, with a code for programs.
     pub fn permanent(code: impl Into<Box<str>>, message: impl Into<String>) -> Self {
         Self::new(Category::PermanentFailure, message).with_code(code)
     }
 
-    /// An I/O error with what was being done: `reading /srv/data.csv`. Category and code follow
-    /// from its kind.
+    /// A failure because of an I/O error. `doing` says what was done: `reading /srv/data.csv`.
+    /// Category and code come from the kind of the error.
     ///
     /// ```
     /// use berth_sdk::Failure;
@@ -93,35 +94,35 @@ impl Failure {
         Self { message: format!("{doing}: {}", failure.message), ..failure }
     }
 
-    /// The same with a code.
+    /// Sets the code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<Box<str>>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// The same with something to try instead.
+    /// Sets the advice on what to try instead.
     #[must_use]
     pub fn with_suggestion(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// The same with how long to wait before trying again.
+    /// Sets the time to wait before trying again.
     #[must_use]
     pub fn with_retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
         self
     }
 
-    /// The same with a part of what was made before it failed.
+    /// Adds a part of the result that was made before the failure.
     #[must_use]
     pub fn with_content(mut self, part: Content) -> Self {
         self.content.push(part);
         self
     }
 
-    /// The same with a value for programs.
+    /// Sets the value for programs.
     #[must_use]
     pub fn with_structured(mut self, value: Value) -> Self {
         self.structured = Some(Box::new(value));
@@ -136,7 +137,7 @@ impl Failure {
     fn from_io(error: &io::Error) -> Self {
         use Category::{NetworkError, PermanentFailure, ServerError, Timeout};
         let kind = match error.raw_os_error() {
-            // WASI's number for it, which `std` has no kind for.
+            // WASI's number for a directory that isn't empty. `std` doesn't map it.
             Some(55) if cfg!(target_os = "wasi") => ErrorKind::DirectoryNotEmpty,
             _ => error.kind(),
         };
@@ -159,7 +160,7 @@ impl Failure {
             }
             ErrorKind::FileTooLarge => (PermanentFailure, "too-large", "too large"),
             ErrorKind::InvalidFilename => {
-                (PermanentFailure, "invalid-name", "not a name that files can have")
+                (PermanentFailure, "invalid-name", "the file name isn't valid")
             }
             ErrorKind::InvalidData => {
                 (PermanentFailure, "invalid-data", "not in the expected form")
@@ -179,7 +180,8 @@ impl Failure {
             }
             _ => (PermanentFailure, "io", ""),
         };
-        // A code of the operating system doesn't help a model; the program's own words do.
+        // An error number of the operating system doesn't help a model. The program's own message
+        // does.
         let message = if words.is_empty() || error.raw_os_error().is_none() {
             error.to_string()
         } else {
@@ -215,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_mark_turns_io_errors_into_failures() {
+    fn io_errors_become_failures_by_question_mark() {
         fn reads() -> Result<String, Failure> {
             Ok(std::fs::read_to_string("/no/such/file")?)
         }
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_program_are_kept() {
+    fn io_error_keeps_the_message_of_the_program() {
         let failure = Failure::io(
             "reading the table",
             &io::Error::new(ErrorKind::InvalidData, "line 3 has two columns"),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_work_later_says_so_by_its_category() {
+    fn category_tells_whether_a_retry_may_help() {
         for (kind, category) in [
             (ErrorKind::TimedOut, Category::Timeout),
             (ErrorKind::ConnectionReset, Category::NetworkError),

@@ -1,4 +1,5 @@
-//! The only code that knows the generated bindings: between the contract's types and the SDK's own.
+//! Conversion between the contract's types and the SDK's own. Only this module and `filter::guest`
+//! use the generated bindings.
 
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub mod bindings {
 }
 pub use bindings::export_component;
 
-/// What `plugin!` names the plugin by. It gives the component its exports.
+/// The trait that `plugin!` implements for a plugin with tools. It gives the component its exports.
 pub trait PluginComponent {
     /// The tools.
     const PLUGIN: Plugin;
@@ -41,8 +42,8 @@ impl<T: PluginComponent> tools::Guest for T {
     }
 }
 
-/// A panic ends the instance, and the host answers that the tool crashed. The reason is in the
-/// operator's log.
+/// Writes panics to the operator's log. A panic ends the instance, and the host answers that the
+/// tool crashed.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| logging::error(panic)));
 }

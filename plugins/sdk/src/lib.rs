@@ -1,8 +1,8 @@
 //! What a Berth plugin in Rust needs.
 //!
-//! A plugin is a list of tools, or of filters for their output, for which see [`filter`]. A tool is
-//! a type that implements [`Tool`]: its arguments are a struct, from which the JSON Schema and the
-//! decoding both follow, and its work is one function. [`plugin!`] makes a component of it:
+//! A plugin is a list of tools, or of [filters](filter) for the output of tools. A tool is a type
+//! that implements [`Tool`]. Its arguments are a struct; the JSON Schema and the decoding both come
+//! from it. Its work is one function. [`plugin!`] makes a component of it:
 //!
 //! ```
 //! use berth_sdk::{Annotations, Call, Failure, Output, Tool};
@@ -14,13 +14,13 @@
 //! #[derive(Deserialize, JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct Arguments {
-//!     /// What to say back.
+//!     /// The text to return.
 //!     text: String,
 //! }
 //!
 //! impl Tool for Echo {
 //!     const NAME: &str = "echo";
-//!     const DESCRIPTION: &str = "Says back what it is told. Use it to see whether tools work.";
+//!     const DESCRIPTION: &str = "Returns the text that it gets. Use it to check that tools work.";
 //!     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
 //!     type Arguments = Arguments;
 //!
@@ -31,7 +31,7 @@
 //!
 //! berth_sdk::plugin! {
 //!     name: "echo",
-//!     description: "Says things back",
+//!     description: "Returns what it gets",
 //!     tools: [Echo],
 //! }
 //!
@@ -42,10 +42,14 @@
 //!
 //! The crate is a `cdylib`, built with `cargo build --release --target wasm32-wasip2`.
 //!
-//! Files are read and written with [`std::fs`]: what the operator granted is there, the rest is
-//! not. [`search`] walks and matches at native speed, [`process`] runs programs that the operator
-//! granted, [`http`] asks the servers that the operator granted, [`log`] writes to the operator's
-//! log, [`Call`] knows the time left and shows progress.
+//! A plugin reads and writes files with [`std::fs`]. It sees only the files that the operator
+//! granted.
+//!
+//! * [`search`] finds files and matches text at native speed.
+//! * [`process`] runs programs that the operator granted.
+//! * [`http`] sends requests to servers that the operator granted.
+//! * [`log`] writes to the operator's log.
+//! * [`Call`] knows the time left and shows progress.
 
 mod call;
 mod environment;
@@ -71,7 +75,7 @@ pub use failure::{Category, Failure, MAX_MESSAGE};
 pub use output::{Body, Content, Output};
 pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 
-/// What [`plugin!`] expands to. Not for use by hand: it changes without notice.
+/// The items that [`plugin!`] expands to. Don't use them by hand: they change without notice.
 #[doc(hidden)]
 pub mod private {
     #[cfg(target_arch = "wasm32")]

@@ -1,20 +1,20 @@
-//! Messages for the operator's log, never shown to a model. The host keeps at most 1,000 a call and
-//! 4 KiB of each.
+//! Messages for the operator's log. A model never sees them. The host keeps at most 1,000 messages
+//! of a call, and 4 KiB of each.
 //!
-//! In unit tests they go to the standard error.
+//! In unit tests they go to standard error.
 
 use std::fmt::Display;
 
-/// How much a message matters.
+/// The importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// For the plugin's developer.
+    /// A detail for the plugin's developer.
     Debug,
-    /// What happened.
+    /// An event.
     Info,
-    /// What may be wrong.
+    /// A possible problem.
     Warn,
-    /// What went wrong.
+    /// An error.
     Error,
 }
 

@@ -1,50 +1,50 @@
-//! The manifest: what a plugin is and asks for, as one JSON object in the custom section
-//! `berth:manifest`, rendered at compile time.
+//! The manifest: one JSON object that describes a plugin and what it asks for. It is rendered at
+//! compile time into the custom section `berth:manifest`.
 
-/// The maker of a plugin, and what it asks for.
+/// The description of a plugin, and what it asks for.
 pub struct Manifest {
     /// `[a-z0-9-]`, a letter first, at most 24 characters.
     pub name: &'static str,
     /// Semantic version.
     pub version: &'static str,
-    /// One line.
+    /// The description in one line.
     pub description: &'static str,
-    /// Separated by `:`, as Cargo gives them; may be empty.
+    /// The authors, separated by `:` as Cargo gives them. May be empty.
     pub authors: &'static str,
-    /// SPDX expression; may be empty.
+    /// SPDX expression. May be empty.
     pub license: &'static str,
-    /// URL; may be empty.
+    /// URL. May be empty.
     pub repository: &'static str,
-    /// What the plugin asks for.
+    /// The capabilities that the plugin asks for.
     pub capabilities: &'static [Capability],
-    /// Limits lower than the host's.
+    /// The plugin's own limits.
     pub limits: Limits,
 }
 
 /// A capability that a plugin asks for.
 pub struct Capability {
-    /// As in the configuration: `files`, `search`.
+    /// The name as in the configuration: `files`, `search`.
     pub name: &'static str,
-    /// For `files`, `read` or `read-write`.
+    /// `read` or `read-write` for `files`.
     pub access: Option<&'static str>,
-    /// Why, for the operator.
+    /// The reason, for the operator.
     pub reason: &'static str,
 }
 
-/// What a call of the plugin can do with. It only lowers what the host gives.
+/// The limits of a call. They can only lower the limits of the host.
 pub struct Limits {
     /// Memory in MiB.
     pub memory_mib: Option<u32>,
-    /// Time in seconds, where the arguments don't say.
+    /// Time in seconds, for calls without a `timeout` argument.
     pub timeout_secs: Option<u32>,
 }
 
 impl Limits {
-    /// What the host gives.
+    /// No limits beyond those of the host.
     pub const NONE: Self = Self { memory_mib: None, timeout_secs: None };
 }
 
-/// The manifest as JSON, and its length. `N` is that length, so ask with 0 for it first.
+/// The manifest as JSON, and its length. `N` is that length: call it with `N` = 0 first to get it.
 pub const fn render<const N: usize>(manifest: &Manifest) -> ([u8; N], usize) {
     let mut json = Json { bytes: [0; N], length: 0 };
     json.raw("{\"manifest\":1,\"name\":");
@@ -81,7 +81,7 @@ pub const fn render<const N: usize>(manifest: &Manifest) -> ([u8; N], usize) {
     (json.bytes, json.length)
 }
 
-/// Writes what fits into `N` bytes, and counts all.
+/// A writer that keeps the first `N` bytes and counts all bytes.
 struct Json<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -131,7 +131,7 @@ impl<const N: usize> Json<N> {
         }
     }
 
-    /// The strings that `:` separates, without the outer quotes.
+    /// Writes strings that are separated by `:` in `list`, without the outer quotes.
     const fn split(&mut self, list: &[u8]) {
         let mut index = 0;
         while index < list.len() {
@@ -209,7 +209,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_empty_is_left_out() {
+    fn manifest_leaves_out_empty_fields() {
         const LENGTH: usize = render::<0>(&BARE).1;
         let value: Value = serde_json::from_slice(&render::<LENGTH>(&BARE).0).unwrap();
         assert_eq!(
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn manifest_reads_back_as_written() {
         const LENGTH: usize = render::<0>(&FULL).1;
         let value: Value = serde_json::from_slice(&render::<LENGTH>(&FULL).0).unwrap();
         assert_eq!(

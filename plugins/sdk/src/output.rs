@@ -3,12 +3,12 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// What a tool answers with.
+/// The answer of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// The parts, in order; 8 MiB in all.
+    /// The parts, in order. They have at most 8 MiB in all.
     pub content: Vec<Content>,
-    /// The same for programs: a JSON value that fits the tool's output schema.
+    /// The answer for programs: a JSON value that fits the tool's output schema.
     pub structured: Option<Value>,
 }
 
@@ -18,11 +18,11 @@ impl Output {
         Self::from(Content::text(text))
     }
 
-    /// An answer for programs, with the same as JSON text for models.
+    /// An answer that is a JSON value for programs and the same JSON as text for models.
     ///
     /// # Errors
     ///
-    /// Where `value` has no form in JSON: a map whose keys aren't strings.
+    /// If JSON can't represent `value`, such as a map whose keys aren't strings.
     pub fn json(value: &impl Serialize) -> Result<Self, Failure> {
         let value = serde_json::to_value(value)?;
         let part = Content {
@@ -32,7 +32,7 @@ impl Output {
         Ok(Self { structured: Some(value), ..Self::from(part) })
     }
 
-    /// The same with a value for programs beside the text.
+    /// Sets the value for programs.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Output {
         Ok(self)
     }
 
-    /// The same with one more part.
+    /// Adds a part.
     #[must_use]
     pub fn with(mut self, part: Content) -> Self {
         self.content.push(part);
@@ -78,7 +78,8 @@ impl From<&str> for Output {
 pub struct Content {
     /// The part itself.
     pub body: Body,
-    /// RFC 2046 media type; absent: `text/plain` for text, `application/octet-stream` for bytes.
+    /// RFC 2046 media type. `None` means `text/plain` for text and `application/octet-stream` for
+    /// bytes.
     pub media_type: Option<String>,
 }
 
@@ -88,7 +89,7 @@ impl Content {
         Self { body: Body::Text(text.into()), media_type: None }
     }
 
-    /// Anything else, with its media type: `image/png`.
+    /// Bytes with their media type: `image/png`.
     pub fn bytes(bytes: impl Into<Vec<u8>>, media_type: impl Into<String>) -> Self {
         Self { body: Body::Bytes(bytes.into()), media_type: Some(media_type.into()) }
     }
@@ -98,7 +99,7 @@ impl Content {
         Self { body: Body::Link(uri.into()), media_type: None }
     }
 
-    /// The text, where this part is one.
+    /// The text, if this part is a text.
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) => Some(text),
@@ -106,7 +107,7 @@ impl Content {
         }
     }
 
-    /// The bytes of a text or of anything else that travels here itself.
+    /// The bytes of a text or of binary content. `None` for a link.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.body {
             Body::Text(text) => Some(text.as_bytes()),
@@ -121,7 +122,7 @@ impl Content {
 pub enum Body {
     /// Text for a model or a person.
     Text(String),
-    /// Anything else: an image, an archive.
+    /// Binary content, such as an image or an archive.
     Bytes(Vec<u8>),
     /// A URI.
     Link(String),

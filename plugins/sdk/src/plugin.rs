@@ -22,7 +22,7 @@ use crate::{
 ///     name: "counter",
 ///     description: "Counts words and lines",
 ///     capabilities: [
-///         files(read) = "to read what is counted",
+///         files(read) = "to read the files that are counted",
 ///         search = "to count in many files at once",
 ///     ],
 ///     limits: { memory_mib: 64, timeout_secs: 10 },
@@ -30,12 +30,14 @@ use crate::{
 /// }
 /// ```
 ///
-/// `name` is `[a-z0-9-]`, a letter first, at most 24 characters. `capabilities` is what the plugin
-/// asks for, each with the reason that the operator is shown: `files(read)`, `files(read_write)` or
-/// the bare name of another. `limits` are the plugin's own limits, lower than the host's. Both may
-/// be left out. `filters` is a type that implements [`Filters`](crate::filter::Filters), after the
-/// tools or in their place; filters are granted nothing. Version, authors, licence and repository
-/// come from the package.
+/// * `name` is `[a-z0-9-]`, a letter first, at most 24 characters.
+/// * `capabilities` are those that the plugin asks for, each with the reason that the operator is
+///   shown: `files(read)`, `files(read_write)` or the bare name of another. May be left out.
+/// * `limits` are the plugin's own limits, lower than the host's. May be left out.
+/// * `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or
+///   instead of them. Filters get no capability.
+///
+/// Version, authors, licence and repository come from the package.
 ///
 /// Code that breaks a rule of the contract doesn't compile:
 ///
@@ -83,7 +85,7 @@ macro_rules! plugin {
             const { check(&PLUGIN, &MANIFEST) };
             const LENGTH: usize = render::<0>(&MANIFEST).1;
 
-            // Readable without running code: the linker makes a custom section of it.
+            // The linker makes a custom section of it, so that it can be read without running code.
             #[cfg(target_arch = "wasm32")]
             #[unsafe(link_section = "berth:manifest")]
             static SECTION: [u8; LENGTH] = render::<LENGTH>(&MANIFEST).0;
@@ -131,16 +133,16 @@ macro_rules! plugin {
     };
 }
 
-/// What a plugin has.
+/// The contents of a plugin.
 pub struct Plugin {
-    /// Its tools, in the order of the catalogue.
+    /// The tools, in the order of the catalogue.
     pub tools: &'static [ToolEntry],
-    /// How many types of filters it has.
+    /// The number of filter types.
     pub filters: usize,
 }
 
-/// Counts a type of filters. This checks that the type implements
-/// [`Filters`](crate::filter::Filters), natively too.
+/// Counts one filter type. This also checks, in native builds too, that the type implements
+/// [`Filters`](crate::filter::Filters).
 pub const fn one<T: crate::filter::Filters>() -> usize {
     1
 }
@@ -165,7 +167,7 @@ pub struct ToolEntry {
     pub(crate) call: fn(Invocation) -> Result<Output, Failure>,
 }
 
-/// One call as it comes in.
+/// One call as the host sends it.
 pub(crate) struct Invocation {
     pub(crate) tool: String,
     pub(crate) arguments: String,
@@ -200,7 +202,7 @@ impl ToolEntry {
 }
 
 impl ToolEntry {
-    /// What has no field in the contract.
+    /// The properties that have no field in the contract.
     pub(crate) fn meta(&self) -> Option<Value> {
         let mut meta = Map::new();
         if !self.aliases.is_empty() {
@@ -242,8 +244,8 @@ impl ToolEntry {
         (!meta.is_empty()).then_some(Value::Object(meta))
     }
 
-    /// The schema of the arguments, if each subject is one of them. Any other subject would never
-    /// be checked against the operator's rules, without a sign of it.
+    /// The schema of the arguments. Fails if a subject isn't one of them: the operator's rules
+    /// would silently never be checked on it.
     pub(crate) fn checked_schema(&self) -> Result<Schema, Failure> {
         let schema = (self.input_schema)();
         for subject in self.subjects {
@@ -255,7 +257,7 @@ impl ToolEntry {
                 .replace("~0", "~");
             if schema.get("properties").and_then(|properties| properties.get(&name)).is_none() {
                 let message = format!(
-                    "tool {}: the subject {:?} isn't one of its arguments",
+                    "tool {}: the subject {:?} isn't one of the arguments",
                     self.name, subject.pointer
                 );
                 return Err(Failure::permanent("subject", message));
@@ -271,22 +273,25 @@ impl Plugin {
         let Some(tool) = self.tools.iter().find(|tool| tool.name == invocation.tool) else {
             return Err(Failure::permanent(
                 "unknown-tool",
-                format!("this plugin has no tool {:?}", invocation.tool),
+                format!("the plugin has no tool {:?}", invocation.tool),
             ));
         };
         (tool.call)(invocation)
     }
 }
 
-/// Checks what the contract demands and the types leave open. Called at compile time, so that a
-/// plugin that breaks it is not built.
+/// Checks the rules of the contract that the types don't enforce. It runs at compile time, so that
+/// a plugin that breaks a rule isn't built.
 pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
     assert!(
         is_plugin_name(manifest.name),
         "a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first"
     );
     assert!(!manifest.description.is_empty(), "a plugin needs a description");
-    assert!(crate::manifest::render::<0>(manifest).1 <= 64 * 1024, "a manifest is at most 64 KiB");
+    assert!(
+        crate::manifest::render::<0>(manifest).1 <= 64 * 1024,
+        "a manifest has at most 64 KiB; shorten the descriptions and reasons"
+    );
     assert!(!plugin.tools.is_empty() || plugin.filters > 0, "a plugin needs `tools` or `filters`");
     assert!(plugin.tools.len() <= 128, "a plugin has at most 128 tools");
     let mut index = 0;
@@ -298,7 +303,7 @@ pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
         );
         assert!(
             !tool.description.is_empty() && tool.description.len() <= 4096,
-            "a tool's description is 1 byte to 4 KiB"
+            "a tool's description has 1 to 4,096 bytes"
         );
         let mut subject = 0;
         while subject < tool.subjects.len() {
@@ -321,8 +326,8 @@ pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
     }
 }
 
-/// Reads the arguments. Hosts check them against the schema first, so what fails here is what a
-/// schema can't say.
+/// Decodes the arguments. Hosts check them against the schema first, so only rules that a schema
+/// can't express fail here.
 fn decode<T: serde::de::DeserializeOwned>(arguments: &str) -> Result<T, Failure> {
     let mut deserializer = serde_json::Deserializer::from_str(arguments);
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
@@ -333,13 +338,13 @@ fn decode<T: serde::de::DeserializeOwned>(arguments: &str) -> Result<T, Failure>
         } else {
             Category::InvalidParameters
         };
-        // A path of `.` is the object as a whole.
+        // The path `.` means the whole object.
         let message = if path == "." { reason } else { format!("`{path}`: {reason}") };
         Failure::new(category, message).with_code("arguments")
     })
 }
 
-/// The message without its line and column, which mean nothing in a generated JSON text.
+/// The message without line and column, which mean nothing in generated JSON.
 fn without_position(message: &str) -> String {
     message.rfind(" at line ").map_or(message, |at| &message[..at]).to_owned()
 }
@@ -390,14 +395,14 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only whether it decodes is looked at")]
+    #[expect(dead_code, reason = "the tests only check whether it decodes")]
     struct Arguments {
         path: String,
         lines: Option<Vec<u32>>,
     }
 
     #[track_caller]
-    fn check_fault(arguments: &str, category: Category, message: &str) {
+    fn assert_argument_error(arguments: &str, category: Category, message: &str) {
         let failure = decode::<Arguments>(arguments).unwrap_err();
         assert_eq!(
             (failure.category, failure.message.as_str()),
@@ -407,29 +412,29 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_in_the_arguments_names_the_field() {
-        check_fault("{}", Category::InvalidParameters, "missing field `path`");
-        check_fault(
+    fn argument_error_names_the_field() {
+        assert_argument_error("{}", Category::InvalidParameters, "missing field `path`");
+        assert_argument_error(
             r#"{"path": 3}"#,
             Category::TypeMismatch,
             "`path`: invalid type: integer `3`, expected a string",
         );
-        check_fault(
+        assert_argument_error(
             r#"{"path": "a", "lines": [1, "b"]}"#,
             Category::TypeMismatch,
             "`lines[1]`: invalid type: string \"b\", expected u32",
         );
-        check_fault(
+        assert_argument_error(
             r#"{"path": "a", "lines": [-1]}"#,
             Category::InvalidParameters,
             "`lines[0]`: invalid value: integer `-1`, expected u32",
         );
-        check_fault(
+        assert_argument_error(
             r#"{"pth": "a"}"#,
             Category::InvalidParameters,
             "`pth`: unknown field `pth`, expected `path` or `lines`",
         );
-        check_fault("[", Category::InvalidParameters, "EOF while parsing a list");
+        assert_argument_error("[", Category::InvalidParameters, "EOF while parsing a list");
     }
 
     struct Wrong;
@@ -439,7 +444,7 @@ mod tests {
 
     impl Tool for Wrong {
         const NAME: &'static str = "wrong";
-        const DESCRIPTION: &'static str = "Names a subject that it doesn't have.";
+        const DESCRIPTION: &'static str = "Has a subject that isn't an argument.";
         const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/pth")];
         type Arguments = Nothing;
 
@@ -449,13 +454,13 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_that_is_no_argument_is_a_fault() {
+    fn subject_has_to_be_an_argument() {
         let failure = ToolEntry::new::<Wrong>().checked_schema().unwrap_err();
-        assert_eq!(failure.message, "tool wrong: the subject \"/pth\" isn't one of its arguments");
+        assert_eq!(failure.message, "tool wrong: the subject \"/pth\" isn't one of the arguments");
     }
 
     #[test]
-    fn a_tool_that_is_not_there_is_not_called() {
+    fn unknown_tool_is_refused() {
         let plugin = Plugin { tools: const { &[ToolEntry::new::<Wrong>()] }, filters: 0 };
         let call = |tool: &str| {
             plugin.call(Invocation {
@@ -478,7 +483,7 @@ mod tests {
             assert!(!is_tool_name(bad), "{bad}");
         }
         assert!(is_plugin_name("word-count2") && is_plugin_name(&long[..24]));
-        // `__` parts a plugin's name from a tool's, so that the name has no underscore itself.
+        // `__` separates a plugin's name from a tool's, so the plugin's name has no underscore.
         for bad in ["", "word_count", "2fast", "-a", &long[..25]] {
             assert!(!is_plugin_name(bad), "{bad}");
         }

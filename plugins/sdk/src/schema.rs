@@ -5,8 +5,8 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The JSON Schema (2020-12) of `T`, complete: without references, and without the name of the
-/// type, which doesn't help a model.
+/// The JSON Schema (2020-12) of `T`. It has no references. It also lacks the name of the type,
+/// which doesn't help a model.
 pub fn for_type<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -18,16 +18,16 @@ pub fn for_type<T: JsonSchema>() -> Schema {
     schema
 }
 
-/// The same for arguments, in the forms that every provider of models takes: one type each, no
-/// null, no choice where a list of values does. An optional argument is one that may be left out;
-/// the host leaves out what comes as null.
+/// The JSON Schema of arguments, in the forms that every model provider accepts: one type for each
+/// argument, no null, and a list of values instead of a choice where possible. An optional argument
+/// may be left out. The host removes arguments that are null.
 pub fn for_arguments<T: JsonSchema>() -> Schema {
     let mut schema = for_type::<T>();
     simplify(&mut schema);
     schema
 }
 
-/// Takes out what only Rust knows: where a comment was wrapped, and how many bits a number has.
+/// Removes details of Rust: the line breaks of comments and the bits of numbers.
 fn tidy(schema: &mut Schema) {
     join_lines(schema);
     // JSON Schema has no format `uint32`; clients warn about it.
@@ -41,7 +41,7 @@ fn tidy(schema: &mut Schema) {
     transform_subschemas(&mut tidy, schema);
 }
 
-/// Gives a schema one type and takes null out of it, from the inside out.
+/// Gives a schema one type and removes null, from the innermost schema outwards.
 fn simplify(schema: &mut Schema) {
     transform_subschemas(&mut simplify, schema);
     let Some(fields) = schema.as_object_mut() else { return };
@@ -70,7 +70,7 @@ fn simplify(schema: &mut Schema) {
             join_forms(fields, forms);
         }
     }
-    // Some providers accept no other keyword beside it.
+    // Some providers accept no other keyword next to `anyOf`.
     if fields.contains_key("anyOf")
         && let Some(Value::String(text)) = fields.remove("description")
         && let Some(Value::Object(first)) =
@@ -80,7 +80,7 @@ fn simplify(schema: &mut Schema) {
     }
 }
 
-/// Puts alternatives in the place of the schema that has them.
+/// Merges the alternatives `forms` into their schema.
 fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
     if let [Value::Object(only)] = &mut forms[..] {
         if let Some(Value::String(text)) = only.remove("description") {
@@ -103,7 +103,7 @@ fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
     fields.insert("anyOf".to_owned(), Value::Array(forms));
 }
 
-/// The values of alternatives that are lists of values of one type.
+/// The values of all alternatives. `None` unless each is a list of values, all of one type.
 fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
     let lists = forms.iter().map(|form| {
         form["enum"]
@@ -114,13 +114,13 @@ fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
     Some(lists.into_iter().flatten().cloned().collect())
 }
 
-/// What is said of an alternative that is one value.
+/// The description of an alternative with its value. `None` if it lacks a value or a description.
 fn describe_form(form: &Value) -> Option<String> {
     let (value, text) = (form["enum"].get(0)?, form["description"].as_str()?);
     Some(format!("{value}: {text}"))
 }
 
-/// Adds to what is said of a schema.
+/// Appends a line to the description of a schema.
 fn add_description(fields: &mut Map<String, Value>, more: &str) {
     let text = match fields.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text}\n{more}"),
@@ -129,8 +129,8 @@ fn add_description(fields: &mut Map<String, Value>, more: &str) {
     fields.insert("description".to_owned(), json!(text));
 }
 
-/// Makes one line of each paragraph of a description: the wrapping of a comment means nothing to a
-/// model.
+/// Joins the lines of each paragraph of a description. The line breaks of a comment mean nothing to
+/// a model.
 fn join_lines(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
         let paragraphs: Vec<String> =
@@ -148,7 +148,7 @@ mod tests {
 
     #[derive(Deserialize, schemars::JsonSchema)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Arguments {
         /// Where
         /// it is.
@@ -179,14 +179,14 @@ mod tests {
 
     #[derive(Deserialize, schemars::JsonSchema)]
     #[serde(untagged)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     enum Select {
         One(String),
         Many(Vec<u8>),
     }
 
     #[test]
-    fn doc_comments_describe_and_unknown_fields_are_refused() {
+    fn schema_has_doc_comments_and_refuses_unknown_fields() {
         let schema = super::for_type::<Arguments>().to_value();
         assert_eq!(schema["type"], "object");
         assert_eq!(

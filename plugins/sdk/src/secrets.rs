@@ -1,9 +1,8 @@
 //! The operator's secrets for requests to the network.
 //!
-//! No plugin ever sees one. The operator says in the configuration where a secret comes from and
-//! where it may go, and the host puts it into the [requests](crate::http) that it is meant for. A
-//! plugin can ask whether there is one, to say what is missing instead of running into a refusal of
-//! the server's.
+//! No plugin ever sees a secret. The configuration says where it comes from and where it may go.
+//! The host puts it into the [requests](crate::http) that may carry it. A plugin can ask whether a
+//! secret exists, and name the missing one instead of sending a request that the server refuses.
 
 /// Whether the operator set a secret of this name for the plugin. In unit tests there are no
 /// secrets.

@@ -1,4 +1,4 @@
-//! For the unit tests of tools and filters, which run natively and need no host.
+//! Helpers for unit tests of tools and filters. Such tests run natively and need no host.
 
 use serde_json::{Value, json};
 
@@ -6,21 +6,21 @@ use crate::filter::{Filters, Input, Listing, Pattern, Verdict};
 use crate::plugin::{Invocation, Plugin, ToolEntry};
 use crate::{Content, Failure, Output, Tool};
 
-/// Calls `T` as the host would: the arguments are decoded from JSON. Paths in them have to be
-/// absolute, as the host makes them.
+/// Calls `T` as the host does: it decodes the arguments from JSON. Paths in them have to be
+/// absolute; in a real call the host makes them so.
 ///
 /// # Errors
 ///
-/// What a caller would get: the arguments' fault, or the tool's failure.
+/// The failure that a caller would get: an error in the arguments, or the tool's failure.
 pub fn call<T: Tool>(arguments: Value) -> Result<Output, Failure> {
     call_with::<T>(arguments, Vec::new())
 }
 
-/// The same with attachments.
+/// Calls `T` as [`call`] does, with attachments.
 ///
 /// # Errors
 ///
-/// As [`call`].
+/// The same as [`call`].
 pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result<Output, Failure> {
     let plugin = Plugin { tools: const { &[ToolEntry::new::<T>()] }, filters: 0 };
     plugin.call(Invocation {
@@ -35,7 +35,7 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
 ///
 /// # Panics
 ///
-/// If a subject isn't one of the arguments: such a plugin doesn't load.
+/// If a subject isn't one of the arguments. Such a plugin doesn't load.
 pub fn definition<T: Tool>() -> Value {
     let tool = ToolEntry::new::<T>();
     let annotations = tool.annotations;
@@ -63,48 +63,52 @@ pub fn definition<T: Tool>() -> Value {
     })
 }
 
-/// Asks the filter `filter` of `T` for its verdict, as the host would once a matcher has fitted.
+/// Asks the filter `filter` of `T` for its verdict, as the host does if a matcher fits.
 ///
 /// # Errors
 ///
-/// What the filters answer with, or that there is no such filter.
+/// The error of the filters, or a missing filter.
 ///
 /// # Panics
 ///
-/// Where [`filters`] does, or where the verdict breaks the contract: another number of parts than
-/// came in.
+/// If [`filters`] panics, or if the verdict breaks the contract: the number of parts must not
+/// change.
 pub fn filter<T: Filters>(
     rules: Option<&str>,
     filter: &str,
     input: &Input,
 ) -> Result<Verdict, String> {
     if !filters::<T>(rules)?.filters.iter().any(|registration| registration.name == filter) {
-        return Err(format!("no filter {filter:?} is listed"));
+        return Err(format!("filter {filter:?} is missing in the listing"));
     }
     let verdict = T::new(rules)?.apply(filter, input)?;
     if let Verdict::Replace(replacement) = &verdict {
         assert_eq!(
             replacement.content.len(),
             input.content.len(),
-            "{filter}: as many parts go out as came in"
+            "{filter}: the number of parts must not change"
         );
     }
     Ok(verdict)
 }
 
-/// What `T` offers.
+/// The listing of `T`.
 ///
 /// # Errors
 ///
-/// What the filters answer with.
+/// The error of the filters.
 ///
 /// # Panics
 ///
-/// Where the listing breaks the contract: such a plugin doesn't load. Whether a regular expression
-/// compiles is not looked at.
+/// If the listing breaks the contract. Such a plugin doesn't load. This doesn't check whether
+/// regular expressions compile.
 pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
     let listing = T::new(rules)?.list();
-    assert!(listing.filters.len() <= 512, "a plugin has at most 512 filters");
+    assert!(
+        listing.filters.len() <= 512,
+        "the plugin has {} filters; the limit is 512",
+        listing.filters.len()
+    );
     for (index, filter) in listing.filters.iter().enumerate() {
         let name = filter.name.as_ref();
         let fits = |byte: u8| {
@@ -112,22 +116,26 @@ pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
         };
         assert!(
             (1..=64).contains(&name.len()) && name.bytes().all(fits),
-            "{name:?} isn't a valid filter name"
+            "the filter name {name:?} isn't valid: use 1 to 64 characters out of a-z, 0-9, `_` and `-`"
         );
         assert!(
             listing.filters[..index].iter().all(|other| other.name != filter.name),
-            "there are two filters {name:?}"
+            "two filters have the name {name:?}"
         );
-        assert!(filter.matchers.len() <= 32, "{name}: a filter has at most 32 matchers");
+        assert!(
+            filter.matchers.len() <= 32,
+            "{name}: the filter has {} matchers; the limit is 32",
+            filter.matchers.len()
+        );
         for matcher in &filter.matchers {
             let short =
                 !matches!(&matcher.subject, Pattern::Regex(regex) if regex.chars().count() > 512);
-            assert!(short, "{name}: a regular expression has at most 512 characters");
+            assert!(short, "{name}: a regular expression is too long; the limit is 512 characters");
         }
         let meta = filter.meta.as_deref().map(serde_json::from_str::<Value>);
         assert!(
             meta.is_none_or(|meta| meta.is_ok_and(|meta| meta.is_object())),
-            "{name}: meta is a JSON object"
+            "{name}: meta isn't a JSON object"
         );
     }
     Ok(listing)

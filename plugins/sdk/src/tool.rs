@@ -5,69 +5,68 @@ use crate::{Call, Failure, Output};
 
 /// One tool.
 ///
-/// It is a type without data: every call gets its own sandbox, so no data outlives a call.
+/// It is a type without data: every call gets its own sandbox, and no data outlives a call.
 pub trait Tool {
-    /// `[a-z0-9_-]`, at most 38 characters, unique in the plugin. Callers see it behind the
-    /// plugin's name and `__`.
+    /// The name: `[a-z0-9_-]`, at most 38 characters, unique in the plugin. Callers see it after
+    /// the plugin's name and `__`.
     const NAME: &'static str;
 
     /// A name for people.
     const TITLE: Option<&'static str> = None;
 
-    /// What it does, when to use it, what it returns, how it fails: at most 4 KiB. Models choose
-    /// tools by it.
+    /// What the tool does, when to use it, what it returns and how it fails: at most 4 KiB. Models
+    /// choose tools by it.
     const DESCRIPTION: &'static str;
 
-    /// How the tool behaves. By default a tool counts as acting, destructive and open to the world.
+    /// How the tool behaves. By default it counts as acting, destructive and open to the world.
     const ANNOTATIONS: Annotations = Annotations::ACTING;
 
-    /// Which arguments say what a call acts on. The operator's permissions match on them, prompts
-    /// and the audit show them.
+    /// The arguments that say what a call acts on. The operator's permissions match on them.
+    /// Prompts and the audit show them.
     const SUBJECTS: &'static [Subject] = &[];
 
-    /// Other names of the tool, which resolve but are not listed. They count only for built-in
-    /// plugins.
+    /// Other names of the tool. They resolve, but they aren't listed. The host honours them for
+    /// built-in plugins only.
     const ALIASES: &'static [&'static str] = &[];
 
-    /// Other names of arguments, under which models and programs know them:
-    /// `("command", &["cmd", "script"])`. A call that uses one means the argument itself, and the
-    /// host puts it under its own name before it looks at anything: tool and rules see no other.
-    /// None may be the name of another argument.
+    /// Other names of arguments that models and programs use: `("command", &["cmd", "script"])`.
+    /// The host renames such an argument before anything else, so that the tool and the rules see
+    /// only its own name. An alias can't be the name of another argument.
     const ARGUMENT_ALIASES: &'static [(&'static str, &'static [&'static str])] = &[];
 
-    /// The argument that is meant where the arguments are one text instead of an object.
+    /// The argument that gets the text if the arguments are one text instead of an object.
     const BARE_ARGUMENT: Option<&'static str> = None;
 
-    /// The argument that takes a glob over paths, and the one that names the folder where it
-    /// begins: `("pattern", "path")`. Where a call has an absolute glob and names no folder, the
-    /// host parts it before its first wildcard (`/src/*.rs` becomes `/src` and `./*.rs`), so that
-    /// the folder is checked like any other that a call acts on.
+    /// The argument that takes a glob over paths, and the argument that names the folder where the
+    /// glob starts: `("pattern", "path")`. If a call has an absolute glob and no folder, the host
+    /// splits the glob before its first wildcard (`/src/*.rs` becomes `/src` and `./*.rs`). So the
+    /// folder is checked like every other path of a call.
     const PATTERN_BASE: Option<(&'static str, &'static str)> = None;
 
-    /// When a call of an acting tool only looks: where each of these arguments, by its RFC 6901
-    /// pointer, has one of the values. The host then holds the call to it, as it does for a tool
-    /// that is read-only. It counts only for built-in plugins.
+    /// When a call of an acting tool only reads: if each of these arguments, by its RFC 6901
+    /// pointer, has one of the values. The host then enforces it, as it does for a read-only tool.
+    /// The host honours this for built-in plugins only.
     const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];
 
-    /// What a call changes, for the diff that a person sees before approving it. It counts only for
-    /// built-in plugins.
+    /// The arguments that say what a call changes, for the diff that a person sees before approving
+    /// it. The host honours them for built-in plugins only.
     const PREVIEW: Option<Preview> = None;
 
-    /// The tag of a fenced block by which a model without native tool use calls it.
+    /// The tag of a fenced block by which a model without native tool use calls the tool.
     const FENCE: Option<&'static str> = None;
 
-    /// Whether a model should read the text of an answer, and the structured value beside it is for
-    /// programs. A front end whose models may see only one of the two then leaves out the value. A
-    /// tool without an output schema always answers in text.
+    /// Whether models should read the text of an answer, and only programs the structured value. A
+    /// front end that can show a model only one of the two then leaves out the value. A tool
+    /// without an output schema always answers in text.
     const ANSWERS_IN_TEXT: bool = false;
 
-    /// The arguments. Their JSON Schema is what callers see
-    /// ([`schema::for_arguments`](crate::schema::of_arguments)): doc comments become descriptions,
-    /// and an `Option` is an argument that may be left out. `#[serde(deny_unknown_fields)]` lets a
-    /// misspelt name fail instead of passing silently.
+    /// The arguments. Callers see their JSON Schema
+    /// ([`schema::for_arguments`](crate::schema::for_arguments)). Doc comments become descriptions.
+    /// An `Option` is an argument that may be left out. `#[serde(deny_unknown_fields)]` makes a
+    /// misspelt name an error.
     type Arguments: DeserializeOwned + JsonSchema;
 
-    /// The JSON Schema of [`Output::structured`], where the tool always gives it:
+    /// The JSON Schema of [`Output::structured`], if every answer has it:
     /// `Some(berth_sdk::schema::for_type::<Answer>())`.
     fn output_schema() -> Option<Schema> {
         None
@@ -77,11 +76,11 @@ pub trait Tool {
     ///
     /// # Errors
     ///
-    /// Why the tool couldn't do it. The model reads it.
+    /// If the tool can't do its work. The model reads the failure.
     fn call(arguments: Self::Arguments, call: &Call) -> Result<Output, Failure>;
 }
 
-/// How a tool behaves, in the meanings of MCP's tool annotations.
+/// How a tool behaves. The meanings are those of MCP's tool annotations.
 ///
 /// Start from [`READ_ONLY`](Self::READ_ONLY) or [`ACTING`](Self::ACTING):
 ///
@@ -92,20 +91,21 @@ pub trait Tool {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotations {
-    /// Changes nothing. Enforced by the host: every directory of such a call is read-only.
+    /// Whether it changes nothing. The host enforces this: every directory of such a call is
+    /// read-only.
     pub read_only: bool,
-    /// May destroy what is there.
+    /// Whether it may destroy existing data.
     pub destructive: bool,
-    /// Calling it again with the same arguments changes nothing more.
+    /// Whether a second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// Deals with things outside the machine.
+    /// Whether it deals with things outside the machine.
     pub open_world: bool,
-    /// The answer may be cached while its sources stay the same.
+    /// Whether the answer may be cached while its sources stay the same.
     pub cacheable: bool,
 }
 
 impl Annotations {
-    /// Read-only, idempotent, nothing outside the machine.
+    /// Read-only, idempotent, and closed: nothing outside the machine.
     pub const READ_ONLY: Self = Self {
         read_only: true,
         destructive: false,
@@ -114,7 +114,7 @@ impl Annotations {
         cacheable: false,
     };
 
-    /// The strictest: acts, may destroy, reaches the world.
+    /// The strictest annotations: acting, destructive, and open to the world.
     pub const ACTING: Self = Self {
         read_only: false,
         destructive: true,
@@ -127,22 +127,22 @@ impl Annotations {
 /// The names of the arguments that say how a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preview {
-    /// All that the file holds is replaced.
+    /// The whole content of the file is replaced.
     Whole {
-        /// The file.
+        /// The argument with the file.
         file: &'static str,
-        /// What it shall hold.
+        /// The argument with the new content.
         content: &'static str,
     },
     /// A text in the file is replaced by another.
     Part {
-        /// The file.
+        /// The argument with the file.
         file: &'static str,
-        /// The text.
+        /// The argument with the old text.
         old: &'static str,
-        /// What takes its place.
+        /// The argument with the new text.
         new: &'static str,
-        /// Whether it does so wherever the text stands.
+        /// The argument that says whether to replace every occurrence.
         all: &'static str,
     },
 }
@@ -150,35 +150,35 @@ pub enum Preview {
 /// An argument that says what a call acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// RFC 6901 pointer into the arguments, to a string or an array of strings: `/path`. An
-    /// argument that is absent is no subject.
+    /// RFC 6901 pointer into the arguments, to a string or an array of strings: `/path`. If the
+    /// argument is absent, the call doesn't have this subject.
     pub pointer: &'static str,
-    /// What the argument names.
+    /// The kind of thing that the argument names.
     pub kind: SubjectKind,
-    /// What is done to it.
+    /// What the tool does to it.
     pub access: Access,
 }
 
 impl Subject {
-    /// A file or directory that is read. The host checks it before the tool runs, and the tool gets
+    /// A file or directory that is read. The host checks the path before the tool runs, and makes
     /// it absolute.
     pub const fn reads_path(pointer: &'static str) -> Self {
         Self { pointer, kind: SubjectKind::Path, access: Access::Read }
     }
 
-    /// A file or directory that is made, changed, moved or removed. Otherwise as
+    /// A file or directory that is created, changed, moved or removed. Otherwise the same as
     /// [`reads_path`](Self::reads_path).
     pub const fn writes_path(pointer: &'static str) -> Self {
         Self { pointer, kind: SubjectKind::Path, access: Access::Write }
     }
 
-    /// A name that is made, replaced or taken away: where it is a link, the link itself, not what
-    /// it leads to. Otherwise as [`writes_path`](Self::writes_path).
+    /// A name that is created, replaced or removed. If it is a link, it means the link and not the
+    /// target. Otherwise the same as [`writes_path`](Self::writes_path).
     pub const fn changes_name(pointer: &'static str) -> Self {
         Self { pointer, kind: SubjectKind::Name, access: Access::Write }
     }
 
-    /// Any other kind.
+    /// A subject of any kind.
     pub const fn new(pointer: &'static str, kind: SubjectKind, access: Access) -> Self {
         Self { pointer, kind, access }
     }
@@ -189,7 +189,7 @@ impl Subject {
 pub enum SubjectKind {
     /// A file or directory.
     Path,
-    /// A file or directory, or the link itself where it is one.
+    /// A file or directory, or a link and not its target.
     Name,
     /// A URL.
     Url,
@@ -215,9 +215,9 @@ impl SubjectKind {
 /// What is done to a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is looked at.
+    /// It is read.
     Read,
-    /// It is made, changed, moved or removed.
+    /// It is created, changed, moved or removed.
     Write,
 }
 

@@ -1,5 +1,5 @@
-//! Between the contract's types of filters and the SDK's own. The world is another than that of
-//! tools, so that neither kind of plugin exports what it doesn't have.
+//! Conversion between the contract's types of filters and the SDK's own. Filters and tools have
+//! different worlds, so neither kind of plugin exports functions that it doesn't have.
 
 use std::cell::RefCell;
 
@@ -17,7 +17,7 @@ pub mod bindings {
     wit_bindgen::generate!({
         path: "wit/tool",
         world: "berth:tool/filter-plugin",
-        // One set of types, and one way between them and the SDK's own, for both worlds.
+        // Both worlds share one set of types, and one conversion to the SDK's own.
         with: { "berth:tool/types@0.1.0": crate::guest::bindings::berth::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_filters",
@@ -26,18 +26,19 @@ pub mod bindings {
 }
 pub use bindings::export_filters;
 
-/// What `plugin!` names the plugin's filters by. It gives the component its exports.
+/// The trait that `plugin!` implements for a plugin with filters. It gives the component its
+/// exports.
 pub trait FilterComponent {
-    /// The plugin's own.
+    /// The type of the plugin's filters.
     type Filters: Filters;
 }
 
 thread_local! {
-    /// The filters of the instance, from its first call on.
+    /// The filters of this instance, set by its first call.
     static INSTANCE: RefCell<Option<Box<dyn Running>>> = const { RefCell::new(None) };
 }
 
-/// Filters with their type erased: a static can't be generic.
+/// Filters with their type erased, since a static can't be generic.
 trait Running {
     fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String>;
 }

@@ -1,13 +1,13 @@
-//! Filters: what rewrites the output of tools before a model reads it.
+//! Filters rewrite the output of tools before a model reads it.
 //!
-//! A plugin has one type for all its filters. The host matches by itself, starts the plugin where
-//! something fits, lists its filters and hands over one output after another. Nothing is granted to
-//! a filter: no file, no request, no log.
+//! A plugin has one type for all its filters. The host does the matching. If a matcher fits, it
+//! starts the plugin, lists its filters and passes it one output after another. A filter has no
+//! capability: no file, no request, no log.
 //!
 //! ```
 //! use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
 //!
-//! /// Says how many dependencies were built instead of naming each.
+//! /// Counts the packages that were fetched instead of naming each.
 //! struct Quiet;
 //!
 //! impl Filters for Quiet {
@@ -34,7 +34,7 @@
 //!
 //! berth_sdk::plugin! {
 //!     name: "zig",
-//!     description: "Shortens what the Zig compiler says",
+//!     description: "Shortens the output of the Zig compiler",
 //!     filters: Quiet,
 //! }
 //!
@@ -55,32 +55,32 @@ pub(crate) mod guest;
 
 /// The filters of a plugin.
 pub trait Filters: Sized + 'static {
-    /// Makes them, once for each instance. `rules` is the text of the operator's `filters.toml`;
-    /// `None` for plugins that get no rules from the host.
+    /// Creates the filters, once for each instance. `rules` is the text of the operator's
+    /// `filters.toml`, or `None` if the host gives the plugin no rules.
     ///
     /// # Errors
     ///
-    /// If no filter can work. Put what is wrong with one rule into the problems of the [`Listing`].
+    /// If no filter can work. An error in a single rule belongs in the problems of the [`Listing`].
     fn new(rules: Option<&str>) -> Result<Self, String>;
 
-    /// What there is.
+    /// Lists the filters.
     fn list(&self) -> Listing;
 
-    /// Looks at one output.
+    /// Decides what happens to one output.
     ///
     /// # Errors
     ///
-    /// Counts as a failure of the filter: the output of a cosmetic filter stays as it was, that of
-    /// a security filter is withheld.
+    /// An error counts as a failure of the filter. If the filter is cosmetic, the output stays as
+    /// it was. If it is a security filter, the output is withheld.
     fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String>;
 }
 
-/// What a plugin offers.
+/// The filters that a plugin offers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// At most 512, in the order in which they are applied.
+    /// At most 512 filters, in the order in which they are applied.
     pub filters: Vec<Registration>,
-    /// What is wrong with the operator's rules: each rule that is left out, and why.
+    /// Errors in the operator's rules: each rule that is left out, and why.
     pub problems: Vec<String>,
 }
 
@@ -93,13 +93,13 @@ impl From<Vec<Registration>> for Listing {
 /// An entry for a filter in the listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// At most 64 of `[a-z0-9_-]`, and no other filter of the plugin has it.
+    /// The name: at most 64 characters of `[a-z0-9_-]`, unique in the plugin.
     pub name: Cow<'static, str>,
-    /// What it is for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// At most 32. One that fits is enough.
+    /// At most 32 matchers. The filter runs if one of them fits.
     pub matchers: Vec<Matcher>,
-    /// A JSON object as text. It is part of every start, so keep it short.
+    /// A JSON object as text. The host reads it at every start, so keep it short.
     pub meta: Option<Cow<'static, str>>,
 }
 
@@ -114,33 +114,34 @@ impl Registration {
     }
 }
 
-/// What a filter is for, which decides what happens when it fails.
+/// The purpose of a filter. It decides what happens if the filter fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Makes output shorter or clearer. Where it fails, the output stays as it was.
+    /// The filter makes output shorter or clearer. If it fails, the output stays as it was.
     Cosmetic,
-    /// Keeps something from getting through. Where it fails, the output is withheld.
+    /// The filter blocks unwanted content. If it fails, the output is withheld.
     Security,
 }
 
 /// When a filter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
-    /// A tool's name or a glob over tools' names.
+    /// A tool's name, or a glob over tools' names.
     pub tool: Cow<'static, str>,
-    /// Compared with what the call acts on: a path, a URL, a text. Of a command line it is the last
-    /// command without what its output is piped to, its redirections and variables, what only
-    /// starts it and the folder of its program; its words stand one space apart.
+    /// The pattern for the subject of the call: a path, a URL or a text. Of a command line, the
+    /// subject is the last command. It lacks the commands that its output is piped to,
+    /// redirections, variables, commands that only start it, and the folder of its program. One
+    /// space separates its words.
     pub subject: Pattern,
 }
 
 impl Matcher {
-    /// Fits where the subject begins with these words.
+    /// Fits if the subject starts with these words.
     pub fn prefix(tool: impl Into<Cow<'static, str>>, words: impl Into<Cow<'static, str>>) -> Self {
         Self { tool: tool.into(), subject: Pattern::Prefix(words.into()) }
     }
 
-    /// Fits where the expression is found in the subject.
+    /// Fits if the expression is found in the subject.
     pub fn regex(
         tool: impl Into<Cow<'static, str>>,
         expression: impl Into<Cow<'static, str>>,
@@ -168,26 +169,27 @@ pub enum Pattern {
     Regex(Cow<'static, str>),
 }
 
-/// The output of a tool, and what is known of its call. Secrets are redacted already.
+/// The output of a tool and facts about its call. Secrets are redacted already.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input {
     /// The tool's name.
     pub tool: String,
-    /// What a matcher was compared with.
+    /// The subject that matchers are compared with.
     pub subject: Option<String>,
-    /// Why the call failed, where it did.
+    /// Why the call failed. `None` if it didn't.
     pub failed: Option<FailureCategory>,
-    /// Of a command.
+    /// The exit code of a command.
     pub exit_code: Option<i32>,
-    /// The parts of the answer. Of a command, its standard output and its standard error, those of
-    /// the two that are not empty.
+    /// The parts of the answer. For a command, they are its standard output and its standard error,
+    /// without the empty ones.
     pub content: Vec<Content>,
     /// A JSON object.
     pub meta: Option<Value>,
 }
 
 impl Input {
-    /// What a shell command wrote, for unit tests: the subject, the exit code and one or two texts.
+    /// The output of a shell command, for unit tests: the subject, the exit code and one or two
+    /// texts.
     pub fn command<'a>(
         subject: &str,
         exit_code: i32,
@@ -203,13 +205,12 @@ impl Input {
         }
     }
 
-    /// Whether nothing says that the call failed.
+    /// Whether the call succeeded: it has no failure, and no exit code other than 0.
     pub fn passed(&self) -> bool {
         self.failed.is_none() && self.exit_code.unwrap_or(0) == 0
     }
 
-    /// The parts with each text that `rewrite` has something else for. `None` where it has nothing
-    /// for any of them.
+    /// The parts with the texts that `rewrite` replaced. `None` if it replaced none.
     pub fn map_texts(
         &self,
         mut rewrite: impl FnMut(&str) -> Option<String>,
@@ -227,7 +228,7 @@ impl Input {
     }
 }
 
-/// Why a call failed. More than a tool can say: the host's own reasons are among them.
+/// Why a call failed. These categories include the host's own, which a tool can't use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of `Category` and of the contract")]
 pub enum FailureCategory {
@@ -247,11 +248,11 @@ pub enum FailureCategory {
 /// What happens to an output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// The output stays as it is.
     Keep,
-    /// Something else takes its place.
+    /// The output is replaced.
     Replace(Replacement),
-    /// It is withheld, for this reason. Only a security filter may say so.
+    /// The output is withheld, for this reason. Only a security filter may do this.
     Block(String),
 }
 
@@ -265,21 +266,22 @@ impl Verdict {
     }
 }
 
-/// What takes the place of an output.
+/// The replacement of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replacement {
-    /// As many parts as came in, in their order; one without text is dropped.
+    /// The parts. They have the same number and order as the parts of the input. A part without
+    /// text is dropped.
     pub content: Vec<Content>,
     /// How sure the filter is.
     pub confidence: Confidence,
-    /// The rule that did it, if that is more specific than the filter's name.
+    /// The rule that applied, if it is more specific than the filter's name.
     pub rule: Option<String>,
     /// A JSON object.
     pub meta: Option<Value>,
 }
 
 impl Replacement {
-    /// A replacement with nothing else to say.
+    /// A replacement without a rule and meta.
     pub fn new(content: Vec<Content>, confidence: Confidence) -> Self {
         Self { content, confidence, rule: None, meta: None }
     }
@@ -291,15 +293,15 @@ impl From<Replacement> for Verdict {
     }
 }
 
-/// How sure a filter is that nothing that matters was lost. The greater is the worse, and the worst
+/// How sure a filter is that nothing important was lost. A greater value is worse. The worst value
 /// of a chain is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// It knew what it left out.
+    /// The filter left out only content that it knows.
     Full,
-    /// It left out what it didn't know.
+    /// The filter left out content that it doesn't know.
     Partial,
-    /// It didn't know the form of the output.
+    /// The filter doesn't know the format of the output.
     Fallback,
 }
 
@@ -308,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_without_anything_new_stay() {
+    fn unchanged_parts_stay() {
         let mut input = Input::command("x", 0, ["a", "b"]);
         input.content.insert(1, Content::bytes([1], "image/png"));
         assert_eq!(input.map_texts(|_| None), None);
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_passed_where_nothing_says_otherwise() {
+    fn call_passes_without_failure_and_exit_code() {
         assert!(Input::default().passed());
         assert!(Input::command("x", 0, []).passed());
         assert!(!Input::command("x", 1, []).passed());
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_confidence_is_the_greatest() {
+    fn worst_confidence_is_the_greatest() {
         assert_eq!(
             [Confidence::Partial, Confidence::Full, Confidence::Fallback].into_iter().max(),
             Some(Confidence::Fallback)

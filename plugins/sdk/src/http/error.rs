@@ -1,4 +1,4 @@
-//! Errors of requests, in the words and categories by which hosts and models decide.
+//! Errors of requests, with the messages and categories that hosts and models act on.
 
 use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,43 +8,43 @@ use url::Url;
 use super::Response;
 use crate::{Category, Failure};
 
-/// Bytes of a URL that an error shows.
+/// The greatest number of bytes of a URL that an error shows.
 const MAX_SHOWN: usize = 300;
 
-/// The longest time of a `Retry-After` that is honoured.
+/// The longest `Retry-After` that is honoured.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
-/// Why no answer came. `?` makes a [`Failure`] of it.
+/// Why there is no answer. `?` converts it to a [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpError {
     /// The kind of error.
     pub kind: HttpErrorKind,
-    /// A message for people.
+    /// The message for people.
     pub message: String,
 }
 
 /// The kinds of errors of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpErrorKind {
-    /// The request makes no sense: its URL, its method, a header.
+    /// The URL, the method or a header isn't valid.
     Invalid,
-    /// A rule of the operator's, or the host's own, refuses it. The host reports which rule.
+    /// A rule of the operator or of the host refuses the request. The host reports which rule.
     Denied,
     /// The name has no address, or no name server answered.
     Dns,
-    /// The server was not reached, or hung up.
+    /// The server was not reached, or it closed the connection.
     Connection,
-    /// The server could not prove who it is, or speaks no TLS that is known.
+    /// The server's certificate isn't valid, or it supports no common version of TLS.
     Tls,
-    /// It took too long.
+    /// The request took too long.
     Timeout,
-    /// The request or its answer is larger than it may be.
+    /// The request or its answer is too large.
     TooLarge,
     /// The answer breaks the protocol.
     Malformed,
-    /// A redirect that is not followed: one too many, or to a place that is not allowed.
+    /// A redirect was not followed: there were too many, or the target is not allowed.
     Redirect,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
@@ -53,7 +53,7 @@ impl HttpError {
         Self { kind, message: message.into() }
     }
 
-    /// The same with what was asked, without what may be secret in it.
+    /// Puts the URL before the message, without parts that may be secret.
     pub(super) fn at(mut self, url: &Url) -> Self {
         self.message = format!("{}: {}", display_url(url), self.message);
         self
@@ -74,21 +74,17 @@ impl From<HttpError> for Failure {
         let (category, code, advice) = match error.kind {
             HttpErrorKind::Invalid => (InvalidParameters, "invalid-request", ""),
             HttpErrorKind::Denied => (PermanentFailure, "not-permitted", ""),
-            HttpErrorKind::Dns => (NetworkError, "dns", "Look at the name of the host."),
+            HttpErrorKind::Dns => (NetworkError, "dns", "Check the name of the host."),
             HttpErrorKind::Connection => (NetworkError, "connection", ""),
-            HttpErrorKind::Tls => (
-                PermanentFailure,
-                "tls",
-                "Its identity can't be verified, so its content can't be trusted. Use another source.",
-            ),
+            HttpErrorKind::Tls => {
+                (PermanentFailure, "tls", "The server can't be trusted. Use another source.")
+            }
             HttpErrorKind::Timeout => (Timeout, "timed-out", ""),
-            HttpErrorKind::TooLarge => (PermanentFailure, "too-large", "Ask for less of it."),
+            HttpErrorKind::TooLarge => (PermanentFailure, "too-large", "Request a smaller part."),
             HttpErrorKind::Malformed => (PermanentFailure, "malformed-answer", ""),
-            HttpErrorKind::Redirect => (
-                PermanentFailure,
-                "redirect",
-                "Ask for the URL that it leads to, if that is the one you want.",
-            ),
+            HttpErrorKind::Redirect => {
+                (PermanentFailure, "redirect", "To continue, request the URL that it leads to.")
+            }
             HttpErrorKind::Failed => (ServerError, "http", ""),
         };
         let failure = Self::new(category, error.message).with_code(code);
@@ -104,27 +100,27 @@ pub(super) fn from_status(response: &Response) -> Failure {
         300..400 => (PermanentFailure, "a redirect that was not followed", ""),
         400 | 422 => (
             PermanentFailure,
-            "the server finds the request wrong",
-            "Look at the URL and what is sent with it.",
+            "the server says that the request isn't valid",
+            "Check the URL, the headers and the body.",
         ),
         401 => (
             PermanentFailure,
-            "it wants to know who asks",
+            "the server needs a login",
             "Use another source, or ask the operator for access: no tool can log in.",
         ),
         402 | 403 | 451 => (
             PermanentFailure,
-            "the server refuses it",
-            "Use another source: asking again is refused again.",
+            "the server refuses access",
+            "Use another source: the same request is refused again.",
         ),
         404 | 410 => {
-            (PermanentFailure, "page not found", "Look the address up instead of guessing it.")
+            (PermanentFailure, "the page is missing", "Look up the URL instead of guessing it.")
         }
-        405 => (PermanentFailure, "not by this method", ""),
-        408 => (Timeout, "the server gave up waiting", ""),
-        429 => (RateLimited, "too many requests", "Ask less often."),
+        405 => (PermanentFailure, "the server doesn't allow this method", ""),
+        408 => (Timeout, "the server stopped waiting for the request", ""),
+        429 => (RateLimited, "too many requests", "Send requests less often."),
         500..600 => (ServerError, "the server failed", ""),
-        _ => (PermanentFailure, "the server can't answer it", ""),
+        _ => (PermanentFailure, "the server can't answer the request", ""),
     };
     let place = Url::parse(&response.url)
         .map_or_else(|_| String::new(), |url| format!("{}: ", display_url(&url)));
@@ -136,8 +132,8 @@ pub(super) fn from_status(response: &Response) -> Failure {
     if advice.is_empty() { failure } else { failure.with_suggestion(advice) }
 }
 
-/// Scheme, host and path identify a request. A query, and what is before the host, may hold
-/// secrets.
+/// Scheme, host and path of a URL. The query and the user information may hold secrets, so they are
+/// left out.
 fn display_url(url: &Url) -> String {
     let mut shown = url.origin().ascii_serialization();
     shown.push_str(url.path());
@@ -148,7 +144,7 @@ fn display_url(url: &Url) -> String {
     shown
 }
 
-/// `Retry-After`: seconds, or the date of RFC 9110 that senders have to use.
+/// Parses `Retry-After`: seconds, or a date in the format that RFC 9110 requires of senders.
 pub(super) fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim();
     let wanted = if value.bytes().all(|byte| byte.is_ascii_digit()) && !value.is_empty() {
@@ -176,7 +172,7 @@ fn date(text: &str) -> Option<u64> {
         .split(':')
         .map(|part| part.parse::<u64>().ok().filter(|number| *number <= 60));
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    // Days since 1970, by a year that begins in March.
+    // Days since 1970. The year starts in March here, so that the leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
     Some((days.checked_sub(719_469)?) * 86_400 + hour * 3600 + minute * 60 + second)
@@ -187,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_read() {
+    fn http_dates_are_parsed() {
         assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
         assert_eq!(date("Thu, 29 Feb 2024 12:00:00 GMT"), Some(1_709_208_000));
@@ -204,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_as_long_as_it_wants_up_to_an_hour() {
+    fn retry_after_is_honoured_up_to_an_hour() {
         assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
         assert_eq!(retry_after("99999999999999999999999"), Some(MAX_RETRY_AFTER));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_where_it_was_without_what_may_be_secret() {
+    fn error_shows_its_url_without_secret_parts() {
         let at = |url: &str| {
             HttpError::new(HttpErrorKind::Timeout, "late").at(&Url::parse(url).unwrap()).message
         };
@@ -228,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_whether_asking_again_helps() {
+    fn status_decides_the_category() {
         for (status, category) in [
             (304, Category::PermanentFailure),
             (400, Category::PermanentFailure),

@@ -1,5 +1,5 @@
-//! Requests to the network. The plugin asks for them in its manifest, `http = "reason"`, and the
-//! operator names the hosts it may reach.
+//! Requests to the network. The plugin asks for them in its manifest: `http = "reason"`. The
+//! operator names the hosts that it may reach.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -19,14 +19,13 @@
 //! # }
 //! ```
 //!
-//! Redirects are followed here, a request each, so that the host checks every one of them by the
-//! operator's rules. Bodies come decoded: the host asks for compression and takes it off. What the
-//! operator has to keep secret, a token for the service, never comes into a plugin: the host puts
-//! it into the requests that it is meant for, and [`secrets`](crate::secrets) only says whether it
-//! exists.
+//! The SDK follows redirects, each with a request of its own, so that the host checks each of them
+//! by the operator's rules. The host asks for compression and decodes bodies. A secret of the
+//! operator, such as a token for a service, never enters a plugin. The host puts it into the
+//! requests that may carry it, and [`secrets`](crate::secrets) only says whether it exists.
 //!
-//! In unit tests the operating system's sockets take the host's place, without TLS and without
-//! rules. A test runs its own server on loopback.
+//! In unit tests the operating system's sockets replace the host, without TLS and without rules. A
+//! test runs its own server on loopback.
 
 mod error;
 #[cfg(not(target_arch = "wasm32"))]
@@ -53,10 +52,11 @@ pub const MAX_REDIRECTS: u8 = 3;
 /// Bytes of a body that are read by default.
 pub const DEFAULT_MAX_BODY: usize = 1 << 20;
 
-/// Headers that never follow a redirect to another origin: they were meant for the first.
+/// Headers that are removed when a redirect leads to another origin, since they were meant for the
+/// first origin.
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// What to ask for, and how.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: String,
@@ -70,12 +70,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// A GET of `url`, which is absolute, `http` or `https`.
+    /// A GET request to `url`, an absolute URL with `http` or `https`.
     pub fn get(url: impl Into<String>) -> Self {
         Self::new("GET", url)
     }
 
-    /// A request by any method, in the case that the server wants it in: `POST`.
+    /// A request with any method. The method is case-sensitive: `POST`.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
             method: method.into(),
@@ -89,16 +89,16 @@ impl Request {
         }
     }
 
-    /// The same with one more header. `host`, `content-length`, `accept-encoding` and those of the
-    /// connection are the host's to set.
+    /// Adds a header. The host sets `host`, `content-length`, `accept-encoding` and the headers of
+    /// the connection.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into().to_ascii_lowercase(), value.into()));
         self
     }
 
-    /// The same with a header that is meant for this origin alone: a redirect to another goes
-    /// without it, as without `authorization` and `cookie`.
+    /// Adds a header for this origin only. A redirect to another origin drops it, as it drops
+    /// `authorization` and `cookie`.
     #[must_use]
     pub fn private_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into().to_ascii_lowercase();
@@ -106,42 +106,41 @@ impl Request {
         self.header(name, value)
     }
 
-    /// The same with a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.body = bytes.into();
         self
     }
 
-    /// The same with a value as JSON for its body. It sets the content type of JSON unless one is
-    /// set already.
+    /// Sets the body to `value` as JSON. It also sets the content type for JSON unless one is set
+    /// already.
     ///
     /// # Errors
     ///
-    /// Where `value` has no form in JSON.
+    /// If JSON can't represent `value`.
     pub fn json(self, value: &impl Serialize) -> Result<Self, Failure> {
         let typed = self.headers.iter().any(|(name, _)| name == "content-type");
         let this = if typed { self } else { self.header("content-type", "application/json") };
         Ok(this.body(serde_json::to_vec(value)?))
     }
 
-    /// Gives up if connecting, the first byte of an answer, or the next byte takes longer. The
-    /// host's own limits stay, and so does the time of the call.
+    /// Sets the time limit for connecting, for the first byte of an answer, and for each next byte.
+    /// The host's own limits and the time of the call still count.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
     }
 
-    /// Reads this many bytes of the body, and leaves the rest. [`Response::cut`] says whether there
-    /// was more.
+    /// Reads at most this many bytes of the body. [`Response::cut`] says whether there was more.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
         self
     }
 
-    /// Follows this many redirects, at most [`MAX_REDIRECTS`]; with 0 the redirect itself is the
+    /// Follows this many redirects, at most [`MAX_REDIRECTS`]. With 0, the redirect itself is the
     /// answer.
     #[must_use]
     pub fn max_redirects(mut self, redirects: u8) -> Self {
@@ -149,18 +148,18 @@ impl Request {
         self
     }
 
-    /// Asks, follows redirects and reads the body. An answer with the status of a failure, such as
-    /// 404, is an answer: [`Response::error_for_status`].
+    /// Sends the request, follows redirects and reads the body. An answer with an error status,
+    /// such as 404, isn't an error here: see [`Response::error_for_status`].
     ///
     /// # Errors
     ///
-    /// If there was no answer, or it can't be read.
+    /// If there is no answer, or the answer can't be read.
     pub fn send(self) -> Result<Response, HttpError> {
         let url = parse(&self.url)?;
         if !is_token(&self.method) {
             return Err(HttpError::new(
                 HttpErrorKind::Invalid,
-                format!("{:?} isn't an HTTP method", self.method),
+                format!("the method {:?} isn't valid", self.method),
             ));
         }
         for (name, value) in &self.headers {
@@ -168,7 +167,9 @@ impl Request {
             {
                 return Err(HttpError::new(
                     HttpErrorKind::Invalid,
-                    format!("the header {name:?} can't be sent"),
+                    format!(
+                        "the header {name:?} isn't valid: its name or value has a forbidden character"
+                    ),
                 ));
             }
         }
@@ -197,7 +198,8 @@ impl Request {
             };
             let next = next?;
             if passed.len() >= usize::from(follows) {
-                let message = format!("more than {follows} redirects; the next would go to {next}");
+                let message =
+                    format!("more than {follows} redirects; the next one leads to {next}");
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
             if matches!(answer.status, 307 | 308)
@@ -205,7 +207,7 @@ impl Request {
                 && next.origin() != hop.url.origin()
             {
                 let message = format!(
-                    "it redirects to {next}, and the request's body is only for the first origin"
+                    "redirect to {next} not followed: it would send the body to another origin"
                 );
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
@@ -216,7 +218,7 @@ impl Request {
     }
 }
 
-/// One request as it leaves.
+/// One request, as it is sent.
 #[derive(Debug)]
 struct Hop {
     method: String,
@@ -231,7 +233,7 @@ struct Hop {
 impl Hop {
     /// Adapts the request to a redirect from `from` to its new URL.
     fn redirect(&mut self, from: &Url, status: u16, private: &[String]) {
-        // As browsers do it: a form that was sent is answered by a page to look at.
+        // As in browsers: the answer to a form is a page, which needs a GET.
         let becomes_get = match status {
             303 => self.method != "HEAD",
             301 | 302 => self.method == "POST",
@@ -265,53 +267,53 @@ impl Answer {
     }
 }
 
-/// What a server answered, after redirects.
+/// The answer of a server, after redirects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status: 200.
+    /// The status, such as 200.
     pub status: u16,
-    /// Where it came from in the end.
+    /// The URL of the answer, after redirects.
     pub url: String,
-    /// The headers in the order in which they came, names in lower case. A value that is no UTF-8
+    /// The headers in the order of the answer, with names in lower case. A value that isn't UTF-8
     /// is read as Latin-1.
     pub headers: Vec<(String, String)>,
-    /// The body, decoded, or what was read of it.
+    /// The decoded body, or the part that was read.
     pub body: Vec<u8>,
-    /// Whether the body goes on after what was read.
+    /// Whether the body is longer than the part that was read.
     pub cut: bool,
-    /// The URLs that redirected, from the one that was asked for.
+    /// The URLs that redirected, in order, from the requested one.
     pub redirects: Vec<String>,
 }
 
 impl Response {
-    /// The value of the first header of this name, given in lower case.
+    /// The value of the first header with this name. Give the name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// The media type in lower case, without parameters; empty if the server names no type.
+    /// The media type in lower case, without parameters. Empty if the server names no type.
     pub fn media_type(&self) -> String {
         let value = self.header("content-type").unwrap_or_default();
         value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// Whether the status is a success: 200 to 299.
+    /// Whether the status means success: 200 to 299.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// How long to wait before the next request, at most an hour: `retry-after` in seconds or as a
-    /// date.
+    /// The time to wait before the next request, at most an hour. It comes from the header
+    /// `retry-after`, in seconds or as a date.
     pub fn retry_after(&self) -> Option<Duration> {
         error::retry_after(self.header("retry-after")?)
     }
 
-    /// This answer, if its status is a success.
+    /// This answer, if its status means success.
     ///
     /// # Errors
     ///
-    /// For any other: what a host has to know to decide whether to try again, and a model to decide
-    /// what to do instead.
+    /// If the status is any other. The failure tells a host whether to try again, and a model what
+    /// to do instead.
     pub fn error_for_status(self) -> Result<Self, Failure> {
         if self.is_success() { Ok(self) } else { Err(error::from_status(&self)) }
     }
@@ -321,7 +323,7 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// A URL that can be asked.
+/// Parses and checks the URL of a request.
 fn parse(text: &str) -> Result<Url, HttpError> {
     let invalid = |why: String| HttpError::new(HttpErrorKind::Invalid, why);
     let url = Url::parse(text)
@@ -332,23 +334,24 @@ fn parse(text: &str) -> Result<Url, HttpError> {
 
 fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("only http and https can be asked, not {}", url.scheme()));
+        return Err(format!("only http and https URLs are allowed, not {}", url.scheme()));
     }
-    // A name and a password in a URL make one host look like another, and would end up in logs.
+    // A name or a password in a URL can make one host look like another. It would also appear in
+    // logs.
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("a URL with a user name or a password in it is not asked".to_owned());
+        return Err("a URL with a user name or a password is not allowed; remove it".to_owned());
     }
     Ok(())
 }
 
-/// Where `answer` redirects to; None where it doesn't.
+/// The URL that `answer` redirects to. `None` if it isn't a redirect.
 fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
     if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
         return None;
     }
     let location = answer.header("location")?;
     let refused = |why: String| {
-        HttpError::new(HttpErrorKind::Redirect, format!("the redirect can't be followed: {why}"))
+        HttpError::new(HttpErrorKind::Redirect, format!("the redirect is not followed: {why}"))
             .at(from)
     };
     let mut to = match from.join(location) {
@@ -360,7 +363,7 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
     }
     if from.scheme() == "https" && to.scheme() == "http" {
         return Some(Err(refused(format!(
-            "it redirects from https to {to}, which others on the network could read and change"
+            "it leads from https to {to}; redirects from https to http are blocked, since http is not encrypted"
         ))));
     }
     if to.fragment().is_none() {
@@ -376,7 +379,7 @@ fn is_token(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// A header's value as text.
+/// A header's value as text: UTF-8, or else Latin-1.
 fn text(value: Vec<u8>) -> String {
     String::from_utf8(value)
         .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())

@@ -1,5 +1,5 @@
-//! Sockets of the operating system in place of the host, for unit tests: HTTP/1.0 without TLS, and
-//! no rules.
+//! Sockets of the operating system instead of the host, for unit tests: HTTP/1.0 without TLS and
+//! without rules.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use super::{Answer, Hop, HttpError, HttpErrorKind};
 /// The default timeout in a test.
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 
-/// Bytes of status and headers that are read.
+/// The greatest size of status and headers in bytes.
 const MAX_HEAD: usize = 64 * 1024;
 
 pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
@@ -44,7 +44,7 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
     Ok(Answer { status: status.ok_or_else(malformed)?, headers, body, cut })
 }
 
-/// Sends the request, and reads until the server closes or enough is there.
+/// Sends the request, and reads until the server closes the connection or the limit is reached.
 fn talk(hop: &Hop) -> io::Result<Vec<u8>> {
     let address =
         hop.url.socket_addrs(|| None)?.into_iter().next().ok_or(ErrorKind::HostUnreachable)?;

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use super::*;
 use crate::Category;
 
-/// A server that gives these answers, one for each connection, and returns the requests.
+/// Starts a server that gives these answers, one for each connection. It returns the requests.
 fn server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -43,7 +43,7 @@ fn ok(body: &str) -> String {
 }
 
 #[test]
-fn an_answer_has_status_headers_and_body() {
+fn response_has_status_headers_and_body() {
     let (url, server) = server(vec![ok("hello")]);
     let answer = Request::get(format!("{url}/a%20b?q=1#part")).header("X-One", "1").send().unwrap();
     assert_eq!((answer.status, answer.body.as_slice(), answer.cut), (200, &b"hello"[..], false));
@@ -60,7 +60,7 @@ fn an_answer_has_status_headers_and_body() {
 }
 
 #[test]
-fn a_body_is_read_up_to_its_limit() {
+fn body_is_read_up_to_its_limit() {
     for (most, body, cut) in [(4, "hell", true), (5, "hello", false), (0, "", true)] {
         let (url, server) = server(vec![ok("hello")]);
         let answer = Request::get(url).max_body(most).send().unwrap();
@@ -70,7 +70,7 @@ fn a_body_is_read_up_to_its_limit() {
 }
 
 #[test]
-fn redirects_are_followed_three_times() {
+fn three_redirects_are_followed() {
     let (url, server) = server(vec![to("/1", 301), to("2?a=b", 302), to("?c", 307), ok("end")]);
     let answer = Request::get(format!("{url}/0#part")).send().unwrap();
     assert_eq!((answer.url, answer.body.as_slice()), (format!("{url}/2?c#part"), &b"end"[..]));
@@ -92,7 +92,7 @@ fn redirects_are_followed_three_times() {
 }
 
 #[test]
-fn a_form_that_was_sent_is_answered_by_a_page() {
+fn redirect_of_a_form_becomes_a_get() {
     for (status, method, after, body) in [
         (301, "POST", "GET", ""),
         (302, "POST", "GET", ""),
@@ -135,7 +135,7 @@ fn credentials_stay_with_their_origin() {
 }
 
 #[test]
-fn a_redirect_to_where_nobody_should_go_is_not_followed() {
+fn redirect_to_an_unsafe_url_is_not_followed() {
     for location in [
         "ftp://example.com/",
         "file:///etc/passwd",
@@ -158,7 +158,7 @@ fn a_redirect_to_where_nobody_should_go_is_not_followed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_sent() {
+fn invalid_request_is_not_sent() {
     for url in [
         "",
         "example.com",
@@ -181,7 +181,7 @@ fn what_makes_no_sense_is_not_sent() {
 }
 
 #[test]
-fn what_is_no_answer_is_told_apart() {
+fn failed_exchanges_are_told_apart() {
     let (url, server) = server(vec!["nonsense\r\n\r\n".to_owned()]);
     assert_eq!(Request::get(url).send().unwrap_err().kind, HttpErrorKind::Malformed);
     server.join().unwrap();

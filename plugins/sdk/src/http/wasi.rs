@@ -11,21 +11,21 @@ use wasip2::io::streams::StreamError;
 
 use super::{Answer, Hop, HttpError, HttpErrorKind};
 
-/// Bytes that are read at once.
+/// The greatest number of bytes that one read takes.
 const CHUNK: usize = 64 * 1024;
 
-/// Bytes that the contract lets be written at once.
+/// The greatest number of bytes that the contract allows in one write.
 const WRITE: usize = 4096;
 
 pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
     let invalid =
-        |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} can't be sent"));
+        |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} isn't valid"));
     let headers: Vec<_> = hop
         .headers
         .iter()
         .map(|(name, value)| (name.clone(), value.clone().into_bytes()))
         .collect();
-    let headers = Fields::from_list(&headers).map_err(|_| invalid("one of the headers"))?;
+    let headers = Fields::from_list(&headers).map_err(|_| invalid("a header"))?;
     let request = OutgoingRequest::new(headers);
     request.set_method(&method(&hop.method)).map_err(|()| invalid("the method"))?;
     let scheme = if hop.url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
@@ -35,19 +35,19 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
     request.set_path_with_query(Some(path)).map_err(|()| invalid("the path"))?;
     let options = RequestOptions::new();
     if let Some(time) = hop.timeout.map(nanoseconds) {
-        // A host that doesn't support one of them has its own limits.
+        // A host that doesn't support one of these has its own limits.
         let _ = options.set_connect_timeout(Some(time));
         let _ = options.set_first_byte_timeout(Some(time));
         let _ = options.set_between_bytes_timeout(Some(time));
     }
-    let body = request.body().map_err(|()| invalid("a body"))?;
+    let body = request.body().map_err(|()| invalid("the body"))?;
     let answer = handle(request, Some(options)).map_err(error_of_code)?;
-    // Where the host takes no more of it, its answer says why.
+    // If the host stops reading the body, its answer says why.
     if send(&hop.body, &body) {
         let _ = OutgoingBody::finish(body, None);
     }
     answer.subscribe().block();
-    let gone = || HttpError::new(HttpErrorKind::Failed, "the answer is gone");
+    let gone = || HttpError::new(HttpErrorKind::Failed, "the answer is missing");
     let answer = answer.get().ok_or_else(gone)?.map_err(|()| gone())?.map_err(error_of_code)?;
     read(&answer, hop.max_body)
 }
@@ -65,7 +65,7 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
         .into_iter()
         .map(|(name, value)| (name.to_ascii_lowercase(), super::text(value)))
         .collect();
-    let gone = |()| HttpError::new(HttpErrorKind::Failed, "the body is gone");
+    let gone = |()| HttpError::new(HttpErrorKind::Failed, "the body is missing");
     let body: IncomingBody = answer.consume().map_err(gone)?;
     let stream = body.stream().map_err(gone)?;
     let (mut bytes, mut cut) = (Vec::new(), false);
@@ -76,7 +76,7 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
             Ok(more) => bytes.extend_from_slice(&more),
             Err(StreamError::Closed) => break,
             Err(StreamError::LastOperationFailed(error)) => match http_error_code(&error) {
-                // What came before the host's limit is there to be used.
+                // The part before the host's limit is still useful.
                 Some(ErrorCode::HttpResponseBodySize(_)) => {
                     cut = true;
                     break;
@@ -123,17 +123,15 @@ fn error_of_code(code: ErrorCode) -> HttpError {
         Connection, Denied, Dns, Failed, Invalid, Malformed, Timeout, Tls, TooLarge,
     };
     let (kind, words) = match code {
-        ErrorCode::DnsTimeout => (Timeout, "looking up its address took too long".to_owned()),
-        ErrorCode::DnsError(message) => {
-            (Dns, with("it has no address that could be found", message.rcode))
-        }
-        ErrorCode::DestinationNotFound => (Dns, "it has no address that could be found".to_owned()),
+        ErrorCode::DnsTimeout => (Timeout, "finding its address took too long".to_owned()),
+        ErrorCode::DnsError(message) => (Dns, with("no address found for it", message.rcode)),
+        ErrorCode::DestinationNotFound => (Dns, "no address found for it".to_owned()),
         ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => {
-            (Connection, "it can't be reached".to_owned())
+            (Connection, "the server can't be reached".to_owned())
         }
-        ErrorCode::DestinationIpProhibited => (Denied, "its address may not be reached".to_owned()),
-        ErrorCode::HttpRequestDenied => (Denied, "the request is not permitted".to_owned()),
-        ErrorCode::ConnectionRefused => (Connection, "it refuses connections".to_owned()),
+        ErrorCode::DestinationIpProhibited => (Denied, "its address is blocked".to_owned()),
+        ErrorCode::HttpRequestDenied => (Denied, "the request is blocked".to_owned()),
+        ErrorCode::ConnectionRefused => (Connection, "the server refuses connections".to_owned()),
         ErrorCode::ConnectionTerminated => (Connection, "the connection was lost".to_owned()),
         ErrorCode::ConnectionLimitReached => {
             (Connection, "too many connections at once".to_owned())
@@ -143,56 +141,53 @@ fn error_of_code(code: ErrorCode) -> HttpError {
             (Timeout, "its answer took too long".to_owned())
         }
         ErrorCode::ConnectionWriteTimeout => {
-            (Timeout, "it took too long to take the request".to_owned())
+            (Timeout, "sending the request took too long".to_owned())
         }
-        ErrorCode::TlsProtocolError => (Tls, "no TLS that both know".to_owned()),
-        ErrorCode::TlsCertificateError => {
-            (Tls, "its certificate doesn't prove who it is".to_owned())
+        ErrorCode::TlsProtocolError => {
+            (Tls, "the server supports no version of TLS that the host supports".to_owned())
         }
+        ErrorCode::TlsCertificateError => (Tls, "its certificate isn't valid".to_owned()),
         ErrorCode::TlsAlertReceived(message) => {
-            (Tls, with("it ended the TLS handshake", message.alert_message))
+            (Tls, with("the server ended the TLS handshake", message.alert_message))
         }
         ErrorCode::HttpRequestLengthRequired => (Invalid, "the request needs a length".to_owned()),
-        ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method can't be sent".to_owned()),
-        ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL can't be requested".to_owned()),
+        ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method isn't valid".to_owned()),
+        ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL isn't valid".to_owned()),
         ErrorCode::HttpRequestUriTooLong => (Invalid, "the URL is too long".to_owned()),
         ErrorCode::HttpRequestBodySize(most) => {
-            (TooLarge, limit("what is sent is larger than it may be", most))
+            (TooLarge, limit("the body of the request is too large", most))
         }
         ErrorCode::HttpRequestHeaderSectionSize(most) => {
-            (TooLarge, limit("the headers are larger than they may be", most.map(u64::from)))
+            (TooLarge, limit("the headers are too large", most.map(u64::from)))
         }
-        ErrorCode::HttpRequestHeaderSize(_) => {
-            (TooLarge, "a header is larger than it may be".to_owned())
-        }
+        ErrorCode::HttpRequestHeaderSize(_) => (TooLarge, "a header is too large".to_owned()),
         ErrorCode::HttpRequestTrailerSectionSize(_) | ErrorCode::HttpRequestTrailerSize(_) => {
-            (TooLarge, "the trailers are larger than they may be".to_owned())
+            (TooLarge, "the trailers are too large".to_owned())
         }
         ErrorCode::HttpResponseIncomplete => (Connection, "the answer ends too early".to_owned()),
-        ErrorCode::HttpResponseHeaderSectionSize(most) => (
-            TooLarge,
-            limit("the headers of the answer are larger than they may be", most.map(u64::from)),
-        ),
+        ErrorCode::HttpResponseHeaderSectionSize(most) => {
+            (TooLarge, limit("the headers of the answer are too large", most.map(u64::from)))
+        }
         ErrorCode::HttpResponseHeaderSize(_) => {
-            (TooLarge, "a header of the answer is larger than it may be".to_owned())
+            (TooLarge, "a header of the answer is too large".to_owned())
         }
         ErrorCode::HttpResponseTrailerSectionSize(_) | ErrorCode::HttpResponseTrailerSize(_) => {
-            (TooLarge, "the trailers of the answer are larger than they may be".to_owned())
+            (TooLarge, "the trailers of the answer are too large".to_owned())
         }
-        ErrorCode::HttpResponseBodySize(most) => {
-            (TooLarge, limit("the answer is larger than it may be", most))
-        }
+        ErrorCode::HttpResponseBodySize(most) => (TooLarge, limit("the answer is too large", most)),
         ErrorCode::HttpResponseTransferCoding(name) => {
             (Malformed, with("the answer has an unknown transfer coding", name))
         }
         ErrorCode::HttpResponseContentCoding(name) => {
-            (Malformed, with("the answer is packed in a way that can't be undone", name))
+            (Malformed, with("the answer has a compression that can't be decoded", name))
         }
         ErrorCode::HttpProtocolError => (Malformed, "the answer breaks the protocol".to_owned()),
-        ErrorCode::HttpUpgradeFailed => (Malformed, "it wants another protocol".to_owned()),
-        ErrorCode::LoopDetected => (Failed, "the request goes round in circles".to_owned()),
+        ErrorCode::HttpUpgradeFailed => {
+            (Malformed, "the server requires another protocol".to_owned())
+        }
+        ErrorCode::LoopDetected => (Failed, "the requests form a loop".to_owned()),
         ErrorCode::ConfigurationError => {
-            (Denied, "the host is not set up for this request; its log says more".to_owned())
+            (Denied, "the host isn't set up for this request; see its log".to_owned())
         }
         ErrorCode::InternalError(message) => (Failed, with("the host failed", message)),
     };
@@ -204,5 +199,5 @@ fn with(words: &str, more: Option<String>) -> String {
 }
 
 fn limit(words: &str, most: Option<u64>) -> String {
-    most.map_or_else(|| words.to_owned(), |most| format!("{words}, {most} bytes"))
+    most.map_or_else(|| words.to_owned(), |most| format!("{words}; the limit is {most} bytes"))
 }

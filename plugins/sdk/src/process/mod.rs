@@ -1,6 +1,6 @@
-//! Programs of the machine, in the sandbox of the operating system's. The plugin asks for them in
-//! its manifest: `process = "reason"`, and the operator names those that it may start, with
-//! patterns for their arguments.
+//! Programs of the machine, which run in a sandbox of the operating system. The plugin asks for
+//! them in its manifest: `process = "reason"`. The operator names the programs that it may start,
+//! with patterns for their arguments.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,10 +16,10 @@
 //! # }
 //! ```
 //!
-//! What is started belongs to the call: it ends with it, and all that it has started too. A call of
-//! a tool that is read-only starts nothing.
+//! A program ends with the call that started it, and so does everything that the program started. A
+//! call of a read-only tool can't start a program.
 //!
-//! In unit tests [`std::process`] takes the host's place: programs are not confined there.
+//! In unit tests [`std::process`] replaces the host. Programs aren't confined there.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::{Category, Failure};
 
-/// What to start, and how.
+/// A command, and how to start it.
 #[derive(Clone, Debug)]
 pub struct Command {
     pub(crate) kind: CommandKind,
@@ -41,7 +41,7 @@ pub struct Command {
     pub(crate) live: bool,
 }
 
-/// What to start.
+/// The kinds of commands.
 #[derive(Clone, Debug)]
 pub(crate) enum CommandKind {
     /// A program and its arguments.
@@ -51,14 +51,14 @@ pub(crate) enum CommandKind {
 }
 
 impl Command {
-    /// A program. Its arguments go through no shell. A name without `/` is looked for on the
+    /// A program. It gets its arguments without a shell. A name without `/` is searched on the
     /// operator's `PATH`.
     pub fn program(name: impl Into<String>) -> Self {
         Self::new(CommandKind::Program(vec![name.into()]))
     }
 
-    /// A command line for `bash`, where the operator grants a shell. It has to be exactly the text
-    /// of an argument that is a [subject](crate::Subject) of kind `command`: the host decided on
+    /// A command line for `bash`, if the operator grants a shell. It has to be exactly the text of
+    /// an argument that is a [subject](crate::Subject) of kind `command`, since the host decides on
     /// that text.
     pub fn shell(line: impl Into<String>) -> Self {
         Self::new(CommandKind::Shell(line.into()))
@@ -76,29 +76,29 @@ impl Command {
         }
     }
 
-    /// The same with one more argument.
+    /// Adds an argument.
     ///
     /// # Panics
     ///
-    /// For a [shell](Self::shell)'s command line, which holds its arguments itself.
+    /// If it is a command line for a [shell](Self::shell), which contains its arguments.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         match &mut self.kind {
             CommandKind::Program(words) => words.push(argument.into()),
             CommandKind::Shell(_) => {
-                panic!("a shell command takes no separate arguments")
+                panic!("a command line for a shell takes no further arguments")
             }
         }
         self
     }
 
-    /// The same with more arguments. Otherwise as [`arg`](Self::arg).
+    /// Adds arguments, as [`arg`](Self::arg) does.
     #[must_use]
     pub fn args(self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
         arguments.into_iter().fold(self, Self::arg)
     }
 
-    /// Works in this directory: absolute, and one that the plugin may look into. Otherwise it is
+    /// Sets the directory where it runs: absolute, and one that the plugin may read. The default is
     /// the plugin's working directory.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<String>) -> Self {
@@ -106,165 +106,167 @@ impl Command {
         self
     }
 
-    /// The same with a variable beside those that everything gets and those that the operator
-    /// named; at most 64. What looks like a credential, or makes a program load something else, is
-    /// refused.
+    /// Adds an environment variable; at most 64. The command also gets the usual variables and
+    /// those that the operator named. The host refuses variables that look like a credential or
+    /// make a program load other code.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Ends it after this time. Otherwise it has what the call has.
+    /// Ends it after this time. The default is the time that the call has left.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
     }
 
-    /// What [`run`](Self::run) gives it on its standard input, at most 1 MiB. A [`Child`] is
-    /// written to instead.
+    /// Sets the standard input for [`run`](Self::run), at most 1 MiB. For a [`Child`], use
+    /// [`Child::write`].
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// Keeps this many bytes of each of its outputs: at most 1 MiB, which is the default.
+    /// Sets how many bytes of each output are kept: at most 1 MiB, which is the default.
     #[must_use]
     pub fn output_limit(mut self, bytes: u32) -> Self {
         self.output_limit = Some(bytes);
         self
     }
 
-    /// Shows its output to the caller as it comes. It is part of the answer only if the tool puts
-    /// it there.
+    /// Shows its output to the caller while it runs. The answer contains the output only if the
+    /// tool puts it there.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;
         self
     }
 
-    /// Runs it to its end. A program that failed, or was ended, is not an error: see [`Finished`].
+    /// Runs it to its end. A program that fails or is stopped isn't an error: see [`Finished`].
     ///
     /// # Errors
     ///
-    /// If nothing was started.
+    /// If the command isn't started.
     pub fn run(self) -> Result<Finished, ProcessError> {
         engine::run(self)
     }
 
-    /// Starts it, to run while the tool does something else. At most eight run at a time.
+    /// Starts it without waiting for its end. At most eight commands run at a time.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// The same as [`run`](Self::run).
     pub fn start(self) -> Result<Child, ProcessError> {
         engine::Child::start(self).map(Child)
     }
 }
 
-/// A program that runs. Dropping it ends it, and all that it has started.
+/// A running program. Dropping it ends the program and everything that the program started.
 #[derive(Debug)]
 pub struct Child(engine::Child);
 
 impl Child {
-    /// Waits until there is output, it is over, or `timeout` has passed, and takes what there is.
+    /// Waits until there is output, the program has ended, or `timeout` has passed. Returns the
+    /// output so far.
     pub fn read(&mut self, timeout: Option<Duration>) -> Output {
         self.0.read(timeout)
     }
 
-    /// Writes to its standard input, and waits until that was taken. Returns how many bytes were
-    /// taken; if fewer than given, it reads no more.
+    /// Writes to its standard input, and waits until the program has read it. Returns how many
+    /// bytes it read. If that is less than the input, it reads no more.
     pub fn write(&mut self, bytes: &[u8]) -> u64 {
         self.0.write(bytes)
     }
 
-    /// Ends its standard input.
+    /// Closes its standard input.
     pub fn close_input(&mut self) {
         self.0.close_input();
     }
 
-    /// Waits until it is over. The output is what was not [read](Self::read) before.
+    /// Waits until it has ended. The output is the part that wasn't [read](Self::read) before.
     pub fn wait(&mut self) -> Finished {
         self.0.wait()
     }
 
-    /// Ends it, and all that it has started.
+    /// Ends it and everything that it started.
     pub fn kill(&mut self) {
         self.0.kill();
     }
 
-    /// Whether it is over.
+    /// Whether it has ended.
     pub fn is_finished(&mut self) -> bool {
         self.0.is_finished()
     }
 }
 
-/// Why it ended.
+/// Why a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ended.
+    /// It exited by itself.
     Exited,
-    /// Its time was up, and it was ended.
+    /// The host stopped it at its time limit.
     Timeout,
-    /// The caller went away, or the tool ended it.
+    /// The caller cancelled the call, or the tool stopped the program.
     Cancelled,
-    /// It and what it started took more memory than they may.
+    /// The host stopped it: it and the programs that it started reached the memory limit.
     Memory,
-    /// They were more processes than they may be.
+    /// The host stopped it: it and the programs that it started reached the limit of processes.
     Processes,
-    /// They took more processor time than they may.
+    /// The host stopped it: it and the programs that it started reached the limit of processor
+    /// time.
     Processor,
-    /// They wrote more than the limit for output.
+    /// The host stopped it: it and the programs that it started reached the limit of output.
     Output,
 }
 
-/// How it ended.
+/// The result of a program that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Its exit code; 128 and the signal where one ended it, as shells have it. None where the host
-    /// ended it.
+    /// The exit code. If a signal ended it, 128 plus the signal, as in shells. `None` if the host
+    /// stopped it.
     pub exit_code: Option<i32>,
     /// Why it ended.
     pub ending: Ending,
-    /// What could help, should it have failed: the line of the configuration that grants what it
-    /// seems to have missed. To be passed on.
+    /// Advice for a program that failed: the line of the configuration that grants what it seems to
+    /// lack. Pass it on to the caller.
     pub notices: Vec<String>,
-    /// What it wrote.
+    /// The output.
     pub output: Output,
 }
 
 impl Finished {
-    /// Whether it ended by itself and well.
+    /// Whether it exited by itself with code 0.
     pub fn success(&self) -> bool {
         self.ending == Ending::Exited && self.exit_code == Some(0)
     }
 }
 
-/// Some of what a program wrote.
+/// Output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
-    /// To its standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// To its standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
-    /// Whether it wrote more to its standard output than was kept.
+    /// Whether the rest of standard output was dropped.
     pub stdout_truncated: bool,
-    /// Whether it wrote more to its standard error than was kept.
+    /// Whether the rest of standard error was dropped.
     pub stderr_truncated: bool,
 }
 
-/// Why nothing was started. `?` makes a [`Failure`] of it.
+/// Why a command wasn't started. `?` converts it to a [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessError {
-    /// The rule that decided.
+    /// The command is denied. Holds the rule that decided.
     Denied(String),
-    /// What is wrong with the command, or with how it was to be started.
+    /// The command or its options aren't valid. Holds the reason.
     Invalid(String),
-    /// The sandbox can't be had on this machine, and what would help.
+    /// This machine can't provide the sandbox. Holds the reason and the remedy.
     Unavailable(String),
-    /// Anything else.
+    /// Any other error.
     Failed(String),
 }
 
@@ -277,9 +279,9 @@ impl Display for ProcessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Denied(why) => write!(f, "denied: {why}"),
-            Self::Invalid(why) => write!(f, "it can't be started: {why}"),
-            Self::Unavailable(why) => write!(f, "it was not started: {why}"),
-            Self::Failed(why) => write!(f, "starting it failed: {why}"),
+            Self::Invalid(why) => write!(f, "the command can't be started: {why}"),
+            Self::Unavailable(why) => write!(f, "the command was not started: {why}"),
+            Self::Failed(why) => write!(f, "starting the command failed: {why}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `std::process` in place of the host's processes, for unit tests. Nothing is confined, and only
-//! the program itself is ended, not what it started.
+//! `std::process` instead of the host's processes, for unit tests. Programs aren't confined. Only
+//! the program itself is ended, not the programs that it started.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ use super::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 /// Bytes that are kept of each output.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// The default time in a test.
+/// The default time limit in a test.
 const DEFAULT_TIME: Duration = Duration::from_secs(600);
 
 pub(super) fn run(mut command: Command) -> Result<Finished, ProcessError> {
@@ -28,10 +28,10 @@ pub(super) fn run(mut command: Command) -> Result<Finished, ProcessError> {
 pub(super) struct Child {
     child: std::process::Child,
     stdin: Option<ChildStdin>,
-    /// What both outputs hold, from a thread each.
+    /// Pieces of both outputs, from one thread for each.
     written: Receiver<Written>,
     output: Output,
-    /// Bytes that may still be kept of each output.
+    /// The bytes of each output that can still be kept.
     room: [usize; 2],
     end: Instant,
     over: Option<(Option<i32>, Ending)>,
@@ -118,12 +118,12 @@ impl Child {
         self.over.is_some()
     }
 
-    /// Takes what is written next. False: `until` has come.
+    /// Takes the next piece of output. Returns false if `until` has passed.
     fn take(&mut self, until: Option<Instant>) -> bool {
         let next = until.map_or(self.end, |until| until.min(self.end));
         match self.written.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(written) => self.keep(written),
-            // Both are closed.
+            // Both outputs are closed.
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait().ok();
                 let code = status.and_then(|status| {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_gets_its_words_its_variables_and_its_input() {
+    fn program_gets_arguments_variables_and_input() {
         let script = "printf '%s|%s|' \"$1\" \"$WORD\"; cat; echo no >&2; exit 3";
         let command =
             Command::program("sh").args(["-c", script, "sh", "a b"]).env("WORD", "w").input("in");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_works_where_it_is_told_and_signals_count_as_shells_have_it() {
+    fn shell_runs_in_its_directory_and_reports_signals_as_shells_do() {
         let directory = tempfile::tempdir().unwrap();
         let finished = Command::shell("pwd; kill -9 $$")
             .directory(directory.path().to_str().unwrap())
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_kept_up_to_its_limit_and_time_ends_what_takes_long() {
+    fn output_limit_and_timeout_hold() {
         let finished =
             Command::shell("printf 12345; printf abc >&2").output_limit(4).run().unwrap();
         assert!(finished.success());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_talked_to() {
+    fn child_is_written_to_and_read_from() {
         let mut child = Command::shell("read line; echo \"got $line\"; cat").start().unwrap();
         assert_eq!(child.write(b"one\n"), 4);
         assert_eq!(child.read(None).stdout, b"got one\n");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn missing_program_is_reported() {
         let error = Command::program("no-such-program-anywhere").run().unwrap_err();
         let failure = crate::Failure::from(error);
         assert_eq!(failure.code.as_deref(), Some("not-started"));

@@ -1,11 +1,11 @@
-//! Walking and matching at native speed over what the plugin may read. The plugin asks for it in
-//! its manifest: `search = "reason"`.
+//! Finds files and matches text at native speed in everything that the plugin may read. The plugin
+//! asks for this in its manifest: `search = "reason"`.
 //!
-//! Paths come back as the root was given, plus the rest, sorted by their bytes. Symbolic links are
-//! listed, never followed.
+//! Each path in an answer starts with the root as it was given. Paths are sorted by their bytes.
+//! Symbolic links are listed, never followed.
 //!
-//! In unit tests a simple walk takes the place of the host's search. It knows the same rules, so a
-//! tool finds the same there.
+//! In unit tests a simple walk replaces the host's search. It follows the same rules, so a tool
+//! finds the same files.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
@@ -20,26 +20,25 @@ pub struct Scope {
     /// A file or a directory, absolute.
     pub root: String,
     /// Globs as in a .gitignore, relative to the root: `*.rs` at any depth, `src/**` from the root,
-    /// `!` excludes. None: everything.
+    /// `!` excludes. An empty list means everything.
     pub globs: Vec<String>,
-    /// Honour .gitignore (inside a git repository), .ignore and .git/info/exclude, and leave out
-    /// hidden entries.
+    /// Whether to honour .gitignore (inside a git repository), .ignore and .git/info/exclude, and
+    /// to leave out hidden entries.
     pub ignore_rules: bool,
-    /// Leave out directories and everything else that is not a regular file. Matching always reads
-    /// regular files only.
+    /// Whether to list regular files only. Matching always reads regular files only.
     pub files_only: bool,
-    /// 1: only what is directly in the root.
+    /// The greatest depth. 1 means only the entries directly in the root.
     pub max_depth: Option<u32>,
 }
 
 /// What to look for.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
-    /// In the syntax of the `regex` crate, which runs in linear time.
+    /// The expression, in the syntax of the `regex` crate. Matching takes linear time.
     pub regex: String,
     /// Whether `a` and `A` differ.
     pub case_sensitive: bool,
-    /// Lets a match span lines, and `.` match a line end.
+    /// Whether a match can span lines, and `.` matches a line end.
     pub multiline: bool,
     /// Lines of context before a match, at most 100.
     pub before: u32,
@@ -52,46 +51,46 @@ pub struct Pattern {
 pub struct Line {
     /// The file.
     pub path: String,
-    /// From 1.
+    /// The line number, from 1.
     pub number: u64,
-    /// Without its line end, cut at 2,000 characters; invalid UTF-8 replaced.
+    /// The text without its line end, cut at 2,000 characters. Invalid UTF-8 is replaced.
     pub text: String,
     /// False for a line of context.
     pub is_match: bool,
 }
 
-/// What an entry of a directory is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, to whatever.
+    /// A symbolic link, whatever its target is.
     Symlink,
     /// A socket, a device, a pipe.
     Other,
 }
 
-/// Something that was found.
+/// A directory entry that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Bytes; 0 for what is not a regular file.
+    /// The size of a regular file in bytes, 0 for other kinds.
     pub size: u64,
-    /// Milliseconds since 1970, UTC.
+    /// The time of the last change, in milliseconds since 1970, UTC.
     pub modified_ms: u64,
 }
 
-/// Why there is no more.
+/// Why an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// This is all.
+    /// The answer is complete.
     Complete,
-    /// There was more than asked for.
+    /// The limit was reached, and there is more.
     Limit,
     /// The time ran out.
     Deadline,
@@ -99,14 +98,14 @@ pub enum Ending {
     Cancelled,
 }
 
-/// What was left out, so that an answer can say that it is incomplete.
+/// The numbers of entries that were left out, so that an answer can say that it is incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// By the operator's rules.
+    /// Entries that the operator's rules deny.
     pub denied: u64,
-    /// Permission, I/O, too large to hold, gone meanwhile.
+    /// Entries that couldn't be read: no permission, an I/O error, too large, or deleted meanwhile.
     pub unreadable: u64,
-    /// Files with a NUL byte, where matching looks for text.
+    /// Files with a NUL byte, if the search matches text.
     pub binary: u64,
 }
 
@@ -115,26 +114,26 @@ pub struct Skipped {
 pub struct Lines {
     /// The lines, with context.
     pub items: Vec<Line>,
-    /// Files with a match.
+    /// The number of files with a match.
     pub files_matched: u64,
-    /// Files that were read.
+    /// The number of files that were read.
     pub files_searched: u64,
-    /// Why there is no more.
+    /// Why the answer ends.
     pub ending: Ending,
-    /// What was left out.
+    /// The numbers of entries that were left out.
     pub skipped: Skipped,
 }
 
 /// The answer of [`count`].
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// Files and their number of matching lines.
+    /// The files and their numbers of matching lines.
     pub items: Vec<(String, u64)>,
-    /// Files that were read.
+    /// The number of files that were read.
     pub files_searched: u64,
-    /// Why there is no more.
+    /// Why the answer ends.
     pub ending: Ending,
-    /// What was left out.
+    /// The numbers of entries that were left out.
     pub skipped: Skipped,
 }
 
@@ -143,49 +142,50 @@ pub struct Counts {
 pub struct Entries {
     /// The entries.
     pub items: Vec<Entry>,
-    /// Why there is no more.
+    /// Why the answer ends.
     pub ending: Ending,
-    /// What was left out.
+    /// The numbers of entries that were left out.
     pub skipped: Skipped,
 }
 
-/// Why a search failed. `?` makes a [`Failure`] of it.
+/// Why a search failed. `?` converts it to a [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchError {
-    /// With the regex or glob engine's own explanation.
+    /// The pattern isn't valid. Holds the explanation of the regex or glob engine.
     InvalidPattern(String),
-    /// The root.
+    /// The root wasn't found. Holds the root.
     NotFound(String),
-    /// The rule that decided.
+    /// The search is denied. Holds the rule that decided.
     Denied(String),
-    /// Anything else.
+    /// Any other error.
     Failed(String),
 }
 
-/// At most `limit` entries below the root, whose paths fit the scope. `limit` is at most 10,000.
-///
-/// # Errors
-///
-/// A bad glob, or a root that can't be searched.
-pub fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
-    engine::find(scope, limit)
-}
-
-/// At most `limit` matching lines, and their context, which is not counted. `limit` is at most
+/// Finds at most `limit` entries below the root whose paths fit the scope. `limit` is at most
 /// 10,000.
 ///
 /// # Errors
 ///
-/// A bad regex or glob, or a root that can't be searched.
+/// If a glob isn't valid, or the root can't be searched.
+pub fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
+    engine::find(scope, limit)
+}
+
+/// Finds at most `limit` matching lines and their context. Context lines aren't counted. `limit` is
+/// at most 10,000.
+///
+/// # Errors
+///
+/// If the regex or a glob isn't valid, or the root can't be searched.
 pub fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines, SearchError> {
     engine::grep(scope, pattern, limit)
 }
 
-/// The number of matching lines for each of at most `limit` files. `limit` is at most 10,000.
+/// Counts the matching lines of each of at most `limit` files. `limit` is at most 10,000.
 ///
 /// # Errors
 ///
-/// As [`grep`].
+/// The same as [`grep`].
 pub fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Counts, SearchError> {
     engine::count(scope, pattern, limit)
 }

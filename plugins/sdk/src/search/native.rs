@@ -1,4 +1,4 @@
-//! A plain walk in place of the host's search, for unit tests.
+//! A simple walk that replaces the host's search in unit tests.
 
 use std::fs;
 use std::path::Path;
@@ -93,8 +93,8 @@ pub(super) fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Coun
     Ok(Counts { items, files_searched, ending, skipped })
 }
 
-/// Calls `visit` with the lines of each text file and the indices of those that match, until it
-/// returns false. Returns how many were read.
+/// Calls `visit` with the lines of each text file and the indices of matching lines, until it
+/// returns false. Returns the number of files that were read.
 fn each_match(
     scope: &Scope,
     pattern: &Pattern,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn find_lists_sorted_and_says_when_it_cut() {
+    fn find_sorts_entries_and_reports_its_limit() {
         let dir = tree();
         let all = find(&scope(&dir), 10).unwrap();
         let names: Vec<&str> =
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_may_span_lines() {
+    fn multiline_match_spans_lines() {
         let dir = tree();
         let pattern = Pattern {
             regex: "one.two".into(),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_pattern_is_told() {
+    fn invalid_pattern_is_explained() {
         let dir = tree();
         let bad = grep(&scope(&dir), &Pattern { regex: "(".into(), ..Pattern::default() }, 9)
             .unwrap_err();
