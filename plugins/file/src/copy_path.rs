@@ -20,25 +20,25 @@ pub(crate) struct CopyPath;
 pub(crate) struct Arguments {
     /// The file or directory to copy.
     source: String,
-    /// The full path of the copy, with its name, not the directory to put it in. Directories on the
-    /// way to it are made.
+    /// The full path of the copy, with its name, not the directory to put it in. Missing parent
+    /// directories are created.
     destination: String,
-    /// Replace a file or link that has this name already. Default: false. A directory is never
+    /// Replace an existing file or link with this name. Default: false. A directory is never
     /// replaced.
     overwrite: Option<bool>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
     files: u64,
     directories: u64,
     links: u64,
     bytes: u64,
-    /// Links that lead where nothing is granted, pipes, sockets and the like, and what another call
-    /// has not finished.
+    /// The number of entries that weren't copied: links to targets that aren't granted, pipes,
+    /// sockets and the like, and unfinished entries of another call.
     left_out: u64,
-    /// Whether something had the name of the copy before.
+    /// Whether the copy replaced a file or link.
     replaced: bool,
 }
 
@@ -46,10 +46,10 @@ impl Tool for CopyPath {
     const NAME: &str = "copy_path";
     const TITLE: Option<&str> = Some("Copy");
     const DESCRIPTION: &str = "\
-        Copies a file, or a directory with all that is in it. The copy appears under its name only when it is complete. Links in a \
-        directory are copied as links; those that lead out of what is granted are left out and counted. Fails, with nothing copied, where \
-        something in the directory may not be read, where the destination is a directory (name the copy itself: dir/name), and where it \
-        is there already unless overwrite is set.";
+        Copies a file, or a directory with everything in it. The copy appears under its name only when it is complete. Links in a \
+        directory are copied as links; links to targets that are not granted are left out and counted. Fails, with nothing copied, if \
+        something in the directory may not be read, if the destination is a directory (name the copy itself: dir/name), or if it already \
+        exists and overwrite is not set.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/source"), Subject::changes_name("/destination")];
@@ -84,7 +84,7 @@ impl Tool for CopyPath {
         let mut text = format!("Copied {source} to {destination}: {what}.");
         if copied.left_out > 0 {
             text.push('\n');
-            let what = "that lead out of what is granted, are neither file, directory nor link, or are what another call is building";
+            let what = "(links to targets that are not granted, pipes, sockets and the like, or unfinished entries of another call)";
             notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
         }
         let CopyCounts { files, directories, links, bytes, left_out } = copied;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_copied_with_the_directories_on_the_way() {
+    fn file_copy_creates_parent_directories() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("new/deep/to"));
         fs::write(&from, "x".repeat(600_000)).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_copied_whole_with_links_as_links() {
+    fn directory_is_copied_with_links_as_links() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir_all(from.join("sub/empty")).unwrap();
@@ -159,7 +159,7 @@ mod tests {
         fs::write(from.join("sub/.b"), "bb").unwrap();
         symlink("../a", from.join("sub/link")).unwrap();
         symlink("/etc", from.join("away")).unwrap();
-        // Of another call, which is at work on them.
+        // These belong to another call, which hasn't finished them.
         fs::create_dir(from.join(".berth-0123456789abcdef.tmp")).unwrap();
         fs::write(from.join(".berth-0123456789abcdef.tmp/half"), "half").unwrap();
         fs::write(from.join("sub/.berth-fedcba9876543210.tmp"), "half").unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_replaced_unasked_and_no_directory_ever() {
+    fn only_files_are_replaced_and_only_with_overwrite() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("dir")).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         copy(&at("a"), &at("b"), true).unwrap();
         assert_eq!(fs::read_to_string(at("b")).unwrap(), "a");
         assert_eq!(fs::read_to_string(at("dir/kept")).unwrap(), "kept");
-        // A link is replaced, and what it leads to stays.
+        // A link is replaced, and its target stays.
         symlink("dir/kept", at("link")).unwrap();
         copy(&at("a"), &at("link"), true).unwrap();
         assert!(fs::symlink_metadata(at("link")).unwrap().is_file());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_into_itself() {
+    fn directory_is_not_copied_into_itself() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("a/sub")).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_not_copied() {
+    fn too_deep_directory_is_not_copied() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("from").join("d/".repeat(tree::MAX_DEPTH + 2))).unwrap();
         let failure = copy(&dir.path().join("from"), &dir.path().join("to"), false).unwrap_err();

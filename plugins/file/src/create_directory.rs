@@ -11,14 +11,14 @@ pub(crate) struct CreateDirectory;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The directory. Those on the way to it are made, too.
+    /// The directory. Missing parent directories are created too.
     path: String,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// False: it was there already.
+    /// Whether the directory is new.
     created: bool,
 }
 
@@ -26,8 +26,8 @@ impl Tool for CreateDirectory {
     const NAME: &str = "create_directory";
     const TITLE: Option<&str> = Some("Create directory");
     const DESCRIPTION: &str = "\
-        Creates a directory, with the directories on the way to it. One that is there already is left as it is, which is no failure. \
-        Fails where a file is in the way. Not needed before write, copy_path or move_path: they make the directories that they need.";
+        Creates a directory and its missing parent directories. An existing directory is left unchanged, and is not a failure. Fails if \
+        a file is in the way. Not needed before write, copy_path or move_path: they create the directories that they need.";
     const ANNOTATIONS: Annotations = Annotations {
         destructive: false,
         idempotent: true,
@@ -39,7 +39,7 @@ impl Tool for CreateDirectory {
 
     fn call(Arguments { path }: Arguments, _call: &Call) -> Result<Output, Failure> {
         if fs::metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-            return Output::text(format!("{path} is there already."))
+            return Output::text(format!("{path} exists already."))
                 .with_structured(&Answer { created: false });
         }
         make_with_parents(&path)?;
@@ -47,7 +47,7 @@ impl Tool for CreateDirectory {
     }
 }
 
-/// Makes a directory and those above it, as far as they are missing.
+/// Creates a directory and its missing parent directories.
 pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| {
         let in_the_way = || {
@@ -65,7 +65,7 @@ pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
                 Failure::permanent("exists", format!("{} isn't a directory", file.display()))
                     .with_suggestion("Choose another name, or move or delete that file.")
             }
-            _ => Failure::io(format!("making the directory {path}"), &error),
+            _ => Failure::io(format!("creating the directory {path}"), &error),
         }
     })
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parents_are_made_and_what_is_there_stays() {
+    fn parents_are_created_and_existing_entries_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b/c");
         let create = || testing::call::<CreateDirectory>(json!({ "path": path })).unwrap();
@@ -86,12 +86,12 @@ mod tests {
         fs::write(path.join("file"), "kept").unwrap();
         let again = create();
         assert_eq!(again.structured, Some(json!({ "created": false })));
-        assert!(again.joined_text().ends_with("is there already."));
+        assert!(again.joined_text().ends_with("exists already."));
         assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "kept");
     }
 
     #[test]
-    fn a_file_in_the_way_is_named() {
+    fn blocking_file_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "kept").unwrap();

@@ -1,11 +1,11 @@
-//! Where a line is cut that is too long to be shown.
+//! Decides where a line that is too long is cut.
 
-/// The longest word that is left out if a cut goes through it, in characters. Enough of a longer
-/// word stays to recognise it.
+/// The longest word, in characters, that is left out if a cut goes through it. Of a longer word,
+/// enough is shown to recognise it.
 const MAX_WORD: usize = 128;
 
-/// The length of `shown` without a last word that goes on in `rest`. The beginning of a credential
-/// isn't recognised as one, yet gives most of it away.
+/// The length of `shown` without a last word that continues in `rest`. The beginning of a
+/// credential isn't recognised as a secret, but reveals most of it.
 pub(crate) fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
     let of_word = |byte: &&u8| {
         byte.is_ascii_alphanumeric()
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_word_is_left_out() {
+    fn cut_word_is_left_out() {
         let long = "x".repeat(MAX_WORD + 1);
         for (shown, rest, left) in [
             ("a b", "c", "a "),

@@ -10,10 +10,10 @@ use crate::nearby;
 use crate::notices::entries;
 use crate::tree;
 
-/// The most entries of a directory that are counted for an answer.
+/// The greatest number of entries of a directory that are counted for an answer.
 const MAX_COUNTED: u32 = 1_000;
 
-/// How many entries are removed between two reports of progress.
+/// The number of entries that are deleted between two reports of progress.
 const STRIDE: u64 = 256;
 
 /// Deletes a file, a link, or a directory.
@@ -22,16 +22,16 @@ pub(crate) struct DeletePath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file, link or directory. Of a link, the link itself is deleted and not what it leads to.
+    /// The file, link or directory. If it is a link, the link is deleted and not its target.
     path: String,
-    /// Delete a directory with all that is in it. Default: false, and only an empty one is deleted.
+    /// Delete a directory with everything in it. Default: false, only an empty one is deleted.
     recursive: Option<bool>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// How many files, links and directories were deleted.
+    /// The number of files, links and directories that were deleted.
     deleted: u64,
 }
 
@@ -39,9 +39,9 @@ impl Tool for DeletePath {
     const NAME: &str = "delete_path";
     const TITLE: Option<&str> = Some("Delete");
     const DESCRIPTION: &str = "\
-        Deletes a file, a symbolic link (never what it leads to), or a directory: an empty one, or with recursive=true one with all that \
-        is in it. Nothing is kept, so this can't be undone. Where something in a directory may not be deleted, nothing is. Fails where \
-        the path is missing, and for the directories that are granted themselves.";
+        Deletes a file, a symbolic link (never its target), or a directory: an empty one, or with recursive=true one with everything in \
+        it. Nothing is kept, so this can't be undone. If something in a directory may not be deleted, nothing is deleted. Fails if the \
+        path is missing or is itself a granted directory.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::changes_name("/path")];
     type Arguments = Arguments;
@@ -77,17 +77,17 @@ impl Tool for DeletePath {
     }
 }
 
-/// Fails if something in the directory may not be removed. The host checks everything below a
-/// directory before it renames it; a rename to the same name changes nothing.
+/// Fails if something in the directory may not be deleted. The host checks everything below a
+/// directory before it renames it, and a rename to the same name changes nothing.
 pub(crate) fn check(path: &str) -> std::io::Result<()> {
     fs::rename(path, path)
 }
 
-/// Removes a directory with all that is in it, and returns how many entries it removed.
+/// Deletes a directory with everything in it. Returns the number of deleted entries.
 pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
-    let (mut gone, mut reported) = (0, 0);
+    let (mut deleted, mut reported) = (0, 0);
     let removed = tree::remove(Path::new(path), &mut |count| {
-        gone = count;
+        deleted = count;
         if count >= reported + STRIDE {
             reported = count;
             call.progress(None, &format!("deleted {count}"));
@@ -96,7 +96,7 @@ pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
     removed.map_err(|error| {
         let failure = Failure::io(format!("deleting {path}"), &error);
         let message = format!(
-            "{}; {gone} of the entries in it are gone, the others are there",
+            "{}; {deleted} of its entries are deleted, the others are still there",
             failure.message
         );
         Failure { message, ..failure }
@@ -113,7 +113,7 @@ fn not_empty_failure(path: &str) -> Failure {
         count => format!("holds {}", entries(count)),
     };
     Failure::permanent("not-empty", format!("{path} {holds}, so it was not deleted"))
-        .with_suggestion("Set recursive=true to delete it with all that is in it; list_directory shows what that is.")
+        .with_suggestion("Set recursive=true to delete it with everything in it; list_directory shows its entries.")
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_and_an_empty_directory_go() {
+    fn file_and_empty_directory_are_deleted() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         fs::create_dir(dir.path().join("empty")).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_something_in_it_says_with_how_much() {
+    fn non_empty_directory_reports_its_entries() {
         let dir = tempfile::tempdir().unwrap();
         let full = dir.path().join("full");
         fs::create_dir_all(full.join("sub/deep")).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn links_go_and_what_they_lead_to_stays() {
+    fn links_are_deleted_and_their_targets_stay() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("kept")).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_deleted() {
+    fn missing_path_suggests_similar_names() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("main.rs"), "").unwrap();
         let failure = delete(dir.path().join("mian.rs"), true).unwrap_err();

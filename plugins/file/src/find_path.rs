@@ -7,18 +7,18 @@ use crate::nearby;
 use crate::notices;
 use crate::paths::{self, PathShortener};
 
-/// How many paths are shown by default.
+/// The default number of paths that are shown.
 const DEFAULT_LIMIT: u32 = 200;
 
-/// Files whose paths fit a glob.
+/// Finds files whose paths match a glob.
 pub(crate) struct FindPath;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A glob. Without a slash it fits names at any depth: `*.rs`, `test_*.{py,pyi}`. With one it
-    /// fits paths from the directory on: `src/**/*.rs`. An absolute one says where to look by
-    /// itself.
+    /// A glob. Without a slash it matches names at any depth: `*.rs`, `test_*.{py,pyi}`. With a
+    /// slash it matches paths that start at the directory: `src/**/*.rs`. An absolute glob needs no
+    /// path.
     pattern: String,
     /// The directory to look in. Default: the working directory.
     path: Option<String>,
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
     max_results: Option<u32>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// Paths that are shown.
+    /// The number of paths that are shown.
     paths: usize,
     /// Whether there may be more.
     cut: bool,
@@ -43,10 +43,10 @@ impl Tool for FindPath {
     const NAME: &str = "find_path";
     const TITLE: Option<&str> = Some("Find files");
     const DESCRIPTION: &str = "\
-        Finds files by a glob over their paths, in a directory and all below it. What .gitignore and .ignore leave out and hidden files \
-        are not found. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is no failure. Use grep \
-        to search in files, and list_directory to see all of one directory. Fails where the pattern is no glob or the directory is \
-        missing.";
+        Finds files by a glob over their paths, in a directory and everything below it. Skips hidden files and files that .gitignore and \
+        .ignore exclude. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is not a failure. Use \
+        grep to search in files, and list_directory to see all of one directory. Fails if the pattern is not a valid glob or the \
+        directory is missing.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["glob", "glob_search"];
@@ -71,8 +71,8 @@ impl Tool for FindPath {
         let count = found.items.len();
         if count == 0 && found.ending == Ending::Complete {
             text = format!(
-                "No file in {root} fits {pattern}. Directories, hidden files and what .gitignore leaves out are not found; list_directory \
-                 shows them.\n"
+                "No file in {root} matches {pattern}. Directories, hidden files and files that .gitignore excludes are not found; \
+                 list_directory shows them.\n"
             );
         }
         if found.ending == Ending::Limit {
@@ -90,28 +90,27 @@ impl Tool for FindPath {
     }
 }
 
-/// The directory to search, and the glob below it. The host splits an absolute pattern that comes
-/// without a path, so that it can check the directory.
+/// The directory to search, and the glob below it. If a call has an absolute pattern and no path,
+/// the host has split the pattern already, to check the directory.
 fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
-    // The leading slash ties the glob to the directory itself.
+    // With a leading slash, the glob matches only paths that start at the directory.
     let plain =
         pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
     if plain.trim_matches('/').is_empty() {
-        return Err(Failure::invalid("pattern is empty").with_suggestion("`*` fits every file."));
+        return Err(Failure::invalid("pattern is empty").with_suggestion("`*` matches every file."));
     }
     if plain.starts_with('!') {
-        let failure =
-            Failure::invalid("a pattern says which files to find, not which to leave out");
+        let failure = Failure::invalid(
+            "a pattern can't start with `!`: it names files to find, not to exclude",
+        );
         return Err(
-            failure.with_suggestion("Write `\\!` for a name that begins with an exclamation mark.")
+            failure.with_suggestion("Write `\\!` for a name that starts with an exclamation mark.")
         );
     }
-    // Paths are compared without these, so such a pattern would find nothing and not say why.
+    // Paths never contain these parts, so such a pattern would silently find nothing.
     if plain.starts_with("~/") || plain.split('/').any(|part| part == "..") {
         let failure = Failure::invalid("a pattern can't go through `..` or `~`");
-        return Err(
-            failure.with_suggestion("Name the directory in path, and leave it out of the pattern.")
-        );
+        return Err(failure.with_suggestion("Put the directory in path instead of the pattern."));
     }
     if !pattern.starts_with('/') {
         return Ok((paths::or_working_directory(path)?, plain));
@@ -122,7 +121,7 @@ fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String)
         .filter(|rest| rest.starts_with('/') && !root.is_empty())
     {
         Some(rest) => Ok((root.clone(), rest.to_owned())),
-        None => Err(Failure::invalid(format!("pattern is absolute and not below path, {root}"))
+        None => Err(Failure::invalid(format!("pattern is absolute and not below path ({root})"))
             .with_suggestion("Leave out path.")),
     }
 }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_fits_at_any_depth_and_a_path_from_the_directory() {
+    fn names_match_at_any_depth_and_paths_from_the_directory() {
         let dir = tree();
         let with = |pattern: &str| find(&dir, json!({ "pattern": pattern, "path": dir.path() }));
         assert!(with("c.*").contains("src/deep/c.rs\n"));
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_pattern_says_where() {
+    fn absolute_pattern_is_split_at_its_directory() {
         let dir = tree();
         let base = dir.path().display();
         assert_eq!(
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_announced_by_either_name_of_the_limit() {
+    fn limit_works_under_both_names() {
         let dir = tree();
         for name in ["limit", "max_results"] {
             let text = find(&dir, json!({ "pattern": "*", "path": dir.path(), name: 1 }));
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_means_nothing_is_refused() {
+    fn invalid_pattern_is_refused() {
         for pattern in ["", "/", "./", "!*.rs", "a{b", "../*", "src/../*.rs", "/etc/../*", "~/*.rs"]
         {
             let failure =
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_through_is_the_path() {
+    fn pattern_splits_into_root_and_glob() {
         for (pattern, root, glob) in [
             ("/a/b/*.rs", "/a", "/b/*.rs"),
             ("/a/b", "/", "/a/b"),
@@ -219,7 +218,7 @@ mod tests {
                 (root.to_owned(), glob.to_owned())
             );
         }
-        // The host has added the missing folder.
+        // In a real call, the host has added the missing folder.
         assert_eq!(
             split_pattern("/a/*.rs", None).unwrap_err().category,
             berth_sdk::Category::InvalidParameters

@@ -7,10 +7,10 @@ use crate::nearby;
 use crate::notices::{self, plural};
 use crate::paths::{self, PathShortener};
 
-/// How many matching lines, or files, are shown by default.
+/// The default number of matching lines, or of files, that are shown.
 const DEFAULT_LIMIT: u32 = 100;
 
-/// The lines of many files that fit a regular expression.
+/// Finds lines of files by a regular expression.
 pub(crate) struct Grep;
 
 #[derive(Deserialize, JsonSchema)]
@@ -19,12 +19,13 @@ pub(crate) struct Arguments {
     /// A regular expression in the syntax of Rust's regex crate: no look-around, no
     /// back-references. `\(` matches a parenthesis.
     pattern: String,
-    /// A directory, which is searched with all below it, or a file. Default: the working directory.
+    /// A file, or a directory that is searched with everything below it. Default: the working
+    /// directory.
     path: Option<String>,
     /// Whether `a` and `A` differ. Default: true.
     case_sensitive: Option<bool>,
-    /// Only files that fit this glob: `*.rs`, `src/**/*.{ts,tsx}`; with `!` before it, only those
-    /// that don't.
+    /// Search only files that match this glob: `*.rs`, `src/**/*.{ts,tsx}`. With `!` before it,
+    /// only files that don't match.
     include: Option<String>,
     /// Lines to show before each match.
     #[schemars(range(max = 100))]
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     /// Lines to show after each match.
     #[schemars(range(max = 100))]
     after: Option<u32>,
-    /// Lines to show before and after each match, where before or after don't say otherwise.
+    /// Lines to show before and after each match, unless before or after is set.
     #[schemars(range(max = 100))]
     context: Option<u32>,
     /// What to show: content, the matching lines; files, only the paths of files with a match;
@@ -48,18 +49,18 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    // Without comments for the schema, which stays a plain list of names that way.
+    // No doc comments: so the schema stays a plain list of names.
     Content,
     Files,
     Count,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// Matching lines that are shown or counted.
+    /// The number of matching lines that are shown or counted.
     matches: u64,
-    /// Files that have them.
+    /// The number of files with matching lines.
     files: u64,
     /// Whether there may be more.
     cut: bool,
@@ -69,10 +70,10 @@ impl Tool for Grep {
     const NAME: &str = "grep";
     const TITLE: Option<&str> = Some("Search in files");
     const DESCRIPTION: &str = "\
-        Searches files for a regular expression, line by line, as fast as ripgrep. What .gitignore and .ignore leave out, hidden files \
-        and binary ones are not searched. Shows each match as path:line: text and lines of context as path-line- text, with -- between \
-        places that are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing \
-        is no failure. Use find_path to find files by their names. Fails where the pattern is no regular expression or the path is \
+        Searches files for a regular expression, line by line, as fast as ripgrep. Skips files that .gitignore and .ignore exclude, hidden \
+        files and binary files. Shows each match as path:line: text and lines of context as path-line- text, with -- between places that \
+        are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is not a \
+        failure. Use find_path to find files by their names. Fails if the pattern is not a valid regular expression or the path is \
         missing.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
@@ -146,7 +147,7 @@ impl Tool for Grep {
         if found.files == 0 && ending == Ending::Complete {
             text = match &arguments.include {
                 Some(glob) if searched == 0 => {
-                    format!("No file in {root} fits {glob}, so none was searched.\n")
+                    format!("No file in {root} matches {glob}, so no file was searched.\n")
                 }
                 _ => {
                     format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file"))
@@ -168,7 +169,7 @@ impl Tool for Grep {
     }
 }
 
-/// Describes what a cut answer holds.
+/// Describes the matches of a cut answer.
 fn describe_matches(found: &Answer) -> String {
     let lines = if found.matches == 1 {
         "1 matching line".to_owned()
@@ -178,8 +179,8 @@ fn describe_matches(found: &Answer) -> String {
     format!("{lines} in {}", plural(found.files, "file"))
 }
 
-/// `path:line: text` for matches, `path-line- text` for context, `--` where lines are left out
-/// between places with context.
+/// Shows matches as `path:line: text`, context as `path-line- text`, and gaps between places with
+/// context as `--`.
 fn content(lines: &Lines, paths: &PathShortener, with_context: bool) -> String {
     let mut text = String::with_capacity(
         lines.items.iter().map(|line| line.path.len() + line.text.len() + 10).sum(),
@@ -204,7 +205,7 @@ fn content(lines: &Lines, paths: &PathShortener, with_context: bool) -> String {
     text
 }
 
-/// The paths, with the number of matching lines in mode `count`.
+/// Shows the paths, with the number of matching lines in mode `count`.
 fn files(counts: &Counts, paths: &PathShortener, with_count: bool) -> String {
     let mut text = String::new();
     for (path, count) in &counts.items {
@@ -250,13 +251,13 @@ mod tests {
     const SKIPPED: &str = "[Skipped: 1 binary.]\n";
 
     #[test]
-    fn matches_come_with_path_and_line() {
+    fn matches_have_path_and_line() {
         let text = Tree::new().grep(json!({ "pattern": "two" })).unwrap();
         assert_eq!(text, format!("a.txt:2: two\nsub/b.rs:1: two\n{SKIPPED}"));
     }
 
     #[test]
-    fn context_is_marked_and_parted() {
+    fn context_is_marked_and_separated() {
         let text = Tree::new()
             .grep(json!({ "pattern": "^two", "case_sensitive": false, "context": 1 }))
             .unwrap();
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn files_can_be_named_or_counted() {
+    fn modes_name_or_count_files() {
         let tree = Tree::new();
         let with = |mode: &str| tree.grep(json!({ "pattern": "(?i)two", "mode": mode })).unwrap();
         assert_eq!(with("files"), format!("a.txt\nsub/b.rs\n{SKIPPED}"));
@@ -279,19 +280,19 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_announced() {
+    fn reached_limit_is_announced() {
         let text = Tree::new().grep(json!({ "pattern": "o", "limit": 2 })).unwrap();
         assert!(text.starts_with("a.txt:1: one\na.txt:2: two\n[Stopped at 2 matching lines in 1 file; there may be more."), "{text}");
     }
 
     #[test]
-    fn finding_nothing_is_no_failure() {
+    fn empty_result_is_not_a_failure() {
         let text = Tree::new().grep(json!({ "pattern": "seven" })).unwrap();
         assert!(text.starts_with("Nothing in /") && text.contains("(3 files searched)"), "{text}");
     }
 
     #[test]
-    fn a_bad_pattern_is_explained() {
+    fn invalid_regex_is_explained() {
         let failure = Tree::new().grep(json!({ "pattern": "a(b" })).unwrap_err();
         assert_eq!(failure.category, berth_sdk::Category::InvalidParameters);
         assert!(failure.message.contains("unclosed group"), "{failure}");

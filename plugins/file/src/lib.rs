@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn old_names_lead_to_the_new_ones() {
+    fn old_tool_names_are_aliases() {
         let aliases = catalogue().map(|tool| json!([tool["name"], tool["aliases"]]));
         let expected = [
             json!(["read", ["file_read"]]),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_says_so_and_what_writes_says_so() {
+    fn annotations_and_subjects_tell_readers_from_writers() {
         for tool in catalogue() {
             let name = tool["name"].as_str().unwrap();
             let subject = |pointer, kind, access| json!({ "pointer": pointer, "kind": kind, "access": access });
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_argument_is_described_and_no_other_is_taken() {
+    fn every_argument_is_described_and_others_are_refused() {
         for tool in catalogue() {
             let schema = &tool["input_schema"];
             assert_eq!(schema["additionalProperties"], false, "{schema}");

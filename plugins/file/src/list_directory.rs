@@ -7,10 +7,10 @@ use crate::nearby;
 use crate::notices::{self, size};
 use crate::paths::{self, one_line};
 
-/// A listing longer than this is cut.
+/// The greatest number of entries that are shown.
 const MAX_ENTRIES: u32 = 1_000;
 
-/// The entries of one directory, with what they are.
+/// Lists the entries of a directory with their kinds.
 pub(crate) struct ListDirectory;
 
 #[derive(Deserialize, JsonSchema)]
@@ -24,9 +24,9 @@ impl Tool for ListDirectory {
     const NAME: &str = "list_directory";
     const TITLE: Option<&str> = Some("List directory");
     const DESCRIPTION: &str = "\
-        Lists what is directly in a directory, hidden entries included: [dir], [file] with its size, [symlink]; directories first, each \
-        sorted by name, at most 1,000. Use find_path to look deeper or for names that fit a pattern. Fails where the path is missing or \
-        not a directory.";
+        Lists the entries directly in a directory, hidden ones included: [dir], [file] with its size, [symlink]; directories first, each \
+        kind sorted by name, at most 1,000. Use find_path to look deeper or for names that match a pattern. Fails if the path is missing \
+        or is not a directory.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;
@@ -56,7 +56,7 @@ impl Tool for ListDirectory {
     }
 }
 
-/// One line an entry: directories, files, links, the rest.
+/// Shows one line for each entry: first directories, then files, links and other entries.
 fn listing(root: &str, entries: &[Entry]) -> String {
     if entries.is_empty() {
         return format!("{root} is empty.\n");
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_typed_and_sorted_directories_first() {
+    fn entries_have_kinds_and_directories_come_first() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "x".repeat(1536)).unwrap();
         fs::write(dir.path().join(".hidden"), "").unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_listing_is_cut_with_a_notice() {
+    fn long_listing_is_cut_with_a_notice() {
         let dir = tempfile::tempdir().unwrap();
         for number in 0..=MAX_ENTRIES {
             fs::write(dir.path().join(format!("{number:05}")), "").unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_not_listed() {
+    fn only_directories_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         let code = |path| testing::call::<ListDirectory>(json!({ "path": path })).unwrap_err().code;
         fs::write(dir.path().join("a"), "").unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_not_forge_an_entry() {
+    fn file_name_cannot_forge_an_entry() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a\n[dir] b"), "").unwrap();
         let text =
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_directory_is_said_to_be_empty() {
+    fn empty_directory_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let text =
             testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();

@@ -17,22 +17,22 @@ pub(crate) struct MovePath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file, link or directory to move. Of a link, the link itself is moved.
+    /// The file, link or directory to move. If it is a link, the link is moved and not its target.
     source: String,
-    /// The full new path, with the name, not the directory to put it in. Directories on the way to
-    /// it are made.
+    /// The full new path, with the name, not the directory to put it in. Missing parent directories
+    /// are created.
     destination: String,
-    /// Replace a file or link that has this name already. Default: false. A directory is never
+    /// Replace an existing file or link with this name. Default: false. A directory is never
     /// replaced.
     overwrite: Option<bool>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// Whether something had the new name before.
+    /// Whether it replaced a file or link.
     replaced: bool,
-    /// Whether it was copied and deleted, since it went to another file system.
+    /// Whether it was copied and then deleted, because the destination is on another file system.
     copied: bool,
 }
 
@@ -40,10 +40,9 @@ impl Tool for MovePath {
     const NAME: &str = "move_path";
     const TITLE: Option<&str> = Some("Move");
     const DESCRIPTION: &str = "\
-        Moves or renames a file, a link or a directory. It has its new name only when it is there completely, also on another file \
-        system. Unlike mv it never moves into an existing directory: name the new path itself (dir/name). Fails, with nothing moved, \
-        where something in the directory may not be moved, where the destination is a directory, and where it is there already unless \
-        overwrite is set.";
+        Moves or renames a file, a link or a directory. It gets its new name only when it is complete, also on another file system. \
+        Unlike mv it never moves into an existing directory: name the new path itself (dir/name). Fails, with nothing moved, if something \
+        in the directory may not be moved, if the destination is a directory, or if it already exists and overwrite is not set.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] =
         &[Subject::changes_name("/source"), Subject::changes_name("/destination")];
@@ -67,7 +66,7 @@ impl Tool for MovePath {
                 copy_and_delete(&source, &meta, &destination, call)?;
                 true
             }
-            // This is the kernel's error for a move into itself.
+            // The kernel reports this for moving a directory into itself.
             Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
                 return Err(transfer::into_itself_failure(&source, &destination));
             }
@@ -79,9 +78,9 @@ impl Tool for MovePath {
     }
 }
 
-/// Moves to another file system. A copy gets the new name when it is complete; only then is the
-/// original deleted. The host has already checked that the original may be removed: it checks this
-/// before it asks the kernel for a rename.
+/// Moves to another file system. The copy gets the new name when it is complete. Only then is the
+/// original deleted. The host checks that the original may be deleted before it asks the kernel for
+/// a rename, so this is checked already.
 fn copy_and_delete(
     source: &str,
     meta: &fs::Metadata,
@@ -99,7 +98,7 @@ fn copy_and_delete(
                 "{what} in {source} can't be moved to another file system, so nothing was moved"
             );
             return Err(Failure::permanent("not-moved", message).with_suggestion(
-                "They are pipes, sockets, links that lead out of what is granted, or what another call is building. Move the rest part by part, or copy it.",
+                "They are pipes, sockets, links to targets that are not granted, or unfinished entries of another call. Move the other parts one by one, or copy the directory.",
             ));
         }
         provisional
@@ -118,7 +117,7 @@ fn copy_and_delete(
     };
     removed.map_err(|failure| {
         let message = format!(
-            "all of it is at {destination} now, but the original is still there: {}",
+            "the copy at {destination} is complete, but the original was not deleted: {}",
             failure.message
         );
         Failure { message, ..failure }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_gets_a_new_name() {
+    fn directory_is_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("new/to"));
         tree(&from);
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_moved_and_replaced_as_a_link() {
+    fn link_is_moved_and_replaced_as_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["a", "b"] {
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_replaced_unasked_and_no_directory_ever() {
+    fn only_files_are_replaced_and_only_with_overwrite() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         tree(&at("dir"));
@@ -201,7 +200,7 @@ mod tests {
                 .message
                 .contains("into itself")
         );
-        // Two names of one file: the kernel would leave both.
+        // These are two names of one file. The kernel's rename would leave both.
         fs::hard_link(at("a"), at("c")).unwrap();
         assert!(move_path(&at("a"), &at("c"), true).unwrap_err().message.contains("the same"));
         check_tree(&at("dir"));
@@ -212,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn between_file_systems_it_is_copied_and_then_deleted() {
+    fn move_to_another_file_system_copies_then_deletes() {
         let shm = PathBuf::from("/dev/shm");
         let dir = tempfile::tempdir().unwrap();
         let Ok(other) = tempfile::tempdir_in(&shm) else {
-            return println!("skipped: there is no /dev/shm here");
+            return println!("skipped: /dev/shm is missing");
         };
         if fs::metadata(dir.path()).unwrap().dev() == fs::metadata(other.path()).unwrap().dev() {
-            return println!("skipped: /dev/shm is no other file system than the temporary folder");
+            return println!("skipped: /dev/shm is on the file system of the temporary folder");
         }
         let (from, to) = (dir.path().join("from"), other.path().join("to"));
         tree(&from);

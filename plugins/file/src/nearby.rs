@@ -3,16 +3,16 @@
 use berth_sdk::Failure;
 use berth_sdk::search::{self, Kind, Scope};
 
-/// Directories with more entries than this are not looked through whole.
+/// The greatest number of entries of a directory that are compared.
 const MAX_ENTRIES: u32 = 2_000;
 
-/// How many names are suggested.
+/// The greatest number of names that are suggested.
 const MAX_NAMES: usize = 3;
 
-/// Names longer than this are not compared: the comparison takes time in the square of it.
+/// The longest name that is compared. The comparison takes quadratic time.
 const MAX_LENGTH: usize = 100;
 
-/// Adds names like `path` to a failure that says that nothing has that name.
+/// Adds names like `path` to a failure that says that `path` is missing.
 pub(crate) fn suggest_names(failure: Failure, path: &str) -> Failure {
     if failure.code.as_deref() == Some("not-found") {
         failure.with_suggestion(suggestion(path))
@@ -21,7 +21,7 @@ pub(crate) fn suggest_names(failure: Failure, path: &str) -> Failure {
     }
 }
 
-/// What to try instead of `path`, which doesn't exist.
+/// Advice on what to try instead of `path`, which doesn't exist.
 fn suggestion(path: &str) -> String {
     let (parent, name) = match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", name)) => ("/", name),
@@ -30,25 +30,25 @@ fn suggestion(path: &str) -> String {
     };
     let scope = Scope { root: parent.to_owned(), max_depth: Some(1), ..Scope::default() };
     let Ok(found) = search::find(&scope, MAX_ENTRIES) else {
-        return format!("Its directory {parent} doesn't exist either. Use find_path to find it.");
+        return format!("Its directory {parent} is missing too. Use find_path to find it.");
     };
     let base = parent.trim_end_matches('/');
     let itself =
         |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
     if found.items.iter().any(|entry| entry.kind == Kind::Symlink && itself(&entry.path)) {
-        return "It is a symbolic link to something that doesn't exist.".to_owned();
+        return "It is a symbolic link, and its target is missing.".to_owned();
     }
     let names =
         found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
     let near = nearest(name, names);
     if near.is_empty() {
-        return format!("Nothing in {parent} has a name like it. Use find_path to find it.");
+        return format!("{parent} has no similar name. Use find_path to find it.");
     }
     let near: Vec<String> = near.into_iter().map(|name| format!("{base}/{name}")).collect();
     format!("Did you mean {}?", near.join(" or "))
 }
 
-/// The names most like `name`, the nearest first.
+/// The names that are most similar to `name`, the most similar first.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted: Vec<char> = name.to_lowercase().chars().collect();
     if wanted.len() > MAX_LENGTH {
@@ -61,13 +61,13 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
             if letters.len() > MAX_LENGTH {
                 return None;
             }
-            // The same name with another extension is as near as one typing error.
+            // Another extension counts like one typing error.
             let distance = if stem(name) == stem(other) { 1 } else { distance(&wanted, &letters) };
             (distance <= 1 + wanted.len() / 4).then_some((distance, other))
         })
         .collect();
     near.sort();
-    // Beside a name that is one slip away, one that is three away is noise.
+    // A name with three typing errors is noise if there is one with a single error.
     let farthest = near.first().map_or(0, |(nearest, _)| nearest + 1);
     near.into_iter()
         .take_while(|(distance, _)| *distance <= farthest)
@@ -76,7 +76,7 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         .collect()
 }
 
-/// How many letters have to be put in, taken out or changed (Levenshtein).
+/// The number of letters that have to be inserted, deleted or changed (Levenshtein).
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.iter().enumerate() {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_slip_another_case_or_another_extension_are_near() {
+    fn similar_names_are_found() {
         let names = ["main.rs", "README.md", "mian.rs", "lib.rs", "main.py", "unrelated"];
         assert_eq!(nearest("main.js", names.into_iter()), ["main.py", "main.rs"]);
         assert_eq!(nearest("mian.py", names.into_iter()), ["mian.rs", "main.py"]);
@@ -117,18 +117,18 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_nothing_is_not_suggested_for_itself() {
+    fn broken_link_is_not_suggested_for_itself() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("link");
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         assert_eq!(
             suggestion(path.to_str().unwrap()),
-            "It is a symbolic link to something that doesn't exist."
+            "It is a symbolic link, and its target is missing."
         );
     }
 
     #[test]
-    fn a_missing_directory_is_said_to_be_missing() {
-        assert!(suggestion("/no/such/dir/file").contains("/no/such/dir doesn't exist either"));
+    fn missing_directory_is_named() {
+        assert!(suggestion("/no/such/dir/file").contains("/no/such/dir is missing too"));
     }
 }

@@ -1,4 +1,4 @@
-//! What an answer says beside what was asked: that it was cut, that something was left out.
+//! Notices of an answer: that it was cut, or that something was left out.
 
 use berth_sdk::search::{Ending, Skipped};
 
@@ -12,19 +12,19 @@ pub(crate) fn add(text: &mut String, notice: &str) {
     text.push_str("]\n");
 }
 
-/// Says that a search ended before its time. Its limit is the tool's own to explain.
+/// Adds a notice if a search was stopped early. The tool itself explains the limit.
 pub(crate) fn add_ending(text: &mut String, ending: Ending) {
     match ending {
         Ending::Complete | Ending::Limit => {}
         Ending::Deadline => add(
             text,
-            "The time was up before everything was searched; narrow the path or the pattern.",
+            "The time ran out before everything was searched; narrow the path or the pattern.",
         ),
         Ending::Cancelled => add(text, "The call was cancelled before everything was searched."),
     }
 }
 
-/// Says what a search left out.
+/// Adds a notice if a search left something out.
 pub(crate) fn add_skipped(text: &mut String, skipped: Skipped) {
     let parts: Vec<String> = [
         (skipped.denied, "denied by the operator's rules"),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_for_people() {
+    fn sizes_have_readable_units() {
         for (bytes, shown) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_skipped_is_named() {
+    fn notice_names_only_skipped_kinds() {
         let mut text = String::from("a");
         add_skipped(&mut text, Skipped { denied: 2, unreadable: 0, binary: 1 });
         assert_eq!(text, "a\n[Skipped: 2 denied by the operator's rules, 1 binary.]\n");

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use berth_sdk::{Failure, working_directory};
 
-/// The path of an argument, or the working directory where it was left out.
+/// The path of an argument, or the working directory if the argument was left out.
 pub(crate) fn or_working_directory(path: Option<String>) -> Result<String, Failure> {
     if let Some(path) = path {
         return Ok(path);
@@ -16,14 +16,14 @@ pub(crate) fn or_working_directory(path: Option<String>) -> Result<String, Failu
     })
 }
 
-/// `path` without `root` and the slash behind it.
+/// `path` without `root` and the slash after it. `None` if it isn't below `root`.
 pub(crate) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     path.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/')
 }
 
 /// The failure for a file at `path` that can't be opened.
 pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failure {
-    // The host opens nothing that could block or act: no FIFO, no socket, no device.
+    // The host doesn't open FIFOs, sockets and devices, since they could block or act.
     if error.kind() == ErrorKind::Unsupported {
         return Failure::permanent(
             "not-a-file",
@@ -33,7 +33,7 @@ pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failur
     Failure::io(format!("{doing} {path}"), error)
 }
 
-/// A name without control characters. A file's name must not be able to add lines to a listing.
+/// A name without control characters, so that a file's name can't add lines to a listing.
 pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
     if name.contains(char::is_control) {
         name.replace(char::is_control, "\u{fffd}").into()
@@ -42,8 +42,7 @@ pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Shows paths as short as they can be: from the working directory where they are below it. They
-/// mean the same in the next call.
+/// Shows paths below the working directory without it. They mean the same in the next call.
 pub(crate) struct PathShortener {
     from: Option<String>,
 }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_is_shown_from_there() {
+    fn path_below_working_directory_is_shortened() {
         assert_eq!(below("/a/b", "/a/b/c/d"), Some("c/d"));
         assert_eq!(below("/a/b/", "/a/b/c"), Some("c"));
         assert_eq!(below("/", "/a"), Some("a"));
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_said_to_be_none() {
+    fn open_failure_names_special_files() {
         let failure = open_failure("reading", "/a", &ErrorKind::Unsupported.into());
         assert_eq!(
             (failure.code.as_deref(), &*failure.message),
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stays_on_its_line() {
+    fn name_with_control_characters_stays_on_one_line() {
         let paths = PathShortener { from: None };
         assert_eq!(paths.show("/a\n[All of it]\r\u{1b}"), "/a\u{fffd}[All of it]\u{fffd}\u{fffd}");
     }

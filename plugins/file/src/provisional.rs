@@ -1,5 +1,5 @@
-//! Files and directories that are built under a provisional name. They get their own name when they
-//! are complete, so no reader ever sees half of one.
+//! Files and directories that are built under a provisional name. They get their final name when
+//! they are complete, so no reader sees half of one.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use crate::tree;
 
-/// Other names are tried this often where the first was taken.
+/// The greatest number of other names that are tried if the first is taken.
 const MAX_NAMES: usize = 8;
 
-/// Whether a name has the form of a provisional name. What has such a name belongs to another call,
-/// and is about to be removed or renamed.
+/// Whether a name has the form of a provisional name. An entry with such a name belongs to another
+/// call, which is going to rename or remove it.
 pub(crate) fn is_provisional(name: &[u8]) -> bool {
     let digits = name.strip_prefix(b".berth-").and_then(|rest| rest.strip_suffix(b".tmp"));
     digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Something under a provisional name, beside its final one. Dropping it removes it, unless it was
-/// [named](Self::name). Where a call is stopped and drops nothing, the host removes what the call
-/// made under a name of this form.
+/// A file, directory or link under a provisional name, in the directory of its final name. Dropping
+/// this removes the entry, unless it was [named](Self::name). If a call is stopped before the drop,
+/// the host removes the entries that the call created under such names.
 pub(crate) struct Provisional {
     path: PathBuf,
 }
@@ -42,7 +42,7 @@ impl Provisional {
         Self::make(for_path, |path| Ok(rustix::fs::symlink(points_to, path)?)).map(|made| made.0)
     }
 
-    /// Makes it under a name that can't be guessed.
+    /// Creates an entry under a random name.
     fn make<T>(for_path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         let directory = for_path.parent().ok_or(ErrorKind::IsADirectory)?;
         let mut tries = 0;
@@ -62,8 +62,8 @@ impl Provisional {
         &self.path
     }
 
-    /// Gives it its name. What has that name is replaced, unless it is a directory with something
-    /// in it.
+    /// Gives the entry its final name. It replaces an entry of that name, unless that is a
+    /// directory with entries.
     pub(crate) fn name(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.path.clear();
@@ -74,8 +74,8 @@ impl Provisional {
 impl Drop for Provisional {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // The caller reports the failure that led here. A leftover that can't be removed
-            // doesn't change it.
+            // The caller reports the failure that led here. An error of the removal is ignored,
+            // since it doesn't change that failure.
             let _ = tree::remove(&self.path, &mut |_| {});
         }
     }

@@ -1,4 +1,4 @@
-//! Replaces the content of a file in one step, so that no reader ever sees half of it.
+//! Replaces the content of a file in one step, so that no reader sees half of it.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,12 +8,12 @@ use berth_sdk::Failure;
 
 use crate::provisional::Provisional;
 
-/// Links that lead to links are followed this often.
+/// The number of links, one after the other, that is too many.
 const MAX_LINKS: usize = 8;
 
-/// Gives the file at `path` the content `bytes`: a temporary file beside it is written, flushed and
-/// renamed over it. Where this fails, the file is as it was, and the temporary one is gone. The
-/// directory has to be there.
+/// Replaces the content of the file at `path` by `bytes`. It writes and flushes a temporary file in
+/// the same directory, then renames it. If this fails, the file is unchanged and the temporary file
+/// is removed. The directory has to exist.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (provisional, mut file) = Provisional::file(path)?;
     file.write_all(bytes)?;
@@ -22,8 +22,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     provisional.name(path)
 }
 
-/// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a
-/// link would cut it off from its target.
+/// The target of `path` after following links, or `path` itself if it isn't a link. The target may
+/// be missing. Links are followed because replacing a link would separate it from its target.
 pub(crate) fn resolve_links(path: &str) -> Result<PathBuf, Failure> {
     let mut real = PathBuf::from(path);
     for _ in 0..MAX_LINKS {
@@ -32,14 +32,17 @@ pub(crate) fn resolve_links(path: &str) -> Result<PathBuf, Failure> {
         }
         let target = fs::read_link(&real).map_err(|error| {
             let failure = Failure::io(format!("following the link {}", real.display()), &error);
-            failure.with_suggestion("Write to the file that it leads to.")
+            failure.with_suggestion("Use the path of its target.")
         })?;
         real = match real.parent() {
             Some(parent) => parent.join(target),
             None => target,
         };
     }
-    Err(Failure::permanent("too-many-links", format!("{path} leads through too many links")))
+    Err(Failure::permanent(
+        "too-many-links",
+        format!("{path} leads through too many links; the limit is {}", MAX_LINKS - 1),
+    ))
 }
 
 #[cfg(test)]
@@ -58,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_replaced_and_nothing_left_behind() {
+    fn content_is_replaced_without_leftovers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         for content in ["first, and longer", "second"] {
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_everything_as_it_was() {
+    fn failed_replacement_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::create_dir(&path).unwrap();

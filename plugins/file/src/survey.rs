@@ -1,17 +1,17 @@
-//! Counts what is below a directory before it is copied.
+//! Counts the entries below a directory before it is copied.
 
 use berth_sdk::Failure;
 use berth_sdk::search::{self, Ending, Kind, Scope};
 
 use crate::notices::entries;
 
-/// The most entries that a search returns.
+/// The greatest number of entries that a search returns.
 const MAX_FOUND: u32 = 10_000;
 
-/// A directory with more below it is not copied.
+/// The greatest number of entries below a directory that is copied.
 const MAX_ENTRIES: u64 = 100_000;
 
-/// How much there is to copy.
+/// The size of a directory tree that is going to be copied.
 #[derive(Default)]
 pub(crate) struct Survey {
     pub(crate) files: u64,
@@ -19,15 +19,15 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Looks at everything below `source`. Fails where something may not be read: listings leave
-    /// that out, so an incomplete copy would look complete.
+    /// Counts everything below `source`. Fails if something may not be read: listings leave that
+    /// out, so an incomplete copy would look complete.
     pub(crate) fn new(source: &str) -> Result<Self, Failure> {
         let mut survey = Self::default();
         let mut pending = vec![source.to_owned()];
         while let Some(directory) = pending.pop() {
             let mut scope = Scope { root: directory.clone(), ..Scope::default() };
             let mut found = search::find(&scope, MAX_FOUND)?;
-            // Too many for one search: directory by directory then.
+            // Too many entries for one search: count each directory separately.
             let whole = found.ending == Ending::Complete;
             if found.ending == Ending::Limit {
                 scope.max_depth = Some(1);
@@ -36,10 +36,10 @@ impl Survey {
             if found.skipped.denied > 0 {
                 let denied = entries(found.skipped.denied);
                 let message = format!(
-                    "{denied} below {source} may not be read by the operator's rules, so nothing was copied"
+                    "the operator's rules deny reading {denied} below {source}, so nothing was copied"
                 );
                 return Err(Failure::permanent("not-permitted", message).with_suggestion(
-                    "Copy the parts of it that may be read, one by one; list_directory shows them.",
+                    "Copy the readable parts one by one; list_directory shows them.",
                 ));
             }
             survey.entries += found.items.len() as u64;
@@ -48,14 +48,15 @@ impl Survey {
                 Ending::Deadline | Ending::Cancelled => {
                     return Err(Failure::new(
                         berth_sdk::Category::Timeout,
-                        format!("there was not enough time to check all of {source}"),
+                        format!("the time ran out before everything in {source} was counted"),
                     ));
                 }
                 _ => {
-                    let message = format!("{source} holds more than is copied at once");
-                    return Err(Failure::permanent("too-many", message).with_suggestion(format!(
-                        "At most {MAX_ENTRIES} entries, and {MAX_FOUND} in one directory, are. Copy parts of it."
-                    )));
+                    let message = format!(
+                        "{source} has too many entries; the limit is {MAX_ENTRIES}, and {MAX_FOUND} in one directory"
+                    );
+                    return Err(Failure::permanent("too-many", message)
+                        .with_suggestion("Copy its parts one by one."));
                 }
             }
             survey.files +=

@@ -1,4 +1,5 @@
-//! What copying and moving share: the destination, and a complete copy under a provisional name.
+//! Code that copying and moving share: checks of the destination, and copies under a provisional
+//! name.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -14,10 +15,10 @@ use crate::provisional::Provisional;
 use crate::survey::Survey;
 use crate::tree::{self, CopyCounts, CopyOptions};
 
-/// How many files are copied between two reports of progress.
+/// The number of files that are copied between two reports of progress.
 const STRIDE: u64 = 64;
 
-/// Checks that `source` can be put at `destination`, and makes the missing parent directories.
+/// Checks that `source` can be put at `destination`, and creates the missing parent directories.
 /// Returns whether something will be replaced.
 pub(crate) fn prepare_destination(
     source: &str,
@@ -37,7 +38,7 @@ pub(crate) fn prepare_destination(
             }
             return Ok(false);
         }
-        meta => meta.map_err(|error| open_failure("looking at", destination, &error))?,
+        meta => meta.map_err(|error| open_failure("checking", destination, &error))?,
     };
     let same = |a, b| match (
         statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW),
@@ -47,7 +48,7 @@ pub(crate) fn prepare_destination(
         _ => false,
     };
     if same(from, to) {
-        return Err(Failure::invalid(format!("{source} and {destination} are the same")));
+        return Err(Failure::invalid(format!("{source} and {destination} are the same file")));
     }
     if meta.is_dir() {
         let inside = to.join(from.file_name().unwrap_or_default());
@@ -56,19 +57,19 @@ pub(crate) fn prepare_destination(
             format!("{destination} is a directory, and directories are not replaced"),
         )
         .with_suggestion(format!(
-            "To put it in there, set destination to {}. To replace it, delete it first.",
+            "To put it in the directory, set destination to {}. To replace the directory, delete it first.",
             inside.display()
         )));
     }
     if source_is_directory {
         return Err(Failure::permanent(
             "exists",
-            format!("{destination} is there already, and a directory replaces nothing"),
+            format!("{destination} exists already, and a directory can't replace it"),
         )
-        .with_suggestion("Choose another destination, or delete what is there first."));
+        .with_suggestion(format!("Choose another destination, or delete {destination} first.")));
     }
     if !overwrite {
-        return Err(Failure::permanent("exists", format!("{destination} is there already"))
+        return Err(Failure::permanent("exists", format!("{destination} exists already"))
             .with_suggestion("Choose another destination, or set overwrite=true to replace it."));
     }
     Ok(true)
@@ -76,11 +77,11 @@ pub(crate) fn prepare_destination(
 
 pub(crate) fn into_itself_failure(source: &str, destination: &str) -> Failure {
     Failure::invalid(format!(
-        "{destination} lies in {source}, and a directory can't be put into itself"
+        "{destination} is in {source}, and a directory can't be put into itself"
     ))
 }
 
-/// A copy of a file, complete, under a provisional name.
+/// Copies a file to a provisional name.
 pub(crate) fn copy_file(
     source: &str,
     destination: &str,
@@ -93,7 +94,7 @@ pub(crate) fn copy_file(
     copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
 }
 
-/// A copy of a directory, complete, under a provisional name.
+/// Copies a directory to a provisional name.
 pub(crate) fn copy_directory(
     source: &str,
     destination: &str,
@@ -107,7 +108,8 @@ pub(crate) fn copy_directory(
         }
         _ => Failure::io(format!("copying {source} to {destination}"), &error),
     };
-    // Opened first: the host gives the copy the mode of what was opened last.
+    // The source is opened first: the host gives the copy the mode of the file or directory that
+    // was opened last.
     let from = File::open(source).map_err(failed)?;
     let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
     let mut reported = 0;

@@ -1,5 +1,5 @@
-//! Removes and copies directories with all that is in them. It works on handles, so it never
-//! follows a link that takes a directory's place meanwhile.
+//! Deletes and copies directories with everything in them. It works on handles, so it never follows
+//! a link that replaces a directory meanwhile.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,36 +12,37 @@ use rustix::io::Errno;
 
 use crate::provisional::is_provisional;
 
-/// How deep a copy goes. Every level takes two open handles, of which a call has few.
+/// The greatest depth of a copy. Every level needs two open handles, and a call has few of them.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// How much is read at once: what the host moves in one call.
+/// The number of bytes that are read at once: the most that the host moves in one call.
 const CHUNK: usize = 256 * 1024;
 
-/// How much was copied.
+/// The numbers of copied entries and bytes.
 #[derive(Default)]
 pub(crate) struct CopyCounts {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) links: u64,
     pub(crate) bytes: u64,
-    /// Links that may not be made, what is neither file, directory nor link, and what another call
-    /// is building.
+    /// The number of entries that weren't copied: links that may not be created, pipes, sockets and
+    /// the like, and unfinished entries of another call.
     pub(crate) left_out: u64,
 }
 
-/// How a tree is copied.
+/// The options of a copy.
 pub(crate) struct CopyOptions<'a> {
-    /// The name of the copy itself. Meeting it means that a directory is copied into itself.
+    /// The name of the copy itself. Finding it in the source means that a directory is copied into
+    /// itself.
     pub(crate) own_name: &'a [u8],
-    /// Every file is flushed to the disk, since the original will be gone.
+    /// Whether every file is flushed to the disk. A move needs it, since it deletes the original.
     pub(crate) durable: bool,
-    /// Called now and then with the counts so far.
+    /// Called after each entry with the counts so far.
     pub(crate) progress: &'a mut dyn FnMut(&CopyCounts),
 }
 
-/// Removes what `path` names, with all below it where it is a directory. Links are removed, not
-/// followed. `removed` is called with the number of removed entries so far.
+/// Deletes `path`, with everything below it if it is a directory. Links are deleted, not followed.
+/// `removed` is called with the number of deleted entries so far.
 pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u64> {
     let top = match open_directory(rustix::fs::CWD, path) {
         Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -63,7 +64,7 @@ pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u6
             count += 1;
             continue;
         };
-        // A link that has taken a directory's place is one more link.
+        // A link that has replaced a directory meanwhile is deleted as a link.
         let below = match kind {
             FileType::Directory => match open_directory(directory.as_fd(), &entry) {
                 Err(Errno::NOTDIR | Errno::LOOP) => None,
@@ -83,7 +84,7 @@ pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u6
     Ok(count)
 }
 
-/// Copies what is in the directory `source` to the empty directory `target`.
+/// Copies the content of the directory `source` to the empty directory `target`.
 pub(crate) fn copy(
     source: OwnedFd,
     target: &Path,
@@ -116,7 +117,9 @@ pub(crate) fn copy(
                 rustix::fs::mkdirat(&level.target, &name, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
                 let target = open_directory(level.target.as_fd(), &name)?;
                 if levels.len() > MAX_DEPTH {
-                    let message = format!("directories are nested deeper than {MAX_DEPTH}");
+                    let message = format!(
+                        "directories are nested deeper than {MAX_DEPTH}, which is the limit"
+                    );
                     return Err(io::Error::new(ErrorKind::InvalidInput, message));
                 }
                 levels.push(Level { entries: entries(&source)?, source, target });
@@ -143,7 +146,7 @@ pub(crate) fn copy(
             FileType::Symlink => {
                 let points_to = rustix::fs::readlinkat(&level.source, &name, Vec::new())?;
                 match rustix::fs::symlinkat(&*points_to, &level.target, &name) {
-                    // It leads where nothing is granted.
+                    // The target isn't granted.
                     Err(Errno::PERM | Errno::ACCESS) => copied.left_out += 1,
                     made => {
                         made?;
@@ -179,7 +182,7 @@ fn copy_bytes(from: &mut File, to: &mut File, buffer: &mut [u8], durable: bool) 
     Ok(bytes)
 }
 
-/// A directory itself, not one that a link leads to.
+/// Opens a directory. Fails if `name` is a link.
 fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(
         parent,

@@ -14,26 +14,26 @@ use crate::replace::{replace, resolve_links};
 /// The longest file whose changed lines are counted.
 const MAX_COMPARED: u64 = 4 << 20;
 
-/// A whole file, new or anew.
+/// Creates a file, or replaces its whole content.
 pub(crate) struct Write;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file. Directories on the way to it are made.
+    /// The file. Missing parent directories are created.
     path: String,
-    /// All that the file shall hold.
+    /// The whole new content of the file.
     content: String,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
     /// Whether the file is new.
     created: bool,
-    /// How long it is now.
+    /// The new size.
     bytes: u64,
-    /// How many lines it has now.
+    /// The new number of lines.
     lines: u64,
 }
 
@@ -41,9 +41,9 @@ impl Tool for Write {
     const NAME: &str = "write";
     const TITLE: Option<&str> = Some("Write file");
     const DESCRIPTION: &str = "\
-        Creates a file, or replaces all that a file holds, with the given content. Missing directories are made. The change is atomic: \
-        where it fails, the file is as it was. Says whether the file is new, and how many lines changed. To change a part of a file use \
-        edit. Fails where the path is a directory or may not be written.";
+        Creates a file, or replaces its whole content. Missing parent directories are created. The change is atomic: if it fails, the \
+        file is unchanged. Says whether the file is new, and how many lines changed. To change a part of a file use edit. Fails if the \
+        path is a directory or may not be written.";
     const ANNOTATIONS: Annotations =
         Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
@@ -60,7 +60,7 @@ impl Tool for Write {
             && !parent.is_dir()
         {
             fs::create_dir_all(parent).map_err(|error| {
-                Failure::io(format!("making the directory {}", parent.display()), &error)
+                Failure::io(format!("creating the directory {}", parent.display()), &error)
             })?;
         }
         replace(&target, content.as_bytes())
@@ -73,7 +73,7 @@ impl Tool for Write {
             OldContent::Missing => format!("Created {path}: {now}."),
             OldContent::Long => format!("Overwrote {path}: {now}."),
             OldContent::Bytes(old) if old == content.as_bytes() => {
-                format!("{path} held exactly this already: {now}.")
+                format!("{path} already had exactly this content: {now}.")
             }
             OldContent::Bytes(old) => {
                 let (added, removed) = changed_lines(&old, content.as_bytes());
@@ -102,7 +102,7 @@ fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
             return Err(directory_failure(path));
         }
-        // A plugin that may write but not read gets no comparison.
+        // If the plugin may write but not read, nothing is compared.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(OldContent::Long),
         Err(error) => return Err(open_failure("writing", path, &error)),
     };
@@ -121,10 +121,10 @@ fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
 
 fn directory_failure(path: &str) -> Failure {
     Failure::permanent("is-a-directory", format!("{path} is a directory"))
-        .with_suggestion("Name a file in it.")
+        .with_suggestion("Name a file in the directory.")
 }
 
-/// How many lines are in `new` and not in `old`, and the other way round, wherever they stand.
+/// The number of lines that are only in `new`, and the number of those only in `old`, in any order.
 fn changed_lines(old: &[u8], new: &[u8]) -> (u64, u64) {
     let mut balance: HashMap<&[u8], i64> = HashMap::new();
     for line in new.split_inclusive(|&byte| byte == b'\n') {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_created_with_its_directories() {
+    fn new_file_gets_its_parent_directories() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new/deep/a.txt");
         let output = write(&path, "one\ntwo").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overwrite_says_what_changed() {
+    fn overwrite_counts_changed_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, "one\ntwo\nthree\n").unwrap();
@@ -178,13 +178,13 @@ mod tests {
             write(&path, "one\n2\nthree\nfour\n")
                 .unwrap()
                 .joined_text()
-                .contains("held exactly this already")
+                .contains("already had exactly this content")
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_link_stays_and_its_target_is_written() {
+    fn write_through_a_link_keeps_the_link() {
         let dir = tempfile::tempdir().unwrap();
         let (link, target) = (dir.path().join("link"), dir.path().join("target"));
         fs::write(&target, "old").unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_overwritten() {
+    fn directory_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(write(dir.path(), "x").unwrap_err().code.as_deref(), Some("is-a-directory"));
         let below_a_file = dir.path().join("file/below");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_lines_are_no_changed_lines() {
+    fn moved_lines_do_not_count_as_changed() {
         assert_eq!(changed_lines(b"a\nb\n", b"b\na\n"), (0, 0));
         assert_eq!(changed_lines(b"a\na\n", b"a\n"), (0, 1));
         assert_eq!(changed_lines(b"", b"x"), (1, 0));

@@ -1,24 +1,24 @@
-//! Where a text that isn't there may have been meant to be.
+//! Finds the lines that are most similar to a text that is missing in a file.
 
 use std::collections::HashSet;
 
-/// How many lines of a file are compared.
+/// The greatest number of lines of a file that are compared.
 const MAX_LINES: usize = 20_000;
 
-/// Of longer lines only so much is compared, in bytes.
+/// The greatest number of bytes of a line that are compared.
 const MAX_LINE: usize = 300;
 
-/// How many lines of one place are shown.
+/// The greatest number of lines that are shown of one place.
 const MAX_SHOWN: usize = 5;
 
-/// How many places are shown.
+/// The greatest number of places that are shown.
 const MAX_PLACES: usize = 3;
 
-/// From which likeness on, from 0 to 1, a line is worth showing.
+/// The lowest likeness, from 0 to 1, of a line that is shown.
 const MIN_LIKENESS: f32 = 0.6;
 
-/// What to say about `old`, which is not in `text`: a sentence and the closest lines, or nothing
-/// where no line is like it.
+/// A hint for `old`, which is missing in `text`: a sentence and the closest lines. Empty if no line
+/// is similar.
 pub(super) fn hint(text: &str, old: &str) -> String {
     let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = old.lines().collect();
@@ -33,11 +33,12 @@ pub(super) fn hint(text: &str, old: &str) -> String {
             show(&lines, start, wanted.len())
         );
     }
-    // Numbers in front of every line are read's, not the file's.
+    // Numbers before every line come from the tool `read`, not from the file.
     if let Some(bare) = without_numbers(&wanted)
         && text.contains(&bare)
     {
-        return " It is there without the line numbers, which are not part of the file.".to_owned();
+        return " The file has it without the line numbers, which are not part of the file."
+            .to_owned();
     }
     let places = similar(&lines, &wanted);
     if places.is_empty() {
@@ -48,7 +49,7 @@ pub(super) fn hint(text: &str, old: &str) -> String {
     format!(" The closest lines are:\n{}", shown.join("  ...\n"))
 }
 
-/// Where the lines stand that are the same but for white space.
+/// The index of the first line of a place that differs from `wanted` only in white space.
 fn without_white_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
     if wanted.iter().all(|line| line.trim().is_empty()) {
@@ -73,7 +74,7 @@ fn without_numbers(wanted: &[&str]) -> Option<String> {
 /// Finds the lines that are most like the wanted ones. Only the longest wanted line is compared: it
 /// is the most specific.
 fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
-    // Of lines that are equally long the first counts, hence backwards.
+    // Reversed, so that the first of several equally long lines counts.
     let Some((anchor, line)) =
         wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len())
     else {
@@ -93,16 +94,16 @@ fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     near.into_iter().take(MAX_PLACES).map(|(_, index)| index.saturating_sub(anchor)).collect()
 }
 
-/// The pairs of neighbouring bytes.
+/// The pairs of neighbouring bytes of a line.
 fn letter_pairs(line: &str) -> HashSet<[u8; 2]> {
     let line = line.trim().as_bytes();
     line[..line.len().min(MAX_LINE)].windows(2).map(|pair| [pair[0], pair[1]]).collect()
 }
 
-/// The share of pairs that both have (Sørensen and Dice).
+/// The share of common pairs (Sørensen–Dice coefficient).
 fn likeness(a: &HashSet<[u8; 2]>, b: &HashSet<[u8; 2]>) -> f32 {
     let all = a.len() + b.len();
-    // Lines of very different length can't be alike; most are sorted out here.
+    // Lines of very different length can't be similar. This skips most lines.
     if all == 0 || a.len().min(b.len()) * 3 < a.len().max(b.len()) {
         return 0.0;
     }
@@ -124,7 +125,7 @@ mod tests {
         "fn first(a: u32) -> u32 {\n    a + 1\n}\n\nfn second(b: u32) -> u32 {\n    b + 2\n}\n";
 
     #[test]
-    fn white_space_alone_is_told() {
+    fn white_space_difference_is_named() {
         let hint = hint(TEXT, "fn second(b: u32) -> u32 {\n\tb + 2");
         assert!(
             hint.starts_with(" Lines 5-6 differ from it only in white space:\n   5\tfn second"),
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_read_are_told() {
+    fn line_numbers_of_read_are_recognised() {
         assert!(
             hint(TEXT, "   1\tfn first(a: u32) -> u32 {\n   2\t    a + 1")
                 .contains("without the line numbers")
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_lines_are_shown() {
+    fn closest_lines_are_shown() {
         let hint = hint(TEXT, "fn secnd(b: u32) -> u32 {\n    b + 3");
         assert!(
             hint.starts_with(
@@ -152,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_short_line_that_is_the_same_counts() {
+    fn equal_short_line_is_shown() {
         assert_eq!(hint("a\nb\n", "b\nc"), " The closest lines are:\n   2\tb\n");
     }
 
     #[test]
-    fn where_nothing_is_like_it_nothing_is_said() {
+    fn no_similar_line_gives_no_hint() {
         assert_eq!(hint(TEXT, "impl Display for Something"), "");
         assert_eq!(hint("", "a"), "");
         assert_eq!(hint(TEXT, "\n\n\n"), "");

@@ -1,4 +1,4 @@
-//! The changed lines, as a small diff with line numbers.
+//! Shows the changed lines as a small diff with line numbers.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -6,24 +6,24 @@ use std::ops::Range;
 use super::substitute::Substitution;
 use crate::cut::without_unfinished;
 
-/// Lines shown around a change.
+/// The number of lines that are shown before and after a change.
 const CONTEXT: usize = 2;
 
-/// Changes that are shown.
+/// The greatest number of changes that are shown.
 const MAX_CHANGES: usize = 5;
 
-/// Lines of one side of a change that are shown.
+/// The greatest number of lines that are shown of one side of a change.
 const MAX_LINES: usize = 20;
 
-/// Where a shown line is cut, in characters.
+/// The greatest number of characters that are shown of a line.
 const MAX_LINE: usize = 200;
 
-/// The number of the line, from 1, in which the byte `at` of `text` stands.
+/// The number, from 1, of the line that contains the byte `at` of `text`.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
     memchr::memchr_iter(b'\n', &text.as_bytes()[..at]).count() + 1
 }
 
-/// A line that is not too long to be shown.
+/// The line, cut if it is too long to be shown.
 pub(super) fn cut_line(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE) {
         Some((at, _)) => format!(
@@ -34,11 +34,12 @@ pub(super) fn cut_line(line: &str) -> String {
     }
 }
 
-/// Appends what `found` made of `old`: `-` and `+` with the numbers of the lines before and after.
+/// Appends the diff of `old` and `new`. Lines with `-` have the numbers in `old`, lines with `+`
+/// those in `new`.
 pub(super) fn append(answer: &mut String, old: &str, new: &str, found: &Substitution) {
     let (before, after): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let hunks = hunks(old, new, found, &before, &after);
-    // Context is what the file holds now, with its numbers, and no line is shown twice.
+    // Context lines and their numbers come from the new content. No line is shown twice.
     let mut shown = 0;
     for (index, hunk) in hunks.iter().take(MAX_CHANGES).enumerate() {
         let from = hunk.after.0.saturating_sub(CONTEXT).max(shown);
@@ -57,13 +58,13 @@ pub(super) fn append(answer: &mut String, old: &str, new: &str, found: &Substitu
     }
 }
 
-/// The lines of one change, from and to (not included), from 0: as they were, and as they are.
+/// The lines of one change, before and after it: the first line, from 0, and the end (excluded).
 struct Hunk {
     before: (usize, usize),
     after: (usize, usize),
 }
 
-/// The changes, without equal lines at their edges; those in the same line are one.
+/// The changes, without equal lines at their edges. Changes in the same line become one.
 fn hunks(old: &str, new: &str, found: &Substitution, before: &[&str], after: &[&str]) -> Vec<Hunk> {
     let mut hunks: Vec<Hunk> = Vec::new();
     let (mut old_at, mut new_at) = (Position::default(), Position::default());
@@ -101,7 +102,7 @@ fn hunks(old: &str, new: &str, found: &Substitution, before: &[&str], after: &[&
     hunks
 }
 
-/// Counts lines forward, so that many changes cost one pass.
+/// Counts lines forward, so that all changes need only one pass.
 #[derive(Default)]
 struct Position {
     at: usize,
@@ -109,7 +110,7 @@ struct Position {
 }
 
 impl Position {
-    /// The line, from 0, in which the byte `at` stands; never before an earlier one.
+    /// The line, from 0, that contains the byte `at`. `at` must not decrease between calls.
     fn line(&mut self, text: &str, at: usize) -> usize {
         if at > self.at {
             self.line += memchr::memchr_iter(b'\n', &text.as_bytes()[self.at..at]).count();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_that_changed_are_marked() {
+    fn only_changed_lines_are_marked() {
         assert_eq!(
             excerpt("a\nb\nc\nd\ne\n", "b\nc\nd", "b\nC\nC2\nd"),
             "     1\ta\n     2\tb\n-    3\tc\n+    3\tC\n+    4\tC2\n     5\td\n     6\te\n"
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_in_one_line_are_one() {
+    fn changes_in_one_line_become_one() {
         assert_eq!(excerpt("a a a\n", "a", "b"), "-    1\ta a a\n+    1\tb b b\n");
         let apart = excerpt("x\n1\n2\n3\n4\n5\nx\n", "x", "y");
         assert_eq!(
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_are_near_share_their_context() {
+    fn near_changes_share_their_context() {
         assert_eq!(
             excerpt("x\nx\n1\nx\n", "x", "y"),
             "-    1\tx\n+    1\ty\n-    2\tx\n+    2\ty\n     3\t1\n-    4\tx\n+    4\ty\n"
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_shown_once_and_as_it_is() {
+    fn every_shown_line_is_exact_and_shown_once() {
         // Every text of up to seven of these letters.
         let letters = ["x", "\n", "1"];
         for number in 0..3_usize.pow(7) {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_excerpt_is_cut() {
         let many = "x\n-\n".repeat(50);
         assert!(excerpt(&many, "x", "y").ends_with("[45 more changes are not shown.]\n"));
         let long = excerpt("a\n", "a", &"b\n".repeat(100));

@@ -16,13 +16,13 @@ use crate::paths::open_failure;
 use crate::replace::{replace, resolve_links};
 use substitute::Substitution;
 
-/// Files longer than this are not edited: they are held in memory, some times over.
+/// The longest file that is edited, since memory holds it several times.
 const MAX_FILE: u64 = 16 << 20;
 
-/// How many places of an ambiguous text are named.
+/// The greatest number of places that are named for an ambiguous text.
 const MAX_NAMED: usize = 10;
 
-/// One text in a file, replaced by another.
+/// Replaces a text in a file.
 pub(crate) struct Edit;
 
 #[derive(Deserialize, JsonSchema)]
@@ -31,21 +31,21 @@ pub(crate) struct Arguments {
     /// The file.
     path: String,
     /// The text to replace, exactly as in the file: with its indentation, without the line numbers
-    /// that read shows. It has to be unique unless replace_all is set; a few lines around it make
-    /// it so.
+    /// that read shows. It has to be unique unless replace_all is set; add lines around it to make
+    /// it unique.
     old_string: String,
-    /// The text to put there. Empty: the old text is deleted.
+    /// The new text. Empty: the old text is deleted.
     new_string: String,
     /// Replace every occurrence. Default: false.
     replace_all: Option<bool>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
-    /// How many occurrences were replaced.
+    /// The number of occurrences that were replaced.
     replacements: usize,
-    /// The line of the first.
+    /// The line of the first occurrence.
     first_line: usize,
 }
 
@@ -53,10 +53,10 @@ impl Tool for Edit {
     const NAME: &str = "edit";
     const TITLE: Option<&str> = Some("Edit file");
     const DESCRIPTION: &str = "\
-        Replaces a text in a file by another and shows the changed lines. The old text has to stand in the file exactly once, or \
+        Replaces a text in a file by another and shows the changed lines. The old text has to be in the file exactly once, or \
         replace_all has to be set. Line ends (LF or CRLF) are matched either way and kept, as is the line end of the last line. The \
-        change is atomic. Fails, with the file untouched, where the old text is missing (the closest lines are shown), stands there more \
-        than once (the lines are named), or the file is not UTF-8. To make a file or replace all of it use write.";
+        change is atomic. Fails, with the file unchanged, if the old text is missing (the closest lines are shown), is there more than \
+        once (the lines are named), or the file is not UTF-8. To create a file or replace all of it use write.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];
@@ -72,11 +72,11 @@ impl Tool for Edit {
         let Arguments { path, old_string: old, new_string: new, replace_all } = arguments;
         if old.is_empty() {
             return Err(Failure::invalid("old_string is empty")
-                .with_suggestion("Use write to make a file or replace all of it."));
+                .with_suggestion("Use write to create a file or replace all of it."));
         }
         if old == new {
             return Err(Failure::invalid(
-                "old_string and new_string are the same, so there is nothing to change",
+                "old_string and new_string are the same, so nothing would change",
             ));
         }
         let target = resolve_links(&path)?;
@@ -96,20 +96,20 @@ impl Tool for Edit {
         }
         if count > substitute::MAX_PLACES {
             return Err(Failure::invalid(format!(
-                "old_string is in {path} more than {} times",
+                "old_string is in {path} more than {} times, which is the limit",
                 substitute::MAX_PLACES
             )));
         }
         if found.length(&text) as u64 > MAX_FILE {
             return Err(Failure::permanent(
                 "too-large",
-                format!("{path} would have more than 16 MiB"),
+                format!("{path} would become larger than 16 MiB, which is the limit"),
             ));
         }
         let changed = found.apply(&text);
         if changed == text {
             return Err(Failure::invalid(
-                "the file would stay as it is: new_string differs from the text there in nothing that is kept",
+                "the file would not change: new_string differs from the old text only in line ends, which edit keeps",
             ));
         }
         replace(&target, changed.as_bytes())
@@ -137,7 +137,7 @@ fn ambiguous(text: &str, found: &Substitution, path: &str) -> Failure {
         lines.join(", ")
     );
     Failure::permanent("ambiguous", message)
-        .with_suggestion("Take in more of the lines around the one that is meant, or set replace_all to change all of them.")
+        .with_suggestion("Add lines around the right place to old_string, or set replace_all=true to change all places.")
 }
 
 fn load(target: &Path, path: &str) -> Result<String, Failure> {
@@ -147,7 +147,7 @@ fn load(target: &Path, path: &str) -> Result<String, Failure> {
     let meta = file.metadata().map_err(reading)?;
     if meta.is_dir() {
         return Err(Failure::permanent("is-a-directory", format!("{path} is a directory"))
-            .with_suggestion("Name a file in it."));
+            .with_suggestion("Name a file in the directory."));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0) + 1);
     // One byte more than the limit shows whether the file is too long.
@@ -155,13 +155,16 @@ fn load(target: &Path, path: &str) -> Result<String, Failure> {
     if bytes.len() as u64 > MAX_FILE {
         let failure = Failure::permanent(
             "too-large",
-            format!("{path} has {}; at most 16 MiB can be edited", size(meta.len())),
+            format!("{path} is {}; the limit is 16 MiB", size(meta.len())),
         );
         return Err(failure);
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::permanent("not-utf-8", format!("{path} is not UTF-8 text (byte {at} is not part of a character), so it is left as it is"))
+        Failure::permanent(
+            "not-utf-8",
+            format!("{path} is not UTF-8 text (byte {at} isn't valid), so it was not changed"),
+        )
     })
 }
 
@@ -174,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// Edits a file that holds `text`, and returns the answer and what the file holds then.
+    /// Edits a file with the content `text`. Returns the answer and the new content.
     fn edit(
         text: impl AsRef<[u8]>,
         old: &str,
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_there_gets_a_hint() {
+    fn missing_text_gets_a_hint() {
         let failure =
             check_code("fn main() {\n\tlet a = 1;\n}\n", "    let a = 1;", "x", Some("no-match"));
         assert!(
@@ -234,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn senseless_arguments_are_refused() {
+    fn invalid_arguments_are_refused() {
         check_code("a", "", "b", None);
         check_code("a", "a", "a", None);
     }
 
     #[test]
-    fn what_is_not_utf_8_is_left_alone() {
+    fn non_utf8_file_is_not_changed() {
         check_code(b"caf\xe9 a", "a", "b", Some("not-utf-8"));
     }
 
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_not_made() {
+    fn missing_file_is_not_created() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let failure =

@@ -1,17 +1,17 @@
-//! Where a text stands, and what the file is with another in its place.
+//! Finds the occurrences of a text, and replaces them.
 
 use std::ops::Range;
 
 use memchr::memmem;
 
-/// The most places that are looked at. No edit means that many.
+/// The greatest number of places that are replaced. No real edit needs more.
 pub(super) const MAX_PLACES: usize = 100_000;
 
-/// The places of one text, and what comes in there.
+/// The places of one text, and its replacement.
 pub(super) struct Substitution {
-    /// In order, apart from each other; at most one more than [`MAX_PLACES`].
+    /// The places, in order and without overlaps. At most one more than [`MAX_PLACES`].
     pub(super) places: Vec<Place>,
-    /// What comes in, with the two kinds of line end.
+    /// The replacement, with each of the two kinds of line ends.
     new: String,
     new_with_returns: String,
 }
@@ -19,17 +19,18 @@ pub(super) struct Substitution {
 /// One place of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// In bytes.
+    /// The range in bytes.
     pub(super) range: Range<usize>,
-    /// Whether lines end in CRLF there.
+    /// Whether lines end in CRLF at this place.
     returns: bool,
 }
 
 impl Substitution {
     /// Finds `old` in `text`.
     ///
-    /// Who writes no carriage return doesn't care about them: LF matches CRLF too, and what comes
-    /// in has the line ends of what it replaces. Who writes one means it: then bytes match bytes.
+    /// If `old` and `new` have no carriage return, LF also matches CRLF, and the replacement gets
+    /// the line ends of the replaced text. If one of them has a carriage return, the bytes have to
+    /// be equal.
     pub(super) fn find(text: &str, old: &str, new: &str) -> Self {
         let exact = old.contains('\r') || new.contains('\r') || !text.contains("\r\n");
         let places = if exact {
@@ -51,19 +52,19 @@ impl Substitution {
         Self { places, new: new.to_owned(), new_with_returns: new.replace('\n', "\r\n") }
     }
 
-    /// What comes in at a place.
+    /// The replacement for a place.
     pub(super) fn replacement(&self, place: &Place) -> &str {
         if place.returns { &self.new_with_returns } else { &self.new }
     }
 
-    /// How long `text` will be.
+    /// The length of `text` after the replacement.
     pub(super) fn length(&self, text: &str) -> usize {
         self.places.iter().fold(text.len(), |length, place| {
             length - place.range.len() + self.replacement(place).len()
         })
     }
 
-    /// The text with the replacements in it. A last line that had an end keeps one.
+    /// The text after the replacement. If the last line had a line end, it keeps one.
     pub(super) fn apply(&self, text: &str) -> String {
         let mut changed = String::with_capacity(self.length(text) + 2);
         let mut copied = 0;
@@ -80,7 +81,7 @@ impl Substitution {
     }
 }
 
-/// `text` with LF for each CRLF, and where in it a carriage return was taken out.
+/// `text` with LF instead of CRLF, and the positions where a carriage return was removed.
 fn without_returns(text: &str) -> (String, Vec<usize>) {
     let mut returns = Vec::new();
     let mut plain = String::with_capacity(text.len());
@@ -94,13 +95,13 @@ fn without_returns(text: &str) -> (String, Vec<usize>) {
     (plain, returns)
 }
 
-/// The place in the original of a place in the text without carriage returns; at a line end, before
-/// the return.
+/// The position in the original text for a position in the text without carriage returns. At a line
+/// end, it is before the carriage return.
 fn original(at: usize, returns: &[usize]) -> usize {
     at + returns.partition_point(|&place| place < at)
 }
 
-/// Whether the first line of `text` ends in CRLF; `None` where no line ends there.
+/// Whether the first line of `text` ends in CRLF. `None` if `text` has no line end.
 fn ends_in_return(text: &str) -> Option<bool> {
     text.find('\n').map(|at| text[..at].ends_with('\r'))
 }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_those_of_what_is_replaced() {
+    fn replacement_gets_the_line_ends_of_the_old_text() {
         check("a\r\nb\r\nc\r\n", "a\nb", "1\n2\n3", "1\r\n2\r\n3\r\nc\r\n");
         check("a\r\nb\r\nc\r\n", "b", "1\n2", "a\r\n1\r\n2\r\nc\r\n");
         check("a\r\nb\nc\n", "b\nc", "1\n2", "a\r\n1\n2\n");
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_may_begin_or_end_at_a_line_end() {
+    fn range_may_start_or_end_at_a_line_end() {
         check("a\r\nb\r\n", "\nb", "\nc", "a\r\nc\r\n");
         check("a\r\nb\r\n", "a\n", "x\n", "x\r\nb\r\n");
         check("a\r\nb\r\n", "a\n", "", "b\r\n");
@@ -139,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_a_carriage_return_means_it() {
+    fn carriage_return_matches_exactly() {
         check("a\r\nb\r\n", "a\r\n", "a\n", "a\nb\r\n");
         assert!(Substitution::find("a\nb\n", "a\r\nb", "x").places.is_empty());
     }
 
     #[test]
-    fn the_end_of_the_last_line_stays() {
+    fn last_line_keeps_its_end() {
         check("a\nb\n", "b\n", "c", "a\nc\n");
         check("a\r\nb\r\n", "b\n", "c", "a\r\nc\r\n");
         check("a\nb", "b", "c", "a\nc");
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_known_before() {
+    fn length_is_computed_in_advance() {
         for text in ["a\nb\na\n", "a\r\nb\r\na\r\n"] {
             let found = Substitution::find(text, "a\n", "1\n2\n");
             assert_eq!(found.length(text), found.apply(text).len());

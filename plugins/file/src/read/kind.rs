@@ -1,25 +1,25 @@
 use memchr::memchr;
 
-/// A NUL byte this near the start marks a file as binary, as git has it.
+/// The number of first bytes in which a NUL byte marks a file as binary. Git uses the same rule.
 const SNIFFED: usize = 8 * 1024;
 
 /// The kind of a file, by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text in UTF-8 or something near it.
+    /// Text, usually in UTF-8.
     Text,
-    /// An image of this media type.
+    /// An image with its media type.
     Image(&'static str),
-    /// Anything else, with a description.
+    /// Any other file, with a description.
     Binary(&'static str),
 }
 
-/// The kind of a file that begins with `start`.
+/// The kind of a file that starts with `start`.
 pub(super) fn detect(start: &[u8]) -> Kind {
     if let Some(media_type) = image(start) {
         return Kind::Image(media_type);
     }
-    // A PDF may have no NUL byte for long, and is no text all the same.
+    // A PDF isn't text, but its first NUL byte may come late.
     if start.starts_with(b"%PDF-") {
         return Kind::Binary("a PDF document");
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_the_kind() {
+    fn first_bytes_decide_the_kind() {
         for (start, kind) in [
             (b"".as_slice(), Kind::Text),
             (b"plain", Kind::Text),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nul_far_inside_does_not_make_a_text_binary() {
+    fn late_nul_byte_does_not_make_a_text_binary() {
         let text = [vec![b'a'; SNIFFED], vec![0]].concat();
         assert_eq!(detect(&text), Kind::Text);
         assert_eq!(detect(&text[1..]), Kind::Binary("it has NUL bytes"));

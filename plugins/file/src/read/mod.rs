@@ -14,10 +14,10 @@ use crate::paths::open_failure;
 use kind::Kind;
 use window::{Range, Window};
 
-/// Images larger than this are not handed out: they would fill an answer by themselves.
+/// The largest image that is returned. A larger one would fill an answer alone.
 const MAX_IMAGE: u64 = 4 << 20;
 
-/// One text file, as numbered lines.
+/// Reads a text file as numbered lines.
 pub(crate) struct Read;
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,17 +33,17 @@ pub(crate) struct Arguments {
     limit: Option<u64>,
 }
 
-/// For programs, beside the text.
+/// The answer for programs.
 #[derive(Serialize)]
 struct Answer {
     /// The first line shown.
     start: u64,
     /// The last line shown; less than `start` if no line is shown.
     end: u64,
-    /// How many lines the file has, if they were counted.
+    /// The number of lines of the file, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_lines: Option<u64>,
-    /// How long the file is.
+    /// The size of the file.
     bytes: u64,
 }
 
@@ -51,10 +51,10 @@ impl Tool for Read {
     const NAME: &str = "read";
     const TITLE: Option<&str> = Some("Read file");
     const DESCRIPTION: &str = "\
-        Reads a text file and shows its lines, each behind its number and a tab; the last line says how much the file holds and what was \
-        left out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. Lines are cut \
-        at 2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) come back as images. Use grep to find text in many files. \
-        Fails where the file is missing (names like it are suggested), is a directory, or is binary.";
+        Reads a text file and shows its lines, each after its number and a tab; the last line says how long the file is and what was left \
+        out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. Lines are cut at \
+        2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) are returned as images. Use grep to find text in many files. Fails \
+        if the file is missing (similar names are suggested), is a directory, or is binary.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["file_read"];
@@ -111,7 +111,7 @@ fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
     let notice = match total_lines {
         _ if bytes == 0 => "The file is empty.".to_owned(),
         _ if all => format!("All of the file: {of}."),
-        Some(_) if lines == 0 => format!("Nothing at line {}: the file has {of}.", range.offset),
+        Some(_) if lines == 0 => format!("No line {}: the file has {of}.", range.offset),
         Some(total) if end == total => {
             format!("Lines {}-{end} of the file: {of}. This is its end.", range.offset)
         }
@@ -128,7 +128,7 @@ fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
     if lossy {
         notices::add(
             &mut text,
-            "The file is not valid UTF-8: what could not be decoded is shown as \u{fffd}.",
+            "The file is not valid UTF-8: invalid bytes are shown as \u{fffd}.",
         );
     }
     Output::text(text).with_structured(&Answer { start: range.offset, end, total_lines, bytes })
@@ -144,14 +144,14 @@ fn image(
     let too_large = || {
         let failure = Failure::permanent(
             "too-large",
-            format!("{path} is an image of {}; at most 4 MiB are shown", size(length)),
+            format!("{path} is an image of {}; the limit is 4 MiB", size(length)),
         );
-        failure.with_suggestion("Make it smaller first.")
+        failure.with_suggestion("Reduce its size first.")
     };
     if length > MAX_IMAGE {
         return Err(too_large());
     }
-    // One byte more than the limit shows whether the file has grown meanwhile.
+    // One byte more than the limit shows whether the file has grown since its size was read.
     (&mut file)
         .take(MAX_IMAGE + 1 - bytes.len() as u64)
         .read_to_end(&mut bytes)
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_says_how_to_go_on() {
+    fn window_names_the_next_offset() {
         let text: String = (1..=5000).map(|line| format!("line {line}\n")).collect();
         let sample = Sample::new("a", &text);
         let whole = sample.read("a").unwrap().joined_text();
@@ -237,7 +237,7 @@ mod tests {
             read(4999, 9),
             "4999\tline 4999\n5000\tline 5000\n[Lines 4999-5000 of the file: 5000 lines, 47.7 KiB. This is its end.]\n"
         );
-        assert_eq!(read(6000, 9), "[Nothing at line 6000: the file has 5000 lines, 47.7 KiB.]\n");
+        assert_eq!(read(6000, 9), "[No line 6000: the file has 5000 lines, 47.7 KiB.]\n");
         assert_eq!(
             read(3, 1),
             "   3\tline 3\n[Lines 3-3 of the file: 5000 lines, 47.7 KiB. Continue with offset 4.]\n"
@@ -245,19 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_shown_and_said() {
+    fn non_utf8_file_is_shown_with_a_notice() {
         let text = Sample::new("a", b"caf\xe9\r\n").read("a").unwrap().joined_text();
         assert!(text.starts_with("   1\tcaf\u{fffd}\n"), "{text}");
         assert!(text.contains("not valid UTF-8") && text.contains("CRLF"), "{text}");
     }
 
     #[test]
-    fn an_empty_file_is_said_to_be_empty() {
+    fn empty_file_is_reported() {
         assert_eq!(Sample::new("a", "").read("a").unwrap().joined_text(), "[The file is empty.]\n");
     }
 
     #[test]
-    fn an_image_is_an_image() {
+    fn image_is_returned_as_an_image() {
         let png = [b"\x89PNG\r\n\x1a\n".as_slice(), &[0; 100]].concat();
         let output = Sample::new("a", &png).read("a").unwrap();
         assert_eq!(output.content[1], Content::bytes(png, "image/png"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_file_is_described() {
+    fn binary_file_is_described() {
         let failure = Sample::new("a", b"\x7fELF\x02\0\0\0").read("a").unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("binary"));
         assert!(
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_suggests_names_like_it() {
+    fn missing_file_suggests_similar_names() {
         let sample = Sample::new("config.toml", "");
         let failure = sample.read("confg.toml").unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("not-found"));
@@ -284,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_read() {
+    fn directory_is_not_read() {
         let failure = Sample::new("a", "").read("").unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("is-a-directory"));
     }
 
     #[test]
-    fn the_old_name_still_works() {
+    fn old_name_of_read_is_an_alias() {
         assert_eq!(testing::definition::<Read>()["aliases"], json!(["file_read"]));
     }
 }

@@ -1,4 +1,4 @@
-//! Numbered lines out of a file, without reading more of it than is needed.
+//! Takes numbered lines from a file without reading more of it than needed.
 
 use std::io::{self, Read};
 
@@ -6,42 +6,43 @@ use memchr::{memchr, memchr_iter};
 
 use crate::cut::without_unfinished;
 
-/// How much is read at once, in bytes.
+/// The number of bytes that are read at once.
 pub(super) const CHUNK: usize = 64 * 1024;
 
-/// How many lines are shown by default.
+/// The default number of lines that are shown.
 const DEFAULT_LINES: u64 = 2_000;
 
-/// Where a line is cut, in characters.
+/// The greatest number of characters that are shown of a line.
 const MAX_LINE: usize = 2_000;
 
-/// What is kept of a line: enough for [`MAX_LINE`] characters of the longest kind.
+/// The greatest number of bytes that are kept of a line: enough for [`MAX_LINE`] characters.
 const MAX_LINE_BYTES: usize = MAX_LINE * 4;
 
-/// Without a limit in lines, no line begins beyond this many bytes of text.
+/// The number of bytes of text after which no further line is shown, if a call has no limit of
+/// lines.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// The same where somebody does: who asks for a hundred thousand lines shall have them, as far as
-/// an answer can hold them.
+/// The number of bytes of text after which no further line is shown, if a call has a limit of
+/// lines. It is about the size that an answer can hold.
 const MAX_TEXT_ON_REQUEST: usize = 4 << 20;
 
-/// Behind the window lines are counted only where at most this many bytes are left: a big file
-/// costs its window.
+/// The greatest number of bytes after the window in which lines are counted. So the cost of a large
+/// file is that of its window.
 const MAX_COUNTED: u64 = 4 << 20;
 
-/// Which lines to show.
+/// The lines to show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
-    /// The first, from 1.
+    /// The first line, from 1.
     pub(super) offset: u64,
-    /// How many at most.
+    /// The greatest number of lines.
     limit: u64,
-    /// How much text at most, in bytes.
+    /// The number of bytes of text after which no further line is shown.
     max_text: usize,
 }
 
 impl Range {
-    /// As the arguments have it.
+    /// The range for the arguments of a call.
     pub(super) fn new(offset: Option<u64>, limit: Option<u64>) -> Self {
         let offset = offset.unwrap_or(1).max(1);
         match limit {
@@ -51,25 +52,25 @@ impl Range {
     }
 }
 
-/// The lines that were asked for.
+/// The requested lines.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     /// The lines, each with its number, a tab and a line end.
     pub(super) text: String,
-    /// How many there are.
+    /// The number of lines in `text`.
     pub(super) lines: u64,
-    /// How many the file has, where they were counted.
+    /// The number of lines in the file. `None` if they weren't counted.
     pub(super) total_lines: Option<u64>,
-    /// How long the file is.
+    /// The size of the file.
     pub(super) bytes: u64,
-    /// Whether something was not UTF-8.
+    /// Whether some bytes weren't UTF-8.
     pub(super) lossy: bool,
     /// Whether a line ended in CRLF.
     pub(super) crlf: bool,
 }
 
-/// Reads a window. `buffer` begins with the first `filled` bytes of the file, `source` goes on
-/// behind them, and `length` is how long the file is said to be.
+/// Reads a window. `buffer` starts with the first `filled` bytes of the file. `source` has the
+/// rest. `length` is the size of the file as the system reports it.
 pub(super) fn read(
     buffer: &mut [u8],
     filled: usize,
@@ -86,7 +87,8 @@ pub(super) fn read(
         if lines.is_full() && length.saturating_sub(taken) > MAX_COUNTED {
             return Ok(lines.finish(None, length));
         }
-        // One call less for most files. Where no length is known, as in /proc, it is said to be 0.
+        // This saves one read for most files. For files of unknown length, as in /proc, the system
+        // reports 0.
         if taken == length {
             break;
         }
@@ -101,27 +103,27 @@ pub(super) fn read(
     Ok(lines.finish(Some(total), taken))
 }
 
-/// Takes a file chunk by chunk: skips lines, numbers lines, counts lines.
+/// Processes a file chunk by chunk: skips, numbers and counts lines.
 struct Lines {
     range: Range,
     window: Window,
-    /// The text of the window. It is checked as a whole in the end, which costs a fraction of
-    /// checking line by line.
+    /// The text of the window. UTF-8 is checked once at the end, which is much faster than line by
+    /// line.
     text: Vec<u8>,
     number: Decimal,
-    /// Line ends met so far.
+    /// The number of line ends so far.
     ends: u64,
     /// Whether the last byte so far was not a line end.
     open: bool,
-    /// The line under way, where a chunk ended inside it: what is kept of it, and how many bytes
-    /// were dropped.
+    /// The kept bytes of a line that continues in the next chunk.
     partial: Vec<u8>,
+    /// The number of bytes of that line that were dropped.
     dropped: usize,
 }
 
 impl Lines {
     fn new(range: Range, length: u64) -> Self {
-        // Room for the text with its numbers, in one go.
+        // One allocation for the text with its numbers.
         let room = usize::try_from(length).unwrap_or(usize::MAX).min(range.max_text) * 5 / 4;
         Self {
             range,
@@ -156,7 +158,7 @@ impl Lines {
         self.open = chunk.last().is_some_and(|&byte| byte != b'\n');
     }
 
-    /// The part of a chunk that lies behind the lines before the window.
+    /// The part of a chunk after the lines that come before the window.
     fn skip<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
         let missing = (self.range.offset - 1).saturating_sub(self.ends);
         if missing == 0 {
@@ -178,7 +180,7 @@ impl Lines {
         self.window.lines >= self.range.limit || self.text.len() >= self.range.max_text
     }
 
-    /// Keeps a part of a line whose end is not in sight, as far as it can be shown.
+    /// Keeps a part of an unfinished line, up to the bytes that can be shown.
     fn keep(&mut self, part: &[u8]) {
         let kept = part.len().min((MAX_LINE_BYTES + 1).saturating_sub(self.partial.len()));
         self.partial.extend_from_slice(&part[..kept]);
@@ -193,7 +195,7 @@ impl Lines {
         self.dropped = 0;
     }
 
-    /// Appends a line; `dropped` bytes of it are not in `line`.
+    /// Appends a line. `dropped` is the number of its bytes that aren't in `line`.
     fn show(&mut self, line: &[u8], dropped: usize) {
         let line = match line {
             [line @ .., b'\r'] if dropped == 0 => {
@@ -219,7 +221,7 @@ impl Lines {
         self.text.push(b'\n');
     }
 
-    /// Appends as much of a line as is shown of one, with a mark.
+    /// Appends the first part of a long line, with a mark.
     #[cold]
     fn show_cut(&mut self, line: &[u8], dropped: usize) {
         let mut left = MAX_LINE;
@@ -232,7 +234,7 @@ impl Lines {
             };
             shown += end;
             left -= characters;
-            // What is no character counts as one, as it is shown as one.
+            // Invalid bytes count as one character, since they are shown as one.
             if left == 0 || chunk.invalid().is_empty() {
                 break;
             }
@@ -250,7 +252,7 @@ impl Lines {
         }
     }
 
-    /// Shows a last line that has no end, and returns the number of lines.
+    /// Shows a last line without a line end. Returns the number of lines.
     fn end(&mut self) -> u64 {
         if self.open && !self.is_full() && self.ends + 1 >= self.range.offset {
             self.show_partial();
@@ -267,15 +269,15 @@ impl Lines {
     }
 }
 
-/// A number that counts up as text: formatting each anew took a third of the time of a read.
+/// A counter in text form. Formatting each number took a third of the time of a read.
 struct Decimal {
-    /// The digits at the end, blanks before.
+    /// The digits at the end, and blanks before them.
     text: [u8; 20],
     first: usize,
 }
 
 impl Decimal {
-    /// Numbers are padded to this width.
+    /// The width that numbers are padded to.
     const WIDTH: usize = 4;
 
     fn new(value: u64) -> Self {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_make_no_difference() {
+    fn chunk_size_does_not_change_the_window() {
         let text = "one\r\n\nthrée\nfour\n\nsix";
         for range in [ALL, range(3, 2), range(6, 9), range(7, 1)] {
             let whole = window(text.as_bytes(), 100, range);
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_needs_no_end() {
+    fn last_line_needs_no_line_end() {
         for (text, total) in [("", 0), ("a", 1), ("a\n", 1), ("a\n\n", 2), ("\n", 1)] {
             let window = window(text.as_bytes(), 8, ALL);
             assert_eq!((window.total_lines, window.lines), (Some(total), total), "{text:?}");
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_with_a_mark() {
+    fn long_line_is_cut_with_a_mark() {
         for character in ["a", "é", "\u{1f600}"] {
             let line = format!("{}\nnext\n", character.repeat(3000));
             for chunk in [1000, 1 << 20] {
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_utf_8_are_replaced_wherever_a_line_is_cut() {
+    fn invalid_bytes_are_replaced_in_cut_lines() {
         let line = [vec![0xff; 3000], b"\n".to_vec()].concat();
         let window = window(&line, 500, ALL);
         assert!(window.lossy);
@@ -383,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_costs_no_memory() {
+    fn endless_line_needs_little_memory() {
         let line = vec![b'x'; 4 << 20];
         let window = window(&line, CHUNK, ALL);
         assert!(window.text.len() < 2100);
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_text_ends_the_window() {
+    fn text_limit_ends_the_window() {
         let text = format!("{}\n", "y".repeat(1000)).repeat(1000);
         let cut = window(text.as_bytes(), CHUNK, ALL);
         assert!(cut.text.len() < MAX_TEXT + 2 * MAX_LINE);
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_window_a_big_file_is_not_read() {
+    fn large_file_is_not_read_after_the_window() {
         struct Endless(u64);
         impl Read for Endless {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_not_shown() {
+    fn byte_order_mark_is_not_shown() {
         assert_eq!(window(b"\xef\xbb\xbfa\n", 9, ALL).text, "   1\ta\n");
     }
 }
