@@ -14,15 +14,15 @@ pub(crate) struct Bash;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The command line, as bash takes it. It starts in the working directory.
+    /// The command line for bash. It starts in the working directory.
     command: String,
-    /// Seconds after which it is ended, with all that it has started. Default: 30, where the
-    /// operator doesn't say otherwise.
+    /// Seconds after which the command is stopped, with everything that it started. Default: 30,
+    /// unless the operator changed it.
     #[schemars(range(min = 1, max = 86_400))]
     #[expect(dead_code, reason = "the host reads it: it is the time of the call")]
     timeout: Option<u32>,
-    /// True where the command needs the network. A person may be asked for it, and commands that
-    /// are known to need it ask by themselves.
+    /// Set it to true if the command needs the network. A person may have to approve it. Commands
+    /// that are known to need the network ask without it.
     #[expect(dead_code, reason = "the host reads it, and decides")]
     network: Option<bool>,
 }
@@ -31,11 +31,11 @@ impl Tool for Bash {
     const NAME: &str = "bash";
     const TITLE: Option<&str> = Some("Run a command");
     const DESCRIPTION: &str = "\
-        Runs a command line with bash, in a sandbox: it sees the working directory and what else the operator granted, and has the network \
-        only where that is allowed. Each call is a shell of its own: no directory, variable or background process outlives it, and /tmp is \
-        private to it. There is no terminal and nothing on standard input. Returns what was written, labelled stdout: and stderr: where \
-        there is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path \
-        and edit for files: they are faster, and ask less often.";
+        Runs a command line with bash, in a sandbox: it sees the working directory and other paths that the operator granted, and has the \
+        network only if that is allowed. Each call is a shell of its own: no directory, variable or background process outlives it, and \
+        /tmp is private to it. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
+        is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path and \
+        edit for files: they are faster, and need approval less often.";
     const ANNOTATIONS: Annotations = Annotations::ACTING;
     const SUBJECTS: &[Subject] = &[Subject::new("/command", SubjectKind::Command, Access::Write)];
     const ALIASES: &[&str] = &["shell"];
@@ -53,18 +53,18 @@ impl Tool for Bash {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         if arguments.command.trim().is_empty() {
             return Err(Failure::invalid("command is empty")
-                .with_suggestion("Give the command line that is to be run."));
+                .with_suggestion("Set command to the command line to run."));
         }
-        let began = Instant::now();
-        // Unchanged: the host decided on exactly this text.
+        let started_at = Instant::now();
+        // The text must not change: the host decided on exactly this text.
         let finished = Command::shell(arguments.command).live().run()?;
-        let took = began.elapsed();
+        let took = started_at.elapsed();
         let envelope = Envelope::new(&finished);
         let mut text = envelope.text();
         if finished.success() {
             failure::add_notices(&mut text, &finished.notices);
         }
-        // Without text there is no part: models should get no empty parts.
+        // An empty text makes no part, since models should get no empty parts.
         let content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
         if finished.success() {
             return Output { content, structured: None }.with_structured(&envelope);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_the_envelope_beside_the_text() {
+    fn answer_has_text_and_envelope() {
         let output = run("echo hi").unwrap();
         assert_eq!(output.joined_text(), "hi\n");
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_code_other_than_0_is_a_failure_with_all_there_is() {
+    fn nonzero_exit_code_is_a_failure_with_all_output() {
         let envelope = |stdout, stderr, code| json!({ "stdout": stdout, "stderr": stderr, "exit_code": code, "truncated": false });
         check_failure("echo out; exit 3", "Exit code: 3", "out\n", envelope("out\n", "", 3));
         check_failure(
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_command() {
+    fn empty_command_is_refused() {
         for blank in ["", " ", "\n\t"] {
             assert_eq!(run(blank).unwrap_err().category, Category::InvalidParameters);
         }
     }
 
     #[test]
-    fn the_catalogue_says_how_it_is_called() {
+    fn definition_has_names_arguments_and_schemas() {
         let definition = testing::definition::<Bash>();
         assert_eq!(
             definition["subjects"],

@@ -2,25 +2,27 @@ use berth_sdk::process::Finished;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The most bytes of each output in an answer, as text. Bytes that are not text take more room
-/// there than before.
+/// The greatest number of bytes of each output in an answer, as text. Bytes that aren't text become
+/// longer there.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// What begins a sequence that steers a terminal, and what takes a letter back.
+/// The character that starts a control sequence of terminals.
 const ESCAPE: char = '\u{1b}';
+
+/// The character that takes a letter back.
 const BACKSPACE: char = '\u{8}';
 
-/// What a command came to, for programs. It is stable: fields may join, none changes.
+/// The result of a command, for programs. It is stable: fields may be added, but never change.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Envelope {
-    /// What it wrote to its standard output.
+    /// The standard output of the command.
     stdout: String,
-    /// What it wrote to its standard error.
+    /// The standard error of the command.
     stderr: String,
-    /// Its exit code; 128 and the signal where one ended it; -1 where it was ended at one of its
-    /// bounds.
+    /// The exit code; 128 plus the signal if a signal ended the command; -1 if it was stopped at
+    /// one of its limits.
     exit_code: i32,
-    /// Whether it wrote more than is here.
+    /// Whether some of the output was left out.
     truncated: bool,
 }
 
@@ -50,7 +52,7 @@ impl Envelope {
         if self.truncated {
             add_notice(
                 &mut text,
-                "The output is cut: of more than a MiB, the beginning and the end are kept. Write it to a file, or have less of it written.",
+                "The output is cut: the limit is 1 MiB, and its beginning and its end are shown. Write it to a file, or make the command write less.",
             );
         }
         text
@@ -67,10 +69,11 @@ pub(crate) fn add_notice(text: &mut String, notice: &str) {
     text.push_str("]\n");
 }
 
-/// Output as a text that JSON has room for, and whether it is less than what was written. Bytes
-/// that are no text, and characters that steer terminals, are replaced; so they would be by the
-/// host. Escapes and backspaces stay: by them the host knows what a terminal would not show. They
-/// are replaced if there are very many, since JSON takes six bytes for each.
+/// Converts output to a text that fits into JSON, and says whether some of it was left out.
+///
+/// Bytes that aren't text and control characters are replaced, as the host does too. Escapes and
+/// backspaces stay, since the host needs them to find the text that a terminal would not show. If
+/// there are very many, they are replaced too, since JSON takes six bytes for each.
 fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
@@ -78,7 +81,7 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
         let kept =
             |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
         text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
-        // A character that was cut through is left out.
+        // A character of which only a part was kept is left out.
         let invalid = chunk.invalid();
         let cut_through = truncated
             && chunks.peek().is_none()
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_labelled_only_where_there_are_two() {
+    fn outputs_are_labelled_only_if_both_exist() {
         check("", "", "");
         check("a\n", "", "a\n");
         check("", "b", "b");
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_told_in_the_text_and_splits_no_character() {
+    fn cut_is_announced_and_splits_no_character() {
         let cut = envelope("aé".as_bytes().split_last().unwrap().1, b"", true);
         assert_eq!((cut.stdout.as_str(), cut.truncated), ("a", true));
         assert!(cut.text().starts_with("a\n[The output is cut:"), "{}", cut.text());
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_fits_into_an_answer() {
+    fn any_output_fits_into_an_answer() {
         for byte in [0, 0x1b, 0xff, b'"', b'\\', b'\n', b','] {
             let envelope = envelope(&vec![byte; 1 << 20], &vec![byte; 1 << 20], false);
             let structured = serde_json::to_string(&envelope).unwrap();

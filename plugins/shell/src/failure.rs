@@ -1,10 +1,10 @@
 //! Failures of commands.
 //!
-//! Every exit code other than 0 is a permanent failure: the same command, as things are, would end
-//! in the same way. That goes for 127 (no such command), for 126 (it could not be executed) and for
-//! what says `permission denied` or `no such file or directory` on its standard error as for
-//! everything else. Only the host reports refusals by a rule. A program that prints `permission
-//! denied`, or exits with 126, proves no refusal, since any program can do that.
+//! Every exit code other than 0 is a permanent failure: the same command would end in the same way
+//! again. This includes 127 (command not found), 126 (not executable), and commands that write
+//! `permission denied` or `no such file or directory` to standard error. Only the host reports
+//! refusals by a rule. A program that prints `permission denied`, or exits with 126, proves no
+//! refusal, since any program can do that.
 
 use std::time::Duration;
 
@@ -20,7 +20,9 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             let code = finished.exit_code.unwrap_or(-1);
             let failure = Failure::permanent("exit-status", format!("Exit code: {code}"));
             let advice = match code {
-                126 => "The file exists and can't be executed: check its mode and its first line.",
+                126 => {
+                    "The program exists but can't be executed: check its mode and its first line."
+                }
                 127 if finished.output.stderr.windows(9).any(|said| said == b"not found") => {
                     "A command was not found: check its name, and whether it is installed."
                 }
@@ -29,34 +31,36 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             (failure, advice)
         }
         Ending::Timeout => {
-            let message =
-                format!("its time was up: the command was ended after {} s", took.as_secs());
+            let message = format!(
+                "the command reached its time limit and was stopped after {} s",
+                took.as_secs()
+            );
             let failure = Failure::new(Category::Timeout, message);
-            (failure, "Do less at once, or give it more time: `timeout` is in seconds.")
+            (failure, "Do less at once, or set a higher `timeout`, in seconds.")
         }
         Ending::Cancelled => (
-            Failure::permanent("ended", "the command was ended"),
-            "Go on only if it is asked for again.",
+            Failure::permanent("ended", "the command was cancelled"),
+            "Run it again only if the user asks for it.",
         ),
         Ending::Memory => bound_failure(
             "memory",
-            "took more memory than they may",
-            "Do less at once; `memory_mib` in [tools.shell.limits] is the bound.",
+            "memory",
+            "Do less at once. The limit is `memory_mib` in [tools.shell.limits].",
         ),
         Ending::Processes => bound_failure(
             "processes",
-            "were more processes than they may be",
-            "Start fewer at once; `processes` in [tools.shell.limits] is the bound.",
+            "processes",
+            "Start fewer at once. The limit is `processes` in [tools.shell.limits].",
         ),
         Ending::Processor => bound_failure(
             "processor-time",
-            "took more processor time than they may",
-            "Do less at once; `cpu_secs` in [tools.shell.limits] is the bound.",
+            "processor time",
+            "Do less at once. The limit is `cpu_secs` in [tools.shell.limits].",
         ),
         Ending::Output => bound_failure(
             "endless-output",
-            "wrote more than anybody will read",
-            "Write to a file, or have less of it written: no key of the configuration raises that bound.",
+            "output",
+            "Write to a file, or make the command write less. No key of the configuration raises this limit.",
         ),
     };
     // The host's notices are more specific than general advice.
@@ -67,7 +71,12 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
 
 fn bound_failure(code: &'static str, what: &str, advice: &'static str) -> (Failure, &'static str) {
     (
-        Failure::permanent(code, format!("the command and what it started {what}, and were ended")),
+        Failure::permanent(
+            code,
+            format!(
+                "the command and the programs that it started reached the limit of {what} and were stopped"
+            ),
+        ),
         advice,
     )
 }
@@ -92,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_names_the_key_that_moves_it() {
+    fn every_limit_names_its_key() {
         for (ending, key) in [
             (Ending::Memory, "memory_mib"),
             (Ending::Processes, "processes"),
@@ -110,14 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_was_up_is_a_timeout() {
+    fn reached_time_limit_is_a_timeout() {
         let failure = failure(Ending::Timeout, &[]);
         assert_eq!((failure.category, failure.code), (Category::Timeout, None));
-        assert_eq!(failure.message, "its time was up: the command was ended after 30 s");
+        assert_eq!(
+            failure.message,
+            "the command reached its time limit and was stopped after 30 s"
+        );
     }
 
     #[test]
-    fn what_the_host_knows_is_what_to_try() {
+    fn notices_of_the_host_replace_general_advice() {
         let failure = failure(Ending::Exited, &["To grant it: network = \"allow\"", "and more"]);
         assert_eq!(
             failure.suggestion.as_deref(),

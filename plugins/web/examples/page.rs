@@ -1,5 +1,5 @@
-//! HTML on the standard input, Markdown on the standard output: what `fetch` makes of a page,
-//! without a sandbox around it. The bench measures the tool against this.
+//! Converts HTML from standard input to Markdown on standard output, as `fetch` does, but without a
+//! sandbox. The bench compares the tool with it.
 //!
 //! ```sh
 //! curl -s https://example.com/ | cargo run --release --example page -- https://example.com/

@@ -7,16 +7,16 @@ use url::Url;
 use crate::page::{self, Page, charset};
 use crate::request::{self, Kind};
 
-/// Characters of an answer by default.
+/// The default number of characters of an answer.
 const DEFAULT_LENGTH: usize = 20_000;
 
-/// Characters of an answer at most.
+/// The greatest number of characters of an answer.
 const MAX_LENGTH: usize = 200_000;
 
-/// Characters of the server's text in a failure.
+/// The greatest number of characters of the server's text in a failure.
 const MAX_EXPLANATION: usize = 4_000;
 
-/// The accepted types, best first. Some sites have their pages as Markdown.
+/// The accepted types, best first. Some sites offer their pages as Markdown.
 const ACCEPT: &str =
     "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
 
@@ -27,12 +27,12 @@ pub(crate) struct Fetch;
 pub(crate) struct Arguments {
     /// The page: an absolute URL, with its scheme: https://example.com/page.
     url: String,
-    /// How many characters of the page to return; 20000 where nothing is given.
+    /// How many characters of the page to return. Default: 20000.
     #[schemars(range(min = 1, max = 200_000))]
     max_length: Option<usize>,
-    /// The character to begin with, to read on where an earlier answer ended.
+    /// The first character to return, to continue where an earlier answer ended. Default: 0.
     start_index: Option<usize>,
-    /// The source as it is, instead of the readable text.
+    /// Return the source instead of the readable text. Default: false.
     raw: Option<bool>,
 }
 
@@ -40,10 +40,10 @@ impl Tool for Fetch {
     const NAME: &str = "fetch";
     const TITLE: Option<&str> = Some("Fetch a page");
     const DESCRIPTION: &str = "Reads a web page, and returns its main text as Markdown: headings, lists, links, tables and code are kept, menus \
-        and banners are not. Plain text, JSON, XML and CSV come as they are, feeds as a list, PDFs and other binaries only as what they are. Use it \
-        for a URL that the user, a file or another page gave you; don't guess URLs. A long page comes in parts: the answer says with which \
-        start_index to read on. It fails where the page doesn't exist (404), the server refuses (401, 403) or the host is not allowed. Use \
-        web_scrape for single values of a page, and http_request for web services.";
+        and banners are not. Plain text, JSON, XML and CSV are returned unchanged, feeds as a list; of PDFs and other binary files it returns \
+        only type, size and name. Use it for a URL that the user, a file or another page gave you; don't guess URLs. A long page comes in parts: \
+        the answer says with which start_index to continue. Fails if the page doesn't exist (404), the server refuses (401, 403) or the host \
+        is not allowed. Use web_scrape for single values of a page, and http_request for web services.";
     const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web_fetch"];
@@ -61,7 +61,7 @@ impl Tool for Fetch {
             arguments.start_index.unwrap_or(0),
             arguments.max_length.unwrap_or(DEFAULT_LENGTH),
         )?;
-        // Our own notes are a part of their own, so a page can't imitate them.
+        // The tool's notes are a separate part, so that a page can't imitate them.
         let notes = describe(&answer, &arguments.url, &page, &part);
         let mut output = Output::default();
         if !notes.is_empty() {
@@ -73,8 +73,8 @@ impl Tool for Fetch {
     }
 }
 
-/// The answer, if its status is a success. A failure carries the server's text in a part of its
-/// own: it often says what is missing.
+/// The answer, if its status means success. A failure carries the server's text as a separate part,
+/// since that often explains the failure.
 pub(crate) fn success(answer: Response) -> Result<Response, Failure> {
     let explanation = if answer.status < 400 { None } else { read_explanation(&answer) };
     answer.error_for_status().map_err(|failure| match explanation {
@@ -143,7 +143,7 @@ fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
     Page {
         text: format!(
-            "A file of type {media_type}, {size}{name}. It isn't text, and was not read.\n"
+            "A file of type {media_type}, {size}{name}. It is not text, so it was not read.\n"
         ),
         media_type: "text/plain",
         cut: false,
@@ -186,9 +186,11 @@ impl Part {
         let total = text.chars().count();
         if start > 0 && start >= total {
             let failure = Failure::invalid(format!(
-                "start_index is {start}, and the page has {total} characters"
+                "start_index is {start}, but the page has only {total} characters"
             ));
-            return Err(failure.with_suggestion("Begin before its end, or leave start_index out."));
+            return Err(
+                failure.with_suggestion("Use a smaller start_index, or leave start_index out.")
+            );
         }
         let part: String = text.chars().skip(start).take(length.clamp(1, MAX_LENGTH)).collect();
         let end = start + part.chars().count();
@@ -196,7 +198,7 @@ impl Part {
     }
 }
 
-/// Describes the answer for the model, beside the text.
+/// The notes of the tool about an answer, for the model.
 fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) -> String {
     let mut notes = Vec::new();
     let same = Url::parse(requested_url).is_ok_and(|url| url.as_str() == answer.url);
@@ -210,21 +212,20 @@ fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) ->
         notes.push(format!("Characters {} to {} of {}.", part.start, part.end, part.total));
     }
     if part.end < part.total {
-        notes.push(format!("To read on: start_index = {}.", part.end));
+        notes.push(format!("Continue with start_index {}.", part.end));
     } else if answer.cut || page.cut {
         notes.push(format!(
-            "The page is longer than what is read of one: only {} of it were.",
+            "The page is too long: only its first {} were read.",
             request::size(answer.body.len())
         ));
     }
     if answer.body.is_empty() {
         notes.push("The answer is empty: there is nothing to read at this URL.".to_owned());
     } else if part.total == 0 {
-        notes
-            .push("The page has no text: it may be made by scripts, which are not run.".to_owned());
+        notes.push("The page has no text. Scripts may create it, and they are not run.".to_owned());
     } else if page.bare {
         notes.push(
-            "The page has no text but its title: it may be made by scripts, which are not run."
+            "The page has no text except its title. Scripts may create it, and they are not run."
                 .to_owned(),
         );
     }
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_markdown() {
+    fn page_becomes_markdown() {
         let page = "<title>Site</title><body><nav><a href=/>Home</a></nav><h1>Title</h1><p>Some <b>bold</b> text with <a href='../x'>a link</a>.</p>";
         let server = TestServer::answer_once(&html(page));
         let output =
@@ -263,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn long_pages_come_in_parts() {
+    fn long_page_comes_in_parts() {
         let answer = b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n0123456789";
         assert_eq!(
             fetch(answer, &json!({ "max_length": 4 })).unwrap(),
-            ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]
+            ["Characters 0 to 4 of 10.\nContinue with start_index 4.", "0123"]
         );
         assert_eq!(
             fetch(answer, &json!({ "max_length": 6, "start_index": 4 })).unwrap(),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_comes_as_it_is() {
+    fn other_types_are_returned_unchanged_or_described() {
         let json = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\": [1]}";
         assert_eq!(fetch(json, &json!({})).unwrap(), ["{\"a\": [1]}"]);
         assert_eq!(fetch(&html("<p>a"), &json!({ "raw": true })).unwrap(), ["<p>a"]);
@@ -290,17 +291,17 @@ mod tests {
         assert_eq!(
             fetch(pdf, &json!({})).unwrap(),
             [
-                "A file of type application/pdf, 4 bytes, named \"a b.pdf\". It isn't text, and was not read.\n"
+                "A file of type application/pdf, 4 bytes, named \"a b.pdf\". It is not text, so it was not read.\n"
             ]
         );
     }
 
     #[test]
-    fn a_page_without_text_says_so() {
+    fn page_without_text_is_reported() {
         let told = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
         assert_eq!(
             told,
-            ["The page has no text: it may be made by scripts, which are not run.", ""]
+            ["The page has no text. Scripts may create it, and they are not run.", ""]
         );
         let told = fetch(
             &html("<title>App</title><div id=root></div><script>make()</script>"),
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "The page has no text but its title: it may be made by scripts, which are not run.",
+                "The page has no text except its title. Scripts may create it, and they are not run.",
                 "# App\n"
             ]
         );
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_whether_to_try_again() {
+    fn status_of_a_failure_decides_about_retries() {
         let busy = b"HTTP/1.0 503 No\r\nretry-after: 7\r\n\r\n";
         let failure = fetch(busy, &json!({})).unwrap_err();
         assert_eq!(
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_to_a_failure_goes_along() {
+    fn failure_carries_the_text_of_the_server() {
         let explanation = |answer: &[u8]| fetch(answer, &json!({})).unwrap_err().joined_text();
         let json = b"HTTP/1.0 422 No\r\ncontent-type: application/json\r\n\r\n{\"error\": \"page is from 1 on\"}";
         assert_eq!(explanation(json), "{\"error\": \"page is from 1 on\"}");
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_catalogue_says_that_it_reads() {
+    fn fetch_is_declared_read_only() {
         let definition = testing::definition::<Fetch>();
         assert_eq!(
             definition["subjects"],

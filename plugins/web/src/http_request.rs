@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use crate::page::charset;
 use crate::request::{self, Kind};
 
-/// Bytes of a body that is text. The answer holds it twice.
+/// The greatest number of bytes of a text body in an answer, which contains it twice.
 const MAX_TEXT: usize = 1 << 20;
 
 pub(crate) struct HttpRequest;
 
-// It is written, too, so that the schema tells the default: a call without a method is one that
-// only reads.
+// `Serialize` is needed for the default in the schema. It tells that a call without a method only
+// reads.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum Method {
@@ -46,9 +46,9 @@ impl Method {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Where the request goes: an absolute URL, with its scheme and query.
+    /// The URL of the request: absolute, with its scheme and query.
     url: String,
-    /// How: GET and HEAD look, the others act.
+    /// The method. GET and HEAD only read, the others act.
     #[serde(default)]
     method: Method,
     /// Headers of the request, each by its name. Don't put credentials here: the operator's
@@ -60,19 +60,19 @@ pub(crate) struct Arguments {
     json: Option<Map<String, Value>>,
 }
 
-/// What the server answered, for programs. It is stable: fields may join, none changes.
+/// The answer of the server, for programs. It is stable: fields may be added, but never change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Envelope {
-    /// The status: 200.
+    /// The status, such as 200.
     status: u16,
-    /// Where the answer came from, after redirects.
+    /// The URL of the answer, after redirects.
     url: String,
-    /// The headers by their names in lower case, several of one name joined by a comma. Those that
-    /// are secrets are redacted.
+    /// The headers by their names in lower case. Several headers of one name are joined by a comma.
+    /// Secrets are redacted.
     headers: BTreeMap<String, String>,
-    /// The body, where it is a text.
+    /// The body, if it is text.
     body: Option<String>,
-    /// Whether the body is longer than what is here.
+    /// Whether the body was cut.
     truncated: bool,
 }
 
@@ -80,9 +80,9 @@ impl Tool for HttpRequest {
     const NAME: &str = "http_request";
     const TITLE: Option<&str> = Some("HTTP request");
     const DESCRIPTION: &str = "Sends one request to a web service, and returns status, headers and body. Use it for APIs: for GET with parameters \
-        in the URL, and for POST, PUT, PATCH and DELETE, which act on the service. A status other than 200 is no failure here: look at it. It fails where no \
-        answer comes (no such host, no connection, time up) or the host is not allowed. At most 3 redirects are followed. Credentials are added by \
-        the operator's configuration, never by you. Use fetch to read a page.";
+        in the URL, and for POST, PUT, PATCH and DELETE, which act on the service. A status other than 200 is not a failure here: check it. Fails if \
+        there is no answer (no such host, no connection, timeout) or the host is not allowed. At most 3 redirects are followed. Credentials are \
+        added by the operator's configuration, never by you. Use fetch to read a page.";
     const ANNOTATIONS: Annotations = Annotations::ACTING;
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];
@@ -97,13 +97,13 @@ impl Tool for HttpRequest {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let mut request = request::build(arguments.method.name(), &arguments.url);
         for (name, value) in arguments.headers.unwrap_or_default() {
-            // Whatever it is, it was meant for this server.
+            // The header may be a credential, so it must not follow a redirect to another server.
             request = request.private_header(name, value);
         }
         let request = match (arguments.body, arguments.json) {
             (Some(_), Some(_)) => {
-                return Err(Failure::invalid("`body` and `json` are both given")
-                    .with_suggestion("Give one of them."));
+                return Err(Failure::invalid("`body` and `json` are both set")
+                    .with_suggestion("Set only one of them."));
             }
             (Some(body), None) => request.body(body),
             (None, Some(value)) => request.json(&value)?,
@@ -163,7 +163,7 @@ fn output(answer: &Response) -> Result<Output, Failure> {
     Output { content, structured: None }.with_structured(&envelope)
 }
 
-/// Whether what a header says lets somebody act as somebody else.
+/// Whether the value of a header can be used to act as another user.
 fn is_secret(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "set-cookie",
@@ -187,7 +187,7 @@ mod tests {
     use crate::test_server::TestServer;
 
     #[test]
-    fn the_status_is_the_answer() {
+    fn error_status_is_an_answer() {
         let server =
             TestServer::answer_once(b"HTTP/1.0 404 No\r\nContent-Type: application/json\r\nX-A: 1\r\nX-A: 2\r\n\r\n{\"error\": 1}");
         let url = format!("{}/x", server.url);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_sent() {
+    fn request_body_is_sent() {
         let server = TestServer::answer_once(b"HTTP/1.0 201 Made\r\n\r\n");
         let arguments = json!({ "url": server.url, "method": "POST", "json": { "a": 1 }, "headers": { "X-Trace": "7" } });
         assert_eq!(
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_the_server_stay_out_of_the_answer() {
+    fn secret_headers_are_redacted() {
         let server = TestServer::answer_once(
             b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok",
         );
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_travels_as_bytes() {
+    fn binary_body_is_returned_as_bytes() {
         let server =
             TestServer::answer_once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
         let output = testing::call::<HttpRequest>(json!({ "url": server.url })).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_catalogue_says_when_it_only_reads() {
+    fn get_and_head_are_declared_read_only() {
         let definition = testing::definition::<HttpRequest>();
         assert_eq!(definition["annotations"]["read_only"], false);
         assert_eq!(definition["meta"]["berth:reads-when"], json!({ "/method": ["GET", "HEAD"] }));

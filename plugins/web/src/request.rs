@@ -1,18 +1,18 @@
-//! Requests and the kinds of their answers, for all three tools.
+//! Requests, and the kinds of bodies, for all three tools.
 
 use std::time::Duration;
 
 use berth_sdk::http::Request;
 
-/// The name of the client. Servers refuse clients without a name more often.
+/// The name of the client. Many servers refuse clients without a name.
 const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
 
-/// How long each step of a request may take: at least the longest `timeout` that `[tools.web]`
-/// allows.
+/// The time limit of each step of a request. It is at least the longest `timeout` that
+/// `[tools.web]` allows.
 const TIME: Duration = Duration::from_secs(3600);
 
-/// The most bytes that are read, whatever the operator allows: reading more would use up the time
-/// of the call.
+/// The greatest number of bytes that are read, even if the operator allows more. Reading more would
+/// use up the time of the call.
 pub(crate) const MAX_BODY: usize = 4 << 20;
 
 pub(crate) fn build(method: &str, url: &str) -> Request {
@@ -23,14 +23,14 @@ pub(crate) fn build(method: &str, url: &str) -> Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Html,
-    /// RSS, Atom or another XML.
+    /// RSS, Atom or other XML.
     Xml,
     Text,
     Binary,
 }
 
-/// Finds the kind by the server's media type, or by the first bytes if the type is missing or too
-/// general.
+/// The kind of a body, by the server's media type, or by the first bytes if the type is missing or
+/// too general.
 pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
     let (top, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
     match (top, sub) {
@@ -84,9 +84,9 @@ fn sniff(body: &[u8]) -> Kind {
     }
 }
 
-/// A size for people.
+/// A size in a unit for people.
 pub(crate) fn size(bytes: usize) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "told to a digit")]
+    #[expect(clippy::cast_precision_loss, reason = "only one decimal is shown")]
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_by_type_and_by_the_first_bytes() {
+    fn kind_follows_from_type_and_first_bytes() {
         for (media_type, body, expected) in [
             ("text/html", "", Kind::Html),
             ("application/xhtml+xml", "", Kind::Html),

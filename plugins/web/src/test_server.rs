@@ -38,7 +38,7 @@ impl TestServer {
         Self { url, request: thread::spawn(serve) }
     }
 
-    /// The request that it got.
+    /// The request that the server got.
     pub(crate) fn request(self) -> String {
         self.request.join().unwrap()
     }

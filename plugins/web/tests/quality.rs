@@ -1,8 +1,8 @@
-//! Real pages, compared with what trafilatura and readability keep of them.
+//! Compares the main text of real pages with the results of trafilatura and readability.
 //!
-//! The pages were saved by others, and are not part of this repository: `cargo xtask test` fetches
-//! them, and what the two make of them, into `target/clients/pages`. What both keep is what a page
-//! is about: it has to be there. What neither keeps is noise.
+//! The pages are not part of this repository. `cargo xtask test` fetches them, and the results of
+//! both programs, into `target/clients/pages`. Text that both keep has to be kept. Text that
+//! neither keeps is noise.
 
 #[path = "../../../tests/not_tried.rs"]
 mod not_tried;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-/// A page of each kind, and the noise that is accepted of it: comments below an article, where the
-/// two leave them out, count as that. So does what a page has within its own main part, which is
-/// taken whole since a lost section costs more than a line of buttons.
+/// A page of each kind, and the share of noise that is accepted. Comments below an article count as
+/// noise if both programs leave them out. So do other elements within the named main part of a
+/// page: it is taken whole, since a lost section is worse than a line of buttons.
 const PAGES: [(&str, &str, f64); 36] = [
     ("encyclopedia, with formulas", "en.wikipedia.org.tsne.html", 0.10),
     ("questions and answers, with code", "stackoverflow.com.rust.html", 0.10),
@@ -55,16 +55,16 @@ const PAGES: [(&str, &str, f64); 36] = [
     ("Latvian", "latvian_article.html", 0.15),
 ];
 
-/// What has to be there of what both keep.
+/// The smallest share of the text kept by both programs that a page has to keep.
 const RECALL: f64 = 0.95;
 
-/// The mean over all pages that were fetched, the kinds above and the others: front pages,
-/// galleries and pages of a few words among them.
+/// The bounds of the means over all fetched pages. They include other kinds than those above: front
+/// pages, galleries and pages of a few words.
 const MEAN_RECALL: f64 = 0.985;
 const MEAN_NOISE: f64 = 0.20;
 
 #[test]
-fn real_pages_keep_their_text_and_lose_what_is_around_it() {
+fn real_pages_keep_their_text_and_lose_noise() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/pages");
     let Ok(reference) = fs::read_to_string(folder.join("reference.json")) else {
         not_tried::not_tried("clients/pages");
@@ -137,7 +137,7 @@ fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measurement {
     }
 }
 
-/// Words and how often they are there; in writing without spaces each letter is one.
+/// The number of occurrences of each word. In scripts without spaces, each letter counts as a word.
 fn count_words(text: &str) -> HashMap<String, usize> {
     let mut words: HashMap<String, usize> = HashMap::new();
     let stands_alone = |c: char| matches!(c, '\u{e00}'..='\u{e7f}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
@@ -155,7 +155,8 @@ fn count_words(text: &str) -> HashMap<String, usize> {
     words
 }
 
-/// The text of Markdown: the others have no addresses of links, and no words for images.
+/// The text of Markdown without addresses of links and words for images, which the other programs
+/// lack.
 fn without_addresses(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

@@ -83,7 +83,7 @@ fn fetch_reads_each_content_type() {
             ("/json", r#"{"a": [1, 2]}"#),
             (
                 "/file.pdf",
-                "A file of type application/pdf, 17 bytes, named \"file.pdf\". It isn't text, and was not read.\n",
+                "A file of type application/pdf, 17 bytes, named \"file.pdf\". It is not text, so it was not read.\n",
             ),
             ("/cyrillic", "# Мир\n\ntext\n"),
             ("/japanese", "# 日本\n\ntext\n"),
@@ -94,7 +94,7 @@ fn fetch_reads_each_content_type() {
             assert_eq!(web.fetch(format!("{at}{path}")).await, [expected], "{path}");
         }
         assert!(web.fetch(format!("{at}/feed")).await.concat().contains("One"));
-        assert!(web.fetch(format!("{at}/empty")).await[0].contains("made by scripts"));
+        assert!(web.fetch(format!("{at}/empty")).await[0].contains("Scripts may create it"));
         let raw = web.call("fetch", json!({ "url": format!("{at}/a/page"), "raw": true })).await;
         assert_eq!(texts(&raw), [PAGE]);
         let asked = server.asked();
@@ -122,7 +122,7 @@ fn fetch_continues_at_start_index_and_reports_the_cut() {
         let first = texts(
             &web.call("fetch", json!({ "url": format!("{at}/text"), "max_length": 4 })).await,
         );
-        assert_eq!(first, ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]);
+        assert_eq!(first, ["Characters 0 to 4 of 10.\nContinue with start_index 4.", "0123"]);
         let next = texts(
             &web.call(
                 "fetch",
@@ -137,10 +137,7 @@ fn fetch_continues_at_start_index_and_reports_the_cut() {
         let cut = web.fetch(format!("{at}/long")).await;
         assert_eq!(
             cut,
-            [
-                "The page is longer than what is read of one: only 4.0 KiB of it were.",
-                &"x".repeat(4096)
-            ]
+            ["The page is too long: only its first 4.0 KiB were read.", &"x".repeat(4096)]
         );
         let cut = web
             .call("http_request", json!({ "url": format!("{at}/long") }))

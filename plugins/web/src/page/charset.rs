@@ -1,12 +1,12 @@
-//! Bytes to text: what the server says, what the page says, else a guess.
+//! Decodes bytes to text by the encoding that the server names, else the page, else a guess.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// The number of bytes that are searched for a page's encoding. Browsers search as many.
+/// The number of bytes that are searched for a page's encoding, the same as in browsers.
 const HEAD: usize = 1024;
 
-/// Decodes any bytes; those that are no text become `U+FFFD`. A byte order mark wins over
-/// `content_type`, which wins over the page.
+/// Decodes any bytes. Invalid bytes become `U+FFFD`. A byte order mark wins over `content_type`,
+/// and `content_type` wins over the page.
 pub fn decode(bytes: &[u8], content_type: &str) -> String {
     let by_mark = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     let encoding = by_mark
@@ -16,7 +16,7 @@ pub fn decode(bytes: &[u8], content_type: &str) -> String {
     encoding.decode(bytes).0.into_owned()
 }
 
-/// `charset` of a content type.
+/// The encoding in the `charset` of a content type.
 fn parameter(content_type: &str) -> Option<&'static Encoding> {
     let lower = content_type.to_ascii_lowercase();
     let (_, value) = lower.split_once("charset=")?;
@@ -24,7 +24,7 @@ fn parameter(content_type: &str) -> Option<&'static Encoding> {
     Encoding::for_label(value[..end].trim_matches(['"', '\'']).as_bytes())
 }
 
-/// `<meta charset>`, the longer form of it, or the XML declaration.
+/// The encoding in `<meta charset>`, in its longer form, or in the XML declaration.
 fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let head: String =
         bytes.iter().take(HEAD).map(|byte| char::from(byte.to_ascii_lowercase())).collect();
@@ -38,12 +38,13 @@ fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
         Encoding::for_label(value.get(1..)?.split(['"', '\'']).next()?.as_bytes())
     };
     let encoding = in_meta.or_else(in_xml)?;
-    // What could be read so far was read a byte a letter.
+    // The declaration was readable with one byte for each letter, so it can't be right about
+    // UTF-16.
     Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
 }
 
-/// UTF-8 where it is that, up to where a cut may have gone through a letter, and not its only one;
-/// else what old pages are written in.
+/// Guesses UTF-8 if the bytes are valid. The last letter may be cut off if there are other letters
+/// beyond ASCII. Else guesses the usual encoding of old pages.
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_believed_before_the_page_and_a_mark_before_both() {
+    fn byte_order_mark_wins_over_server_and_server_over_page() {
         check(b"\xe9", "text/html; charset=ISO-8859-1", "é");
         check(b"\xe9", "text/html;charset=\"windows-1252\"; x=y", "é");
         check(b"\xef\xbb\xbf\xc3\xa9", "text/html; charset=latin1", "é");
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_believed_before_a_guess() {
+    fn page_wins_over_the_guess() {
         check(
             b"<META charset=\"shift_jis\">\x93\xfa",
             "text/html",
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn else_it_is_guessed() {
+    fn undeclared_encoding_is_guessed() {
         check("é".as_bytes(), "text/html", "é");
         check(b"\x93quoted\x94", "text/html", "“quoted”");
         check(b"\xc3\xa9 cut \xc3", "text/html", "é cut \u{fffd}");

@@ -1,9 +1,9 @@
-//! HTML as a tree of bounded size and depth, whatever the page is.
+//! Parses HTML to a tree of bounded size and depth.
 //!
-//! The parser's rules make some pages cost the square of their length: tags that never close, ten
-//! thousand attributes, formatting that is opened anew in every paragraph. So elements are counted,
-//! what nests too deeply loses its tags and keeps its text, and time is looked at while parsing.
-//! What was parsed until then is the page.
+//! By the parser's rules, some pages take quadratic time: tags that never close, ten thousand
+//! attributes, formatting that restarts in every paragraph. So the number of elements is bounded,
+//! and so is the time: the rest of the page is left out. Below the greatest depth, tags are left
+//! out and their text is kept.
 
 use std::borrow::Cow;
 use std::cell::{Cell, Ref};
@@ -23,23 +23,23 @@ use scraper::{Html, HtmlTreeSink};
 /// The handle of a node, which the parser's crate doesn't name.
 type NodeId = <HtmlTreeSink as TreeSink>::Handle;
 
-/// Elements that are kept.
+/// The greatest number of elements.
 const MAX_ELEMENTS: usize = 150_000;
 
 /// The depth at which tags are left out.
 const MAX_DEPTH: usize = 256;
 
-/// Bytes between two looks at the clock.
+/// The number of bytes between two checks of the time.
 const CHUNK: usize = 4 * 1024;
 
-/// The time that parsing may take; pages of a megabyte take a tenth.
+/// The time limit of parsing. A page of a megabyte takes a tenth of it.
 const MAX_TIME: Duration = Duration::from_secs(3);
 
 /// A page as a tree.
 pub struct Dom {
     /// The tree.
     pub html: Html,
-    /// Whether the page goes on after what is in the tree.
+    /// Whether the page is longer than the tree.
     pub cut: bool,
 }
 
@@ -63,14 +63,14 @@ impl Dom {
             while !matches!(tokenizer.feed(&queue), TokenizerResult::Done) {}
         }
         let cut = !rest.is_empty() || tokenizer.sink.is_full();
-        // A page has a root, whatever was read of it.
+        // Even a cut page gets a root.
         tokenizer.end();
         let sink = tokenizer.sink.builder.sink;
         Self { html: sink.inner.finish(), cut }
     }
 }
 
-/// Tokens on their way to the tree.
+/// Passes tokens to the tree up to its bounds.
 struct BoundedSink {
     builder: TreeBuilder<NodeId, Sink>,
 }
@@ -108,15 +108,15 @@ impl TokenSink for BoundedSink {
     }
 }
 
-/// Whether a tag opens an element that others go into. Those that hold raw text stay, or their text
-/// would be taken for the page's.
+/// Whether a tag opens an element that can contain others. Elements with raw text don't count:
+/// without their tags, their text would become text of the page.
 fn nests(tag: &Tag) -> bool {
     const RAW: [&str; 8] =
         ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
     tag.kind == TagKind::StartTag && !RAW.contains(&&*tag.name)
 }
 
-/// The crate's own tree, with a count of its elements and of how deep they lie.
+/// The tree of the crate `scraper`, with the number of its elements and the current depth.
 struct Sink {
     inner: HtmlTreeSink,
     elements: Cell<usize>,
@@ -132,7 +132,7 @@ impl Sink {
         }
     }
 
-    /// Notes that what comes next goes into `parent`, or into a child of it.
+    /// Sets the depth for a node that goes into `parent`, plus `below` levels.
     fn at(&self, parent: &NodeId, below: usize) {
         let html = self.inner.0.borrow();
         let above =
@@ -176,7 +176,7 @@ impl TreeSink for Sink {
 
     fn create_comment(&self, text: StrTendril) -> NodeId {
         self.count();
-        // The tree requires one; it is not used.
+        // The tree requires a comment, but its text isn't used.
         drop(text);
         self.inner.create_comment(StrTendril::new())
     }

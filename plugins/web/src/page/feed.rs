@@ -1,4 +1,4 @@
-//! Feeds, RSS and Atom, as a list of what is new.
+//! Converts feeds (RSS and Atom) to a list of their entries.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::dom::Dom;
 use super::flat::Flat;
 use super::{Page, main_text, markdown};
 
-/// Entries that are read.
+/// The greatest number of entries that are read.
 const MAX_ENTRIES: usize = 100;
 
-/// Bytes of an entry's text that are kept.
+/// The greatest number of bytes of an entry's text.
 const MAX_TEXT: usize = 8_000;
 
-/// Bytes that a feed becomes.
+/// The number of bytes of output after which entries are left out.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// The time after which entries have no text.
+/// The time after which the texts of entries are left out.
 const MAX_TIME: Duration = Duration::from_secs(3);
 
 /// The fields of a feed and of each entry that are shown.
@@ -74,7 +74,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
         }
         text.push('\n');
         if began.elapsed() < MAX_TIME {
-            // The longer of the two is the entry's text, the other its summary.
+            // The longer one is the entry's text, the other is its summary.
             let longer = if entry.content.len() > entry.summary.len() {
                 &entry.content
             } else {
@@ -88,7 +88,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
     Some(Page { text, media_type: "text/markdown", cut, bare: false })
 }
 
-/// The feed itself and its entries; None where it is no feed.
+/// The feed itself and its entries. `None` if it isn't a feed.
 fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
     let mut reader = Reader::from_str(xml);
     let config = reader.config_mut();
@@ -96,8 +96,8 @@ fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
         (false, true, true);
     let (mut feed, mut entries, mut entry): (Entry, Vec<Entry>, Option<Entry>) = Default::default();
     let mut is_feed = false;
-    // The element whose text is read, and its text: an element in it, as XHTML has them, belongs to
-    // it.
+    // The element whose text is read, the depth in it, and its text. Elements inside it, as in
+    // XHTML, belong to it.
     let (mut field, mut depth, mut text) = (Vec::new(), 0_usize, String::new());
     loop {
         match reader.read_event() {
@@ -146,7 +146,7 @@ fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
                 text.push_str(&String::from_utf8_lossy(&more));
             }
             Ok(Event::GeneralRef(name)) if !field.is_empty() => push_reference(&mut text, &name),
-            // What can be read until something is wrong is there.
+            // After an error, the part before it is still used.
             Ok(Event::Eof) | Err(_) => break,
             Ok(_) => {}
         }
@@ -189,7 +189,7 @@ fn note(entry: &mut Entry, field: &[u8], text: &str) {
     }
 }
 
-/// Atom's links stand in an attribute; those to the page itself are meant.
+/// Takes the link of an Atom entry from its attribute, if it leads to the page of the entry.
 fn note_link(start: &BytesStart<'_>, entry: &mut Entry) {
     if start.local_name().as_ref() != b"link" {
         return;
@@ -217,7 +217,7 @@ fn push_reference(text: &mut String, name: &BytesRef<'_>) {
     text.push_str(known.unwrap_or(" "));
 }
 
-/// A text of the feed's, which may be HTML.
+/// Adds a text of the feed, which may be HTML.
 fn push_text(text: &mut String, html: &str, base: &Url) {
     let html = &html[..html.floor_char_boundary(MAX_TEXT)];
     if html.trim().is_empty() {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn rss_is_read() {
+    fn rss_becomes_markdown() {
         let item = "<item><title>One &amp; two</title><link>/1</link><pubDate>Mon</pubDate>\
                     <description><![CDATA[<p>Says <b>this</b></p>]]></description><image><title>no</title></image></item>";
         let channel = format!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn atom_is_read() {
+    fn atom_becomes_markdown() {
         let entry = "<entry><title type=\"html\">A&#33;</title><link rel=\"self\" href=\"x\"/><link href=\"b?c&amp;d\"/>\
                      <author><name>Ann</name></author><updated>2020</updated><summary>s</summary>\
                      <content type=\"xhtml\"><div>much more</div></content></entry>";
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_read_until_there() {
+    fn broken_feed_is_read_up_to_the_error() {
         check("<rss><item><title>a</title></item><item><title>b</titl", "## a\n\n");
         let base = Url::parse("https://example.com/").unwrap();
         for none in ["", "<html><body>x</body></html>", "text", "<?xml version='1.0'?><svg/>"] {

@@ -1,5 +1,5 @@
-//! The tree as a list in the order of the page: an element, then all that it holds. Every figure
-//! about a part is a sum over a range.
+//! The tree of a page as a list in the order of the page: an element, then its content. So every
+//! figure about an element is a sum over a range.
 
 use ego_tree::iter::Edge;
 use scraper::node::Element;
@@ -13,9 +13,9 @@ pub(super) struct Flat<'a> {
 /// An element or a text.
 pub(super) struct Item<'a> {
     pub(super) what: What<'a>,
-    /// The element that it lies in; the first lies in itself.
+    /// The index of the parent element. The first item is its own parent.
     pub(super) parent: usize,
-    /// Where what it holds ends.
+    /// The index after its content.
     pub(super) end: usize,
 }
 
@@ -31,8 +31,7 @@ impl<'a> Flat<'a> {
         let text = |text: &'a StrTendril| -> &'a str { text };
         let mut items: Vec<Item<'a>> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
-        // The root of the tree is no element; what lies outside of the first element is nothing
-        // that is seen.
+        // The root of the tree isn't an element. Nothing outside the first element is visible.
         let root = html.root_element();
         for edge in root.traverse() {
             match edge {
@@ -71,7 +70,7 @@ impl<'a> Flat<'a> {
         }
     }
 
-    /// The element's name; empty for a text.
+    /// The element's name. Empty for a text.
     pub(super) fn name(&self, index: usize) -> &'a str {
         self.element(index).map_or("", Element::name)
     }
@@ -80,7 +79,7 @@ impl<'a> Flat<'a> {
         self.element(index)?.attr(name)
     }
 
-    /// What lies directly in an element.
+    /// The children of an element.
     pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
         let end = self.items[index].end;
         let mut next = index + 1;
@@ -91,8 +90,7 @@ impl<'a> Flat<'a> {
         })
     }
 
-    /// An item and those below it, in their order, without those that are `gone` and what they
-    /// hold.
+    /// An item and everything below it, in order, without the items in `gone` and their content.
     pub(super) fn without_gone(&self, index: usize, gone: &[bool]) -> impl Iterator<Item = usize> {
         let end = self.items[index].end;
         let mut at = index;
@@ -106,7 +104,7 @@ impl<'a> Flat<'a> {
         })
     }
 
-    /// The elements around an item, the nearest first.
+    /// The elements that contain an item, the nearest first.
     pub(super) fn around(&self, index: usize) -> impl Iterator<Item = usize> {
         let mut at = index;
         std::iter::from_fn(move || {
@@ -118,7 +116,7 @@ impl<'a> Flat<'a> {
         })
     }
 
-    /// The first element of a name in a range.
+    /// The first element with this name in a range.
     pub(super) fn find(&self, within: std::ops::Range<usize>, name: &str) -> Option<usize> {
         within.into_iter().find(|&index| self.name(index) == name)
     }

@@ -1,33 +1,36 @@
-//! What of a page is its main text.
+//! Finds the main text of a page.
 //!
-//! Three steps, each a pass over the list of the page's items. What is never seen, or is no text,
-//! is taken out. Then, text has a *mass* where it stands in paragraphs, and the main part is the
-//! smallest element that has most of it: that keeps all of an article, and all answers of a thread,
-//! where choosing the best paragraph's parent would keep one. At last, what is noise by its name or
-//! by its many links goes out of that part. Where too little remains, as for a page that is a list
-//! of links, the whole page is taken.
+//! There are three steps, each a pass over the list of the page's items.
+//!
+//! 1. Invisible elements, elements without text, and noise by name are removed.
+//! 2. Text in paragraphs has a *mass*. The main part is the smallest element with most of the mass.
+//!    This keeps a whole article, and all answers of a thread. The parent of the best paragraph
+//!    would keep only one answer.
+//! 3. Blocks that are mostly links are removed from the main part.
+//!
+//! If too little remains, as for a page that is a list of links, the whole page is taken.
 
 use scraper::node::Element;
 
 use super::flat::{Flat, What};
 
-/// What is left of a page.
+/// The part of a page that is kept.
 pub(super) struct MainText {
-    /// The item in which it lies.
+    /// The item that contains it.
     pub(super) root: usize,
-    /// The items that are left out, each with all that it holds.
+    /// Which items are left out, each with its content.
     pub(super) gone: Vec<bool>,
 }
 
-/// The share of a part's mass that an element needs to take the part's place.
-const MOST: f64 = 0.85;
+/// The share of a part's mass that a child needs to replace the part.
+const MIN_CHILD_SHARE: f64 = 0.85;
 
-/// The share of the mass that an element needs to count as the main one if the page calls it so.
-const BELIEVED: f64 = 0.4;
+/// The share of the page's mass that an element named as the main part needs.
+const MIN_NAMED_SHARE: f64 = 0.4;
 
-/// The most mass of an element that is left out for its name. One with more is text, whatever its
-/// name.
-const MOST_OF_NOISE: f64 = 800.0;
+/// The greatest mass of an element that is left out for its name. An element with more is text,
+/// whatever its name.
+const MAX_NOISE_MASS: f64 = 800.0;
 
 /// Finds the main text.
 pub(super) fn find(flat: &Flat<'_>) -> MainText {
@@ -45,7 +48,7 @@ pub(super) fn find(flat: &Flat<'_>) -> MainText {
     if kept >= 250 && kept * 5 >= all || kept * 2 >= all {
         return MainText { root, gone };
     }
-    // Mostly links, or a page of an unknown structure. An article among teasers still has its
+    // The page is mostly links, or has an unknown structure. An article among teasers still has its
     // paragraphs.
     if left.mass(flat, root) >= 1_000.0 && left.mass(flat, root) >= 0.5 * seen.mass(flat, body) {
         return MainText { root, gone };
@@ -53,14 +56,14 @@ pub(super) fn find(flat: &Flat<'_>) -> MainText {
     MainText { root: body, gone: whole }
 }
 
-/// The whole page, without what is never seen.
+/// The whole page without invisible elements.
 pub(super) fn whole(flat: &Flat<'_>) -> MainText {
     let gone =
         (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
     MainText { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
 }
 
-/// Sums over the items before each: of letters, of those in links, of the mass.
+/// For each item, sums over the items before it: letters, letters in links, and mass.
 struct Sums {
     letters: Vec<usize>,
     linked: Vec<usize>,
@@ -70,8 +73,7 @@ struct Sums {
 impl Sums {
     fn new(flat: &Flat<'_>, gone: &[bool]) -> Self {
         let count = flat.items.len();
-        // The block in which an item stands, whether it is in a link, and the letters of each block
-        // itself.
+        // For each item, its block and whether it is in a link. For each block, its own letters.
         let (mut block, mut in_link) = (vec![0; count], vec![false; count]);
         let (mut own, mut own_linked) = (vec![0_usize; count], vec![0_usize; count]);
         let mut index = 0;
@@ -137,8 +139,8 @@ impl Sums {
     }
 }
 
-/// The smallest element that has most of the mass, from what the page itself calls its main part
-/// where that has enough.
+/// The smallest element that has most of the mass. The search starts at the element that the page
+/// names as its main part, if that has enough mass.
 fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize {
     let all = sums.mass(flat, body);
     let mut root = body;
@@ -156,12 +158,12 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
         index += 1;
     }
     if let Some(named) = named
-        && most >= BELIEVED * all
+        && most >= MIN_NAMED_SHARE * all
     {
         root = named;
     }
-    // What the page calls its main part is taken whole, but for an article that is most of it.
-    let is_believed = root != body;
+    // A named main part is taken whole, unless a named child, such as an article, is most of it.
+    let is_named = root != body;
     loop {
         let mass = sums.mass(flat, root);
         let heaviest = flat
@@ -185,8 +187,8 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
         match heaviest {
             Some(child)
                 if mass > 0.0
-                    && sums.mass(flat, child) >= MOST * mass
-                    && (!is_believed || flat.element(child).is_some_and(is_named_main))
+                    && sums.mass(flat, child) >= MIN_CHILD_SHARE * mass
+                    && (!is_named || flat.element(child).is_some_and(is_named_main))
                     && !flat.children(root).any(|other| {
                         other != child && !gone[other] && is_of_a_kind(flat, sums, child, other)
                     }) =>
@@ -198,7 +200,7 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
     }
 }
 
-/// Whether two parts side by side are parts of the same text, however long one of them is.
+/// Whether two neighbouring parts belong to the same text, however long one of them is.
 fn is_of_a_kind(flat: &Flat<'_>, sums: &Sums, one: usize, other: usize) -> bool {
     let class = |index| flat.attribute(index, "class").unwrap_or_default();
     match flat.name(other) {
@@ -209,7 +211,7 @@ fn is_of_a_kind(flat: &Flat<'_>, sums: &Sums, one: usize, other: usize) -> bool 
     }
 }
 
-/// Marks what is noise by its name, unless a good part of the text lies in it.
+/// Marks elements that are noise by their names, unless they have much of the text.
 fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
     let (all, mass) = (sums.letters(flat, body), sums.mass(flat, body));
     let mut index = body + 1;
@@ -258,7 +260,7 @@ fn prune_links(flat: &Flat<'_>, sums: &Sums, root: usize, gone: &mut [bool]) {
     }
 }
 
-/// Letters that are seen: a run of white space is one.
+/// The number of visible letters. A run of white space counts as one.
 fn letters(text: &str) -> usize {
     let (mut count, mut space) = (0, true);
     for character in text.chars() {
@@ -275,7 +277,7 @@ fn is_named_main(element: &Element) -> bool {
         || matches!(element.attr("itemprop"), Some("articleBody" | "mainEntity"))
 }
 
-/// What is never seen, or is nothing to read.
+/// Whether an element is invisible or has no readable text.
 fn is_unseen(element: &Element) -> bool {
     const UNSEEN: [&str; 28] = [
         "script", "style", "noscript", "template", "head", "link", "meta", "svg", "canvas",
@@ -331,7 +333,7 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
     {
         return true;
     }
-    // A header of the page, not of an article or a section.
+    // This is for a header of the page, not of an article or a section.
     if name == "header"
         && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section"))
     {
@@ -340,14 +342,14 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
     is_named_as_noise(flat, index, element, sums)
 }
 
-/// Whether the names of an element say that it is beside the text. What an author calls a part of
-/// the text says nothing about it: `pagination` may be its subject. So names count only outside of
-/// what the page calls its main part, and where the element looks like noise as well.
+/// Whether the class or id of an element marks it as noise. An author may use such a name for a
+/// part of the text: `pagination` may be its subject. So a name counts only if the element looks
+/// like noise too. Within the named main part, the rules are stricter.
 fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
     let (name, classes) = (element.name(), element.attr("class").unwrap_or_default());
     if !is_block(name) {
-        // Marks that programs put into a text. Nothing else within a line goes by its name: every
-        // link of some programs is a `reference`.
+        // Marks that programs put into a text. Other elements within a line aren't judged by name:
+        // some programs call every link a `reference`.
         const MARKS: [&str; 6] = [
             "mw-editsection",
             "mw-cite-backlink",
@@ -372,8 +374,8 @@ fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Su
         (sums.letters(flat, index), sums.linked(flat, index), sums.mass(flat, index));
     let within = flat.around(index).any(|at| flat.element(at).is_some_and(is_named_main));
     let is_list = linked * 2 >= letters;
-    let is_little = mass < MOST_OF_NOISE;
-    // An element that a style hides until it is opened can't be judged by its links.
+    let is_little = mass < MAX_NOISE_MASS;
+    // An element that is hidden until it is opened can't be judged by its links.
     let is_hidden =
         |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
     let headed = || {
@@ -392,7 +394,7 @@ fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Su
     looks_so && named(classes) || is_list && named(id)
 }
 
-/// The single names in an attribute.
+/// The names in an attribute.
 fn split_names(names: &str) -> impl Iterator<Item = String> {
     names
         .split_ascii_whitespace()
@@ -401,7 +403,7 @@ fn split_names(names: &str) -> impl Iterator<Item = String> {
         .map(str::to_ascii_lowercase)
 }
 
-/// Names that makers of pages give to what is beside the text.
+/// Whether pages usually give this name to noise.
 fn is_noisy_name(name: &str) -> bool {
     const PARTS: [&str; 47] = [
         "cookie",
@@ -488,7 +490,7 @@ fn is_noisy_name(name: &str) -> bool {
     WHOLE.contains(&name) || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Elements that begin on a line of their own.
+/// Whether an element starts on a new line.
 pub(super) fn is_block(name: &str) -> bool {
     matches!(
         name,

@@ -1,4 +1,4 @@
-//! What a server answered, as a text that a model can read.
+//! Converts the answer of a server to text that a model can read.
 
 pub mod charset;
 pub mod dom;
@@ -19,13 +19,14 @@ pub struct Page {
     pub text: String,
     /// Its media type.
     pub media_type: &'static str,
-    /// Whether there is more of it than could be taken.
+    /// Whether the page is longer than the text.
     pub cut: bool,
-    /// Whether there is nothing in it but the page's title.
+    /// Whether the text is only the page's title.
     pub bare: bool,
 }
 
-/// The page in `html` as Markdown: its main text, or all of it if the main text can't be found.
+/// Converts the page in `html` to Markdown: its main text, or the whole page if the main text isn't
+/// found.
 pub fn markdown(html: &str, base: &Url) -> Page {
     let dom = Dom::parse(html);
     let flat = Flat::new(&dom.html);
@@ -44,7 +45,7 @@ pub fn markdown(html: &str, base: &Url) -> Page {
     Page { text, media_type: "text/markdown", cut: cut || dom.cut, bare }
 }
 
-/// The feed in `xml` as Markdown; `None` if it is not a feed.
+/// Converts the feed in `xml` to Markdown. `None` if it isn't a feed.
 pub fn feed(xml: &str, base: &Url) -> Option<Page> {
     feed::render(xml, base)
 }
@@ -66,7 +67,7 @@ fn title(flat: &Flat<'_>) -> Option<String> {
     (!title.is_empty()).then_some(title)
 }
 
-/// Whether the text has the title already, or a heading of the first level in its stead.
+/// Whether the text already has the title, or a heading of the first level.
 fn has_heading(text: &str, title: &str) -> bool {
     text.lines()
         .take(40)

@@ -1,4 +1,4 @@
-//! What a page's main text must not lose.
+//! Tests of parts that the main text of a page must keep.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn read(html: &str) -> String {
     markdown(html, &Url::parse("https://example.com/a").unwrap()).text
 }
 
-/// Names of parts of a text that are also those of what is beside it.
+/// Names of parts of a text that are also usual names of noise.
 const SUBJECTS: [&str; 14] = [
     "search",
     "actions",
@@ -27,7 +27,7 @@ const SUBJECTS: [&str; 14] = [
 ];
 
 #[test]
-fn links_within_a_text_are_kept_whatever_their_class_is() {
+fn links_in_the_text_are_kept_despite_their_class() {
     let links = "<p><a class='reference external' href=/404>PEP 404</a> states it, see <a class='reference internal' href=/s><span \
         class='std std-ref print'>the rules</span></a><sup class=reference><a href=#1>[1]</a></sup>.</p>";
     for page in [
@@ -43,7 +43,7 @@ fn links_within_a_text_are_kept_whatever_their_class_is() {
 }
 
 #[test]
-fn sections_and_headings_are_kept_whatever_their_id_is() {
+fn sections_are_kept_despite_their_id() {
     let sections: String = SUBJECTS
         .map(|id| format!("<section id={id}><h2>About {id}</h2><p>{WORDS}</p></section>"))
         .concat();
@@ -67,7 +67,7 @@ fn sections_and_headings_are_kept_whatever_their_id_is() {
 }
 
 #[test]
-fn a_long_section_does_not_stand_for_its_siblings() {
+fn long_section_does_not_replace_its_siblings() {
     let long = format!("<h2>Long</h2>{}", format!("<p>{WORDS}</p>").repeat(40));
     let short = format!("<h2>Short</h2><p>{WORDS}</p>");
     for parts in [
@@ -90,7 +90,7 @@ fn a_long_section_does_not_stand_for_its_siblings() {
 }
 
 #[test]
-fn a_text_does_not_become_a_link() {
+fn text_does_not_become_a_link() {
     let said = |html: &str| {
         read(&format!("<h1>T</h1><p>{html}</p>"))
             .strip_prefix("# T\n\n")

@@ -1,6 +1,6 @@
 use super::*;
 
-/// An article around what is looked at, since a page of a few words has no main text.
+/// Renders `html` in an article, since a page of a few words has no main text.
 #[track_caller]
 fn check(html: &str, expected: &str) {
     let base = Url::parse("https://example.com/a/b?c#d").unwrap();
@@ -13,7 +13,7 @@ fn check(html: &str, expected: &str) {
 }
 
 #[test]
-fn texts_and_marks() {
+fn texts_and_marks_are_kept() {
     check("<p>One  \n two</p><p>three<br>four</p>", "One two\n\nthree\nfour");
     check("a<b> b </b>c <i>d</i><b></b><em> </em>e", "a **b** c *d* e");
     check("<b>a<strong>b</strong></b> <b><p>c</p></b>", "**ab**\n\nc");
@@ -72,7 +72,7 @@ fn code_keeps_its_lines_and_language() {
 }
 
 #[test]
-fn tables_of_data_are_tables() {
+fn data_tables_stay_tables() {
     check(
         "<table><caption>N</caption><tr><th>a<th>b|c</tr><tr><td>1<br>2<td><a href=/x>3</a></tr><tr><td colspan=2>4</table>",
         "N\n\n| a | b\\|c |\n| --- | --- |\n| 1 2 | [3](https://example.com/x) |\n| 4 |  |",
@@ -83,7 +83,7 @@ fn tables_of_data_are_tables() {
 }
 
 #[test]
-fn a_table_of_too_many_cells_is_cut_and_says_so() {
+fn table_with_too_many_cells_is_cut() {
     let base = Url::parse("https://example.com/").unwrap();
     let table = |rows| format!("<table>{}</table>", "<tr><td>x<td>y".repeat(rows));
     assert!(!markdown(&table(9_000), &base).cut);
@@ -91,7 +91,7 @@ fn a_table_of_too_many_cells_is_cut_and_says_so() {
 }
 
 #[test]
-fn what_is_not_seen_is_not_there() {
+fn invisible_elements_are_left_out() {
     check(
         "<script>a</script><style>b</style><noscript>c</noscript><template>d</template><p hidden>e</p>f",
         "f",
@@ -104,7 +104,7 @@ fn what_is_not_seen_is_not_there() {
 }
 
 #[test]
-fn the_main_text_is_found() {
+fn main_text_is_found() {
     let paragraph =
         "<p>Some words of the article, which go on for a while, as they do.</p>".repeat(8);
     let text = ["Some words of the article, which go on for a while, as they do."; 8].join("\n\n");
@@ -122,7 +122,7 @@ fn the_main_text_is_found() {
     ] {
         check(&page, &text);
     }
-    // A page that is a list of links is what there is to read.
+    // A page that is only a list of links is kept.
     check(
         menu,
         "- [Home](https://example.com/1)\n- [World news](https://example.com/2)\n- [Sports news](https://example.com/3)\n- [About](https://example.com/4)",
@@ -130,7 +130,7 @@ fn the_main_text_is_found() {
 }
 
 #[test]
-fn a_page_has_a_title() {
+fn page_gets_a_title() {
     let base = Url::parse("https://example.com/").unwrap();
     assert_eq!(markdown("<title> The\n title </title><p>a", &base).text, "# The title\n\na\n");
     assert_eq!(
@@ -141,8 +141,8 @@ fn a_page_has_a_title() {
     assert_eq!(markdown("", &base).text, "");
 }
 
-/// A page out of the same part, with a beginning: deep and wide enough to run into each bound but
-/// those of size and time, which the tests of the whole host reach in the sandbox.
+/// A page that starts with `beginning` and repeats `part`. It is deep and wide enough to reach each
+/// bound except size and time. End-to-end tests reach those in the sandbox.
 fn hostile(beginning: &str, part: &str) -> String {
     let mut page = beginning.to_owned();
     while page.len() < 1 << 13 {
@@ -151,8 +151,8 @@ fn hostile(beginning: &str, part: &str) -> String {
     page
 }
 
-/// Pages made to cost more than they are. None may end the tool, and each has an answer of a
-/// bounded size.
+/// These pages are made to take much time or memory. None may stop the tool, and the size of each
+/// answer is bounded.
 #[test]
 fn hostile_pages_are_read() {
     let base = Url::parse("https://example.com/").unwrap();

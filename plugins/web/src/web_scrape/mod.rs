@@ -16,22 +16,22 @@ use crate::page::charset;
 use crate::page::dom::Dom;
 use crate::request::{self, Kind};
 
-/// Values by default.
+/// The default number of values.
 const DEFAULT_LIMIT: usize = 10;
 
-/// Values at most.
+/// The greatest number of values.
 const MAX_LIMIT: usize = 1_000;
 
-/// Bytes of one value.
+/// The greatest number of bytes of one value.
 const MAX_VALUE: usize = 20_000;
 
-/// Bytes of all values. The answer holds them twice.
+/// The greatest number of bytes of all values. The answer contains them twice.
 const MAX_ALL: usize = 500_000;
 
-/// Bytes of a selector.
+/// The greatest number of bytes of a selector.
 const MAX_SELECTOR: usize = 1_000;
 
-/// Named fields at most.
+/// The greatest number of named fields.
 const MAX_FIELDS: usize = 50;
 
 pub(crate) struct WebScrape;
@@ -41,18 +41,18 @@ pub(crate) struct WebScrape;
 pub(crate) struct Arguments {
     /// The page: an absolute URL, with its scheme.
     url: String,
-    /// What to take: a CSS selector, or an object of named fields, each a selector: {"title": "h1",
-    /// "links": {"select": "a", "extract": "attr:href"}}.
+    /// The elements to take: a CSS selector, or an object of named fields, each a selector:
+    /// {"title": "h1", "links": {"select": "a", "extract": "attr:href"}}.
     select: Select,
-    /// What of each element: `text`, `html`, or an attribute as `attr:href`. `text` where nothing
-    /// is given.
+    /// What to take of each element: `text`, `html`, or an attribute as `attr:href`. Default:
+    /// `text`.
     #[schemars(regex(pattern = r"^(text|html|attr:[A-Za-z_:][A-Za-z0-9_.:-]*)$"))]
     extract: Option<String>,
-    /// How many values, of each field, or how many items; 10 where nothing is given.
+    /// How many values of each field to return; with items, how many items. Default: 10.
     #[schemars(range(min = 1, max = 1_000))]
     limit: Option<usize>,
-    /// With named fields: the selector of the elements that each hold one of every field, as the
-    /// rows of a list do. The result is an object for each of them.
+    /// With named fields: the selector of elements that each contain one value of every field, such
+    /// as the rows of a list. The result is one object for each of these elements.
     items: Option<String>,
 }
 
@@ -75,24 +75,24 @@ enum Field {
 struct FullField {
     /// A CSS selector.
     select: String,
-    /// What of each element: `text`, `html`, or an attribute as `attr:href`.
+    /// What to take of each element: `text`, `html`, or an attribute as `attr:href`.
     extract: Option<String>,
 }
 
-/// What was found, for programs. It is stable: fields may join, none changes.
+/// The values that were found, for programs. It is stable: fields may be added, but never change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Envelope {
-    /// Where the page came from, after redirects.
+    /// The URL of the page, after redirects.
     url: String,
     /// For one selector a list of values; for named fields an object of lists; with `items` a list
-    /// of objects, with null for what an item doesn't have.
+    /// of objects, with null for values that an item doesn't have.
     results: Value,
-    /// How many elements there are, those beyond the limit too: of the selector, of `items`, or of
+    /// The number of elements, including those beyond the limit: of the selector, of `items`, or of
     /// all fields together.
     total: usize,
-    /// Whether there are more than are here, or values were cut.
+    /// Whether values were left out or cut.
     truncated: bool,
-    /// Which attributes no element has that was selected for them, where that is so.
+    /// The requested attributes that none of the selected elements has, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<String>,
 }
@@ -100,10 +100,10 @@ pub(crate) struct Envelope {
 impl Tool for WebScrape {
     const NAME: &str = "web_scrape";
     const TITLE: Option<&str> = Some("Scrape a page");
-    const DESCRIPTION: &str = "Takes single values out of a web page by CSS selectors: texts, HTML or attributes. Use it for a page whose make you \
-        know: prices, tables, lists of links; use fetch to read a page, or to see what it has. Returns JSON: a list for one selector, an object of \
-        lists for named fields, a list of objects with `items`. Scripts are not run. Addresses (href, src) come absolute. A selector that \
-        matches nothing fails, and the answer says which names the page has.";
+    const DESCRIPTION: &str = "Takes single values from a web page by CSS selectors: texts, HTML or attributes. Use it for a page whose structure you \
+        know: prices, tables, lists of links; use fetch to read a page, or to see its content. Returns JSON: a list for one selector, an object of \
+        lists for named fields, a list of objects with `items`. Scripts are not run. Addresses (href, src) are absolute. A selector that \
+        matches nothing fails, and the answer lists the names of tags, classes and ids on the page.";
     const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web-scrape"];
@@ -126,7 +126,7 @@ impl Tool for WebScrape {
                 .send()?,
         )?;
         if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
-            let message = format!("it isn't a page, but {}", answer.media_type());
+            let message = format!("the answer is not a page: its type is {}", answer.media_type());
             return Err(Failure::permanent("no-page", message));
         }
         let text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
@@ -213,7 +213,7 @@ impl Query {
             Select::One(source) => (vec![query("", source, extract)?], false),
             Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
                 return Err(Failure::invalid(format!(
-                    "`select` names {} fields, and takes 1 to {MAX_FIELDS}",
+                    "`select` has {} fields; it takes 1 to {MAX_FIELDS}",
                     fields.len()
                 )));
             }
@@ -238,14 +238,14 @@ impl Query {
             .map(|source| Ok::<_, Failure>((source.to_owned(), selector(source)?)))
             .transpose()?;
         if items.is_some() && !named {
-            return Err(Failure::invalid("`items` goes with named fields")
-                .with_suggestion("Give `select` as an object: {\"name\": \"selector\"}."));
+            return Err(Failure::invalid("`items` needs named fields")
+                .with_suggestion("Set `select` to an object: {\"name\": \"selector\"}."));
         }
         Ok(Self { fields, named, items })
     }
 }
 
-/// An object that is given as its JSON text, as some models do. No selector begins like one.
+/// The object of named fields, if a model wrote it as a JSON text. No selector starts with `{`.
 fn as_object(text: &str) -> Result<Option<Select>, Failure> {
     if !text.trim_start().starts_with('{') {
         return Ok(None);
@@ -253,9 +253,9 @@ fn as_object(text: &str) -> Result<Option<Select>, Failure> {
     match serde_json::from_str(text) {
         Ok(fields) => Ok(Some(Select::Named(fields))),
         Err(error) => Err(Failure::invalid(format!(
-            "`select` begins like an object of named fields, and isn't valid: {error}"
+            "`select` starts like an object of named fields, but isn't valid: {error}"
         ))
-        .with_suggestion("Give a CSS selector, or an object: {\"name\": \"selector\"}.")),
+        .with_suggestion("Use a CSS selector, or an object: {\"name\": \"selector\"}.")),
     }
 }
 
@@ -267,33 +267,36 @@ impl Extract {
             Some(other) => match other.strip_prefix("attr:").filter(|name| !name.is_empty()) {
                 Some(name) => Ok(Self::Attribute(name.to_ascii_lowercase())),
                 None => Err(Failure::invalid(format!(
-                    "extract is {other:?}; it is `text`, `html` or `attr:NAME`"
+                    "extract is {other:?}; use `text`, `html` or `attr:NAME`"
                 ))),
             },
         }
     }
 }
 
-/// A selector, or what is wrong with it and where.
+/// Parses a selector. The failure says where it is wrong.
 fn selector(source: &str) -> Result<Selector, Failure> {
     if source.len() > MAX_SELECTOR {
-        return Err(Failure::invalid(format!("a selector is at most {MAX_SELECTOR} bytes")));
+        return Err(Failure::invalid(format!(
+            "a selector is {} bytes; the limit is {MAX_SELECTOR}",
+            source.len()
+        )));
     }
     Selector::parse(source).map_err(|_| {
         let is_good = |end: &usize| Selector::parse(&source[..*end]).is_ok();
         let good = source.char_indices().map(|(at, _)| at).filter(|at| *at > 0).rev().find(is_good).unwrap_or(0);
         let place =
-            if good == 0 { "at its beginning".to_owned() } else { format!("after `{}`, at `{}`", &source[..good], &source[good..]) };
+            if good == 0 { "at its start".to_owned() } else { format!("after `{}`, at `{}`", &source[..good], &source[good..]) };
         let advice = if source.starts_with('/') || source.contains("//") || source.contains('@') {
-            "This is XPath. Give a CSS selector: `div.price`, `table tr > td:nth-child(2)`, `a[href]`."
+            "This is XPath. Use a CSS selector: `div.price`, `table tr > td:nth-child(2)`, `a[href]`."
         } else if source.contains(":contains") || source.contains(":has-text") || source.contains(":text") {
-            "CSS can't search for words. Select the elements, and read their texts."
+            "CSS can't search for words. Select the elements, and check their texts."
         } else if [":eq(", ":first", ":last", ":gt(", ":lt("].iter().any(|part| source.contains(part)) {
-            "Take `:nth-of-type(1)`, `:last-of-type`, or a `limit`."
+            "Use `:nth-of-type(1)`, `:last-of-type`, or `limit`."
         } else {
-            "Give a CSS selector: `div.price`, `#main h2`, `table tr > td:nth-child(2)`, `a[href^=\"/news\"]`."
+            "Use a CSS selector: `div.price`, `#main h2`, `table tr > td:nth-child(2)`, `a[href^=\"/news\"]`."
         };
-        Failure::invalid(format!("the selector `{source}` is wrong {place}")).with_suggestion(advice)
+        Failure::invalid(format!("the selector `{source}` isn't valid {place}")).with_suggestion(advice)
     })
 }
 
@@ -387,8 +390,8 @@ impl<'w> Collector<'w> {
     }
 }
 
-/// The text of an element, white space as it is seen, scripts and styles left out: at most a word
-/// more than `most` bytes.
+/// The visible text of an element, without scripts and styles, and with single spaces. It stops
+/// after the first word that exceeds `most` bytes.
 fn text(element: ElementRef<'_>, most: usize) -> String {
     let mut text = String::new();
     let mut space = false;
@@ -416,8 +419,8 @@ fn text(element: ElementRef<'_>, most: usize) -> String {
     text
 }
 
-/// The HTML of an element, or of more than `most` bytes the beginning: elements lie in each other,
-/// and each of them can be asked for.
+/// The HTML of an element, cut after about `most` bytes. The bound is needed because elements
+/// contain each other, and a selector can match all of them.
 fn html(element: ElementRef<'_>, most: usize) -> String {
     let mut bounded = BoundedWriter { bytes: Vec::new(), most };
     let options = SerializeOpts {
@@ -425,12 +428,12 @@ fn html(element: ElementRef<'_>, most: usize) -> String {
         scripting_enabled: false,
         create_missing_parent: false,
     };
-    // It fails where there is more than it takes, and in no other way.
+    // It fails only if the writer is full.
     let _ = serialize(&mut bounded, &element, options);
     String::from_utf8_lossy(&bounded.bytes).into_owned()
 }
 
-/// Takes bytes until there are too many.
+/// A writer that fails after `most` bytes.
 struct BoundedWriter {
     bytes: Vec<u8>,
     most: usize,

@@ -1,4 +1,4 @@
-//! Failures for selectors that match nothing, with the names that the page has instead.
+//! Failures for selectors that match nothing, with names that the page has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use serde_json::{Map, json};
 
 use super::{Attributes, Extract, Query};
 
-/// The most names of a kind in a failure.
+/// The greatest number of names of each kind in a failure.
 const MAX_NAMES: usize = 30;
 
 /// The longest name in a failure, in bytes.
 const MAX_NAME: usize = 60;
 
-/// The failure for selectors without a match. The page's names are in a part of their own, since
-/// they are text of a third party.
+/// The failure for selectors without a match. The page's names are a separate part, since they are
+/// untrusted text.
 pub(super) fn failure(query: &Query, page: &Html) -> Failure {
     let sources: Vec<&str> = match &query.items {
         Some((source, _)) => vec![source],
@@ -36,7 +36,7 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
     let selectors =
         sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
     let message = format!("nothing on the page matches {selectors}");
-    let advice = "Choose among the names that the page has, or read it with fetch first. Content made by scripts is missing.";
+    let advice = "Use names that the page has, or read it with fetch first. Scripts are not run, so elements that they create are missing.";
     let part = Content {
         media_type: Some("application/json".to_owned()),
         ..Content::text(names_on_page.to_string())
@@ -47,18 +47,18 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
         .with_content(part)
 }
 
-/// The failure for elements of which none has the requested attribute.
+/// The failure if no element has the requested attribute.
 pub(super) fn attribute_failure(message: &str, part: Content) -> Failure {
     let advice =
-        "Choose among the attributes that they have, or leave `extract` out for their texts.";
+        "Use an attribute that the elements have, or leave `extract` out to get their texts.";
     Failure::new(Category::InvalidParameters, message)
         .with_code("no-attribute")
         .with_suggestion(advice)
         .with_content(part)
 }
 
-/// Finds the fields whose elements all lack the requested attribute. The attributes that they do
-/// have are in a part of their own. `None` if there is no such field.
+/// Finds the fields whose elements all lack the requested attribute. The attributes that they have
+/// are a separate part. `None` if there is no such field.
 pub(super) fn find_lacking(
     query: &Query,
     attributes: &BTreeMap<&str, Attributes>,
@@ -104,7 +104,7 @@ fn names_in(source: &str) -> Vec<String> {
     source.split(|c| !is_name(c)).filter(|name| name.len() > 1).map(str::to_lowercase).collect()
 }
 
-/// Chooses the names nearest to the requested ones, then the most frequent.
+/// Chooses names: first those similar to the requested ones, then the most frequent.
 fn choose_nearest<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
     let is_near = |name: &str| {
         let name = name.to_lowercase();

@@ -28,7 +28,7 @@ fn check(arguments: Value, results: Value, total: usize, truncated: bool) {
 }
 
 #[test]
-fn one_selector_gives_a_list() {
+fn one_selector_gives_a_list_of_values() {
     check(json!({ "select": "h1" }), json!(["All things"]), 1, false);
     check(
         json!({ "select": "li a", "extract": "attr:href" }),
@@ -52,7 +52,7 @@ fn one_selector_gives_a_list() {
 }
 
 #[test]
-fn named_fields_give_lists_or_with_items_objects() {
+fn named_fields_give_lists_and_items_give_objects() {
     let fields =
         json!({ "name": "a", "to": { "select": "a", "extract": "attr:href" }, "price": ".price" });
     let lists = json!({ "name": ["One", "Two"], "to": ["http://shop/1", "http://shop/a/2?a=b"], "price": ["1 €"] });
@@ -62,7 +62,7 @@ fn named_fields_give_lists_or_with_items_objects() {
 }
 
 #[test]
-fn what_a_server_says_to_a_failure_goes_along() {
+fn failure_carries_the_text_of_the_server() {
     let server = TestServer::answer_once(
         b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.",
     );
@@ -75,7 +75,7 @@ fn what_a_server_says_to_a_failure_goes_along() {
 }
 
 #[test]
-fn an_object_as_its_text_is_taken_as_the_object() {
+fn object_written_as_json_text_is_accepted() {
     let text =
         json!({ "name": "a", "price": { "select": ".price", "extract": "html" } }).to_string();
     let rows = json!([{ "name": "One", "price": "<span class=\"price\">1 €</span>" }, { "name": "Two", "price": null }]);
@@ -92,7 +92,7 @@ fn an_object_as_its_text_is_taken_as_the_object() {
 }
 
 #[test]
-fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
+fn missing_attribute_is_reported_with_existing_ones() {
     for arguments in [
         json!({ "select": "li, a", "extract": "attr:nope" }),
         json!({ "select": { "x": { "select": "li, a", "extract": "attr:nope" } } }),
@@ -109,7 +109,7 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
         let names = told["attributes"].as_object().unwrap().values().next().unwrap();
         assert!(names.as_array().unwrap().contains(&json!("href")), "{told}");
     }
-    // Beside what was found it is said.
+    // If other fields have values, the missing attribute is a note.
     let server = TestServer::answer_once(&html(PAGE));
     let select = json!({ "name": "a", "to": { "select": "a", "extract": "attr:nope" }, "kind": { "select": "li, a", "extract": "attr:class" } });
     let output =
@@ -125,7 +125,7 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
 }
 
 #[test]
-fn what_matches_nothing_says_what_the_page_has() {
+fn selector_without_match_lists_names_on_the_page() {
     let failure = scrape(json!({ "select": "div.things > .prices" })).unwrap_err();
     assert_eq!(
         (failure.category, failure.code.as_deref()),
@@ -138,19 +138,19 @@ fn what_matches_nothing_says_what_the_page_has() {
 }
 
 #[test]
-fn what_is_wrong_with_a_selector_is_told_with_its_place() {
+fn invalid_selector_is_reported_with_its_position() {
     for (selector, place, advice) in [
         ("div[", "after `div`, at `[`", "CSS selector"),
         ("p:contains('x')", "after `p`, at `:contains('x')`", "can't search for words"),
-        ("//div[@id]", "at its beginning", "XPath"),
+        ("//div[@id]", "at its start", "XPath"),
         ("li:eq(0)", "after `li`, at `:eq(0)`", ":nth-of-type"),
-        ("", "at its beginning", "CSS selector"),
+        ("", "at its start", "CSS selector"),
     ] {
         let failure =
             testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": selector }))
                 .unwrap_err();
         assert_eq!(failure.category, Category::InvalidParameters);
-        assert_eq!(failure.message, format!("the selector `{selector}` is wrong {place}"));
+        assert_eq!(failure.message, format!("the selector `{selector}` isn't valid {place}"));
         assert!(
             failure.suggestion.as_ref().is_some_and(|told| told.contains(advice)),
             "{failure:?}"
@@ -173,7 +173,7 @@ fn what_is_wrong_with_a_selector_is_told_with_its_place() {
 }
 
 #[test]
-fn values_are_bounded() {
+fn size_of_values_is_bounded() {
     let page = format!("<body>{}", "<p>0123456789</p>".repeat(60_000));
     let server = TestServer::answer_once(&html(&page));
     let output = testing::call::<WebScrape>(

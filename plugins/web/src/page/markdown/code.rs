@@ -1,4 +1,4 @@
-//! Code, in a line and by itself.
+//! Code in a line, and blocks of code.
 
 use super::Page;
 use crate::page::flat::What;
@@ -33,7 +33,7 @@ impl Page<'_> {
         self.out.block(2);
     }
 
-    /// The text of code: with its line ends, without what is not part of it.
+    /// The text of code, with its line ends.
     fn source(&self, index: usize) -> String {
         let mut text = String::new();
         for at in self.flat.without_gone(index, self.gone) {
@@ -52,8 +52,8 @@ impl Page<'_> {
         text
     }
 
-    /// What it is written in, as the classes of highlighters have it: on the code, on what is in
-    /// it, or around it.
+    /// The language of the code, from the classes that highlighters set on the code, inside it or
+    /// around it.
     fn language(&self, index: usize) -> Option<&str> {
         let flat = self.flat;
         let inside = flat.children(index).filter(|&child| flat.name(child) == "code").take(1);
@@ -62,14 +62,17 @@ impl Page<'_> {
                 .into_iter()
                 .find_map(|name| flat.attribute(at, name));
             let by_class = || {
-                flat.attribute(at, "class")?.split_ascii_whitespace().take(32).find_map(of_class)
+                flat.attribute(at, "class")?
+                    .split_ascii_whitespace()
+                    .take(32)
+                    .find_map(language_of_class)
             };
             named.filter(|name| is_language(name)).or_else(by_class)
         })
     }
 }
 
-fn of_class(class: &str) -> Option<&str> {
+fn language_of_class(class: &str) -> Option<&str> {
     const BEFORE: [&str; 6] =
         ["language-", "lang-", "highlight-source-", "highlight-text-", "highlight-", "sourceCode-"];
     let name = BEFORE.iter().find_map(|before| class.strip_prefix(before))?;

@@ -1,4 +1,4 @@
-//! The main text as Markdown: headings, lists, links, tables, code and quotes stay what they are,
+//! Converts the main text to Markdown. Headings, lists, links, tables, code and quotes are kept,
 //! everything else becomes text.
 
 mod code;
@@ -11,17 +11,17 @@ use super::flat::{Flat, What};
 use super::main_text::{MainText, is_block};
 use writer::Writer;
 
-/// Bytes that a page can become. Prefixes of nested quotes, and addresses made absolute, can make
-/// more of it than it is.
+/// The greatest size of the output in bytes. Prefixes of nested quotes and absolute addresses can
+/// make the output longer than the page.
 const MAX_OUTPUT: usize = 4 << 20;
 
-/// Levels of elements whose make is kept; what lies deeper is text.
+/// The greatest depth at which the structure is kept. Below it, only the text is kept.
 const MAX_LEVELS: usize = 200;
 
 /// The longest address that a link keeps.
 const MAX_HREF: usize = 2_048;
 
-/// The Markdown of what is kept, and whether it was cut.
+/// The Markdown of the main text, and whether it was cut.
 pub(super) fn render(flat: &Flat<'_>, kept: &MainText, base: &Url) -> (String, bool) {
     let mut base = base.clone();
     let named =
@@ -54,7 +54,7 @@ pub(super) fn line(text: &str) -> String {
     line
 }
 
-/// A text for between the brackets of a link.
+/// Escapes a text for the brackets of a link.
 pub(super) fn in_brackets(text: &str) -> String {
     text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
 }
@@ -66,7 +66,7 @@ struct Page<'a> {
     out: Writer,
     level: usize,
     in_link: bool,
-    /// The lists around, each with the number of its next item, where it numbers them.
+    /// The open lists, each with the number of its next item. `None` for a list without numbers.
     lists: Vec<Option<u64>>,
 }
 
@@ -86,7 +86,7 @@ impl Page<'_> {
         }
     }
 
-    /// Text of the page. In a link it must not end the link's own brackets.
+    /// Writes text of the page. In a link it must not close the link's brackets.
     fn text(&mut self, text: &str) {
         const ENDS: [char; 3] = ['[', ']', '\\'];
         if self.in_link && text.contains(ENDS) {
@@ -103,7 +103,7 @@ impl Page<'_> {
         }
     }
 
-    /// All text in an element, without a level of recursion for each of its own.
+    /// Writes all text in an element without recursion.
     fn flatten(&mut self, index: usize) {
         let (flat, gone) = (self.flat, self.gone);
         for at in flat.without_gone(index, gone) {
@@ -175,10 +175,10 @@ impl Page<'_> {
         }
     }
 
-    /// What stands apart from what is around it.
+    /// Writes an element that is separated from the text around it.
     fn block(&mut self, index: usize, breaks: u8) {
-        // A container breaks the line; only what is a paragraph of its own has a blank one. Two
-        // texts in two `div`s are two paragraphs.
+        // `breaks` is 1 for a new line and 2 for a blank line. Texts in two `div`s are two
+        // paragraphs.
         self.out.block(breaks);
         self.children(index);
         self.out.block(breaks);
@@ -226,7 +226,7 @@ impl Page<'_> {
         self.prefixed_block(index, &marker, &indent);
     }
 
-    /// A block whose first line begins with `first`, and the others with `rest`.
+    /// Writes a block whose first line starts with `first`, and the others with `rest`.
     fn prefixed_block(&mut self, index: usize, first: &str, rest: &str) {
         self.out.item();
         self.out.begin(first, rest);
@@ -245,7 +245,7 @@ impl Page<'_> {
         }
     }
 
-    /// An exponent must not become a part of its number.
+    /// Writes a superscript. An exponent gets `^`, so that it doesn't become a part of its number.
     fn superscript(&mut self, index: usize) {
         let text = self.flat.text(index);
         let is_power = !text.is_empty()
@@ -259,7 +259,7 @@ impl Page<'_> {
     }
 
     fn link(&mut self, index: usize) {
-        // Signs for "link to this heading".
+        // These texts mean "link to this heading".
         let href = self.flat.attribute(index, "href");
         if href.is_some()
             && matches!(self.flat.text(index).trim(), "¶" | "#" | "§" | "🔗" | "\u{f0c1}")
@@ -317,7 +317,7 @@ impl Page<'_> {
         }
     }
 
-    /// A formula as its TeX source, if the page has it.
+    /// Writes a formula as its TeX source, if the page has it, else as text.
     fn formula(&mut self, index: usize) {
         let flat = self.flat;
         let range = index..flat.items[index].end;
@@ -333,7 +333,7 @@ impl Page<'_> {
         }
     }
 
-    /// What an element holds, on one line, and whether there is white space before and after it.
+    /// The content of an element on one line, and whether there is white space before and after it.
     fn capture(&mut self, index: usize) -> (String, (bool, bool)) {
         let outer = self.out.capture();
         self.children(index);

@@ -1,14 +1,14 @@
-//! Tables of data as tables, those that only lay out a page as what is in them.
+//! Tables of data become tables. Of tables that only lay out a page, the content is kept.
 
 use super::Page;
 
-/// The most columns of a table.
+/// The greatest number of columns of a table.
 const MAX_COLUMNS: usize = 64;
 
-/// The most cells of a table that are kept: spans turn few cells into many.
+/// The greatest number of cells of a table. Spans turn few cells into many.
 const MAX_CELLS: usize = 20_000;
 
-/// A cell with more than this is no datum.
+/// The greatest number of bytes of a cell that counts as data.
 const MAX_CELL: usize = 1_500;
 
 impl Page<'_> {
@@ -22,7 +22,7 @@ impl Page<'_> {
             self.item(caption);
         }
         let mut lines: Vec<Vec<String>> = Vec::new();
-        // Rows that a cell above still reaches into, by column.
+        // For each column, the number of next rows that a cell spans.
         let mut reach: Vec<usize> = Vec::new();
         let mut cells_left = MAX_CELLS;
         for row in rows {
@@ -75,7 +75,7 @@ impl Page<'_> {
         self.out.block(2);
     }
 
-    /// The rows of a table itself, not of one in it.
+    /// The rows of a table, without those of tables inside it.
     fn rows(&self, index: usize) -> Vec<usize> {
         let flat = self.flat;
         let mut rows = Vec::new();
@@ -91,7 +91,8 @@ impl Page<'_> {
         rows
     }
 
-    /// Whether it is there for its looks: one column or row, other tables or much text in it.
+    /// Whether a table only lays out the page: it has one column or row, or contains tables or long
+    /// texts.
     fn lays_out(&self, index: usize, rows: &[usize]) -> bool {
         let flat = self.flat;
         if rows.len() < 2 || matches!(flat.attribute(index, "role"), Some("presentation" | "none"))
@@ -126,7 +127,7 @@ impl Page<'_> {
     }
 }
 
-/// Leaves room for what reaches into this row from above.
+/// Adds empty cells for cells of earlier rows that span this row.
 fn skip_reached(line: &mut Vec<String>, reach: &mut [usize]) {
     while let Some(rows @ 1..) = reach.get(line.len()).copied() {
         reach[line.len()] = rows - 1;

@@ -1,4 +1,4 @@
-//! Lines with what they begin with, and white space where it is due.
+//! Writes lines with their prefixes, marks and white space.
 
 use std::borrow::Cow;
 
@@ -28,37 +28,38 @@ pub(super) fn plain(word: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text on its way. White space is written only before the text that follows it, so lines and marks
-/// don't end in it.
+/// The output. White space is written only before the next text, so that lines and marks don't end
+/// with it.
 pub(super) struct Writer {
     out: String,
     limit: usize,
     full: bool,
     /// Whether something was left out.
     cut: bool,
-    /// What lines begin with: quotes, and the indentation of items.
+    /// The prefixes of lines: marks of quotes, and the indentation of items.
     prefixes: Vec<Prefix>,
-    /// Line ends that are due: 1 for a new line, 2 for a blank one between.
+    /// The number of line ends before the next text: 1 for a new line, 2 for a blank line.
     breaks: u8,
     space: bool,
-    /// Marks that are due, and those that were written.
+    /// Opened marks that are written before the next text.
     due: Vec<&'static str>,
+    /// Opened marks that were written.
     written: Vec<&'static str>,
     /// Whether everything goes on one line.
     inline: bool,
     /// Whether there was white space before the first word.
     led: bool,
-    /// Whether anything stands on the first line.
+    /// Whether any text was written.
     started: bool,
 }
 
 struct Prefix {
-    /// What the first line begins with, until there is one.
+    /// The prefix of the first line. `None` after the first line.
     first: Option<String>,
     rest: String,
 }
 
-/// What was being written when something else had to be by itself.
+/// The writer that a capture replaced.
 pub(super) struct Outer(Writer);
 
 impl Writer {
@@ -103,9 +104,9 @@ impl Writer {
         self.started
     }
 
-    /// Text of the page: a run of white space is one space.
+    /// Writes text of the page. A run of white space becomes one space.
     pub(super) fn text(&mut self, text: &str) {
-        // What is not seen and splits words.
+        // Invisible characters that split words.
         const UNSEEN: [char; 4] = ['\u{ad}', '\u{200b}', '\u{feff}', '\u{2060}'];
         if text.starts_with(char::is_whitespace) {
             self.space = true;
@@ -123,7 +124,7 @@ impl Writer {
         }
     }
 
-    /// What is written as it is, on the line.
+    /// Writes text unchanged on the line.
     pub(super) fn put(&mut self, text: &str) {
         if text.is_empty() || self.full {
             return;
@@ -150,7 +151,7 @@ impl Writer {
             self.out.push_str(mark);
             self.written.push(mark);
         }
-        // What is in two elements may look like one link, too.
+        // Texts of two elements could look like one link.
         if text.starts_with(['(', ':']) && self.out.ends_with(']') {
             self.out.push('\\');
         }
@@ -158,7 +159,7 @@ impl Writer {
         self.full |= self.out.len() > self.limit;
     }
 
-    /// Lines as they are. They begin on a line of their own.
+    /// Writes lines unchanged, starting on a new line.
     pub(super) fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
         let mut first = true;
         for line in lines {
@@ -180,18 +181,18 @@ impl Writer {
         }
     }
 
-    /// What follows is apart: on a new line, or behind a blank one.
+    /// Separates the next text: 1 for a new line, 2 for a blank line.
     pub(super) fn block(&mut self, breaks: u8) {
         self.space = true;
         if !self.inline {
-            // The mark of an item stands before its first paragraph.
+            // The mark of an item is on the line of its first paragraph.
             let most =
                 if self.prefixes.iter().any(|prefix| prefix.first.is_some()) { 1 } else { 2 };
             self.breaks = self.breaks.max(breaks.min(most));
         }
     }
 
-    /// What follows is the next of its kind: on a new line, and no blank one between.
+    /// Starts the next item of a list: on a new line, without a blank line before it.
     pub(super) fn item(&mut self) {
         let after = self.breaks;
         self.block(1);
@@ -220,7 +221,7 @@ impl Writer {
         self.due.push(mark);
     }
 
-    /// Closes it, where it was written.
+    /// Closes a mark, if it was written.
     pub(super) fn close(&mut self, mark: &'static str, end: &str) {
         if self.due.last() == Some(&mark) {
             self.due.pop();
@@ -234,7 +235,7 @@ impl Writer {
         self.due.contains(&mark) || self.written.contains(&mark)
     }
 
-    /// From here on lines begin with `first` once, then with `rest`.
+    /// Adds a prefix: `first` for the next line, then `rest`.
     pub(super) fn begin(&mut self, first: &str, rest: &str) {
         if !self.inline {
             self.prefixes.push(Prefix { first: Some(first.to_owned()), rest: rest.to_owned() });
@@ -247,18 +248,18 @@ impl Writer {
         }
     }
 
-    /// Begins something that is written by itself, on one line.
+    /// Starts to write into a separate output, on one line.
     pub(super) fn capture(&mut self) -> Outer {
         let inner = Self { inline: true, ..Self::new(self.limit) };
         Outer(std::mem::replace(self, inner))
     }
 
-    /// Ends it: what was written, and whether there was white space before and after it.
+    /// Ends a capture. Returns its text, and whether there was white space before and after it.
     pub(super) fn release(&mut self, outer: Outer) -> (String, (bool, bool)) {
         let inner = std::mem::replace(self, outer.0);
         self.full |= inner.full;
         let spaces = (inner.led, inner.space);
-        // Nothing was written, but the white space still counts.
+        // If nothing was written, its white space still counts.
         self.space |= !inner.started && inner.space;
         (inner.out, spaces)
     }
@@ -279,7 +280,7 @@ impl Writer {
         }
     }
 
-    /// The start of a blank line: the marks of quotes stay, indentation is dropped.
+    /// Writes the prefix of a blank line: marks of quotes stay, indentation is dropped.
     fn blank_prefix(&mut self) {
         let all: String = self
             .prefixes
