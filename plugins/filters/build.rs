@@ -1,5 +1,5 @@
-//! Makes one table of the built-in rules, so that no instance has to read TOML for them. What is
-//! wrong with a rule beyond its form is found by the unit tests.
+//! Makes one table of the built-in rules, so that instances don't read TOML for them. Only the form
+//! of a rule is checked here. The unit tests find other errors.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ fn main() {
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("rules");
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files: Vec<PathBuf> = fs::read_dir(&folder)
-        .expect("the folder of the rules")
-        .map(|entry| entry.expect("an entry of it").path())
+        .expect("the folder of rules can be read")
+        .map(|entry| entry.expect("its entries can be read").path())
         .collect();
     files.sort();
     let mut table = String::from("&[\n");
     for file in
         files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
     {
-        let text = fs::read_to_string(file).expect("a file of rules");
+        let text = fs::read_to_string(file).expect("a file of rules can be read");
         let rules: Value =
             toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         for rule in rules["rule"].as_array().into_iter().chain(rules["rules"].as_array()).flatten()
@@ -31,36 +31,36 @@ fn main() {
     }
     table.push_str("]\n");
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("built_in.rs");
-    fs::write(target, table).expect("the table");
+    fs::write(target, table).expect("the table can be written");
 }
 
 fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
-    let name = rule["name"].as_str().ok_or("no name")?;
+    let name = rule["name"].as_str().ok_or("`name` is missing")?;
     let (kind, pattern) = match rule["match"]
         .as_object()
         .map(|matcher| matcher.iter().collect::<Vec<_>>())
         .as_deref()
     {
         Some([(kind, Value::String(pattern))]) => (kind.as_str(), pattern.as_str()),
-        _ => return Err("not exactly one matcher".to_owned()),
+        _ => return Err("`match` doesn't have exactly one matcher".to_owned()),
     };
     let variant = match kind {
         "exact" => "Exact",
         "prefix" => "Prefix",
         "regex" => "Regex",
-        _ => return Err(format!("the matcher {kind}")),
+        _ => return Err(format!("the matcher `{kind}` is unknown")),
     };
     let tool = rule["tool"].as_str().unwrap_or("*");
     let mut steps = match &rule["strategy"] {
         Value::Array(steps) => steps.clone(),
         Value::Object(_) => vec![rule["strategy"].clone()],
-        _ => return Err("no strategy".to_owned()),
+        _ => return Err("`strategy` is missing".to_owned()),
     };
     for step in &mut steps {
         for key in ["patterns", "keep", "summary", "share_by", "section"] {
             to_ascii(&mut step[key]);
         }
-        step.as_object_mut().ok_or("a step that is no table")?.retain(|_, value| !value.is_null());
+        step.as_object_mut().ok_or("a step isn't a table")?.retain(|_, value| !value.is_null());
     }
     let types: Vec<&str> = steps.iter().filter_map(|step| step["type"].as_str()).collect();
     let mut meta = Map::new();
@@ -78,7 +78,7 @@ fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
     .map_err(|error| error.to_string())
 }
 
-/// The same expressions with the classes of ASCII.
+/// Replaces the character classes of expressions by those of ASCII.
 fn to_ascii(expressions: &mut Value) {
     match expressions {
         Value::String(expression) => *expression = ascii(expression),
@@ -87,8 +87,8 @@ fn to_ascii(expressions: &mut Value) {
     }
 }
 
-/// An expression whose classes are those of ASCII. What programs print needs no more, and Unicode's
-/// take ten times as long to compile, which every instance would pay for.
+/// An expression with ASCII classes. The output of programs needs no others, and Unicode classes
+/// take ten times as long to compile, in every instance.
 fn ascii(expression: &str) -> String {
     let mut ascii = String::with_capacity(expression.len() * 2);
     let mut characters = expression.chars();

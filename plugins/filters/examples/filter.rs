@@ -1,5 +1,5 @@
-//! `filter (RULE | --command CMD) [--exit N] < FILE > OUT`: what a rule makes of an output,
-//! natively. For comparisons and for trying out.
+//! `filter (RULE | --command CMD) [--exit N] < FILE > OUT` applies a rule to an output, natively.
+//! It is for comparisons and for trying rules.
 
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;

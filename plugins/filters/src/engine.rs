@@ -10,18 +10,19 @@ use crate::rules::{self, BUILT_IN, BuiltIn};
 use crate::strategy::{self, Step};
 use crate::text::{is_blank, parse_mark};
 
-/// The rules of an instance: the operator's, then those that are built in.
+/// The rules of an instance: first the operator's, then the built-in rules.
 pub struct Engine {
     rules: Vec<Rule>,
     problems: Vec<String>,
 }
 
-/// A rule that is in force.
+/// An active rule.
 struct Rule {
     name: Cow<'static, str>,
     matcher: Matcher,
     meta: Cow<'static, str>,
-    /// The source of a built-in rule's steps, which are made for the first output that needs them.
+    /// The source of a built-in rule's steps. They are compiled for the first output that needs
+    /// them.
     source: &'static str,
     steps: OnceCell<Result<Vec<Step>, String>>,
 }
@@ -78,10 +79,10 @@ impl Filters for Engine {
 
     fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String> {
         let Some(rule) = self.rules.iter().find(|rule| rule.name == filter) else {
-            return Err(format!("there is no rule {filter:?}"));
+            return Err(format!("rule {filter:?} is missing"));
         };
         let steps = rule.steps()?;
-        // Beside the output of other commands, unknown lines stay.
+        // If other commands wrote to the output too, unknown lines stay.
         let failed = !input.passed() || !is_alone(input);
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {
@@ -89,18 +90,18 @@ impl Filters for Engine {
             worst = worst.max(confidence);
             Some(shorter)
         });
-        // Marks alone say nothing.
-        let says = |part: &Content| {
+        // A text of marks only would be useless.
+        let has_text = |part: &Content| {
             part.as_text().is_none_or(|text| {
                 text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none())
             })
         };
-        let content = content.filter(|content| content.iter().any(says));
+        let content = content.filter(|content| content.iter().any(has_text));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }
 }
 
-/// Whether an output is that of the command alone which the rule is for.
+/// Whether only the command of the rule wrote the output.
 fn is_alone(input: &Input) -> bool {
     input.meta.as_ref().and_then(|meta| meta["berth:alone"].as_bool()).unwrap_or(true)
 }
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operators_rules_come_first_and_take_the_place_of_built_in_ones() {
+    fn operator_rules_come_first_and_replace_built_in_ones() {
         let built_in = testing::filters::<Engine>(None).unwrap();
         assert!(built_in.problems.is_empty());
         let rules = r#"
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn both_parts_of_a_commands_output_go_through_the_rule() {
+    fn rule_applies_to_both_parts_of_an_output() {
         let rules = "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise'] }\n";
         let noisy = "noise that is long enough to be worth leaving out\n".repeat(3);
         let input = Input::command("own", 0, ["short", &noisy]);
@@ -174,7 +175,7 @@ mod tests {
                 .unwrap(),
             Verdict::Keep
         );
-        // Where everything would go, nothing does.
+        // If everything would be left out, the output stays.
         assert_eq!(
             testing::filter::<Engine>(
                 Some(rules),

@@ -1,8 +1,8 @@
-//! The built-in output filters: rules that say, for a command, which lines of its output a model
-//! can do without.
+//! The built-in output filters: rules that leave out lines of a command's output that a model
+//! doesn't need.
 //!
-//! A rule is data: a matcher and one or more steps, each a strategy with its parameters. Whatever
-//! the strategy, the [`guard`] decides which lines are never left out.
+//! A rule is data: a matcher and one or more steps, each a strategy with its parameters. For every
+//! strategy, the [`guard`] decides which lines are never left out.
 
 mod engine;
 pub mod guard;

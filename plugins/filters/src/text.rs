@@ -1,21 +1,21 @@
-//! The lines of an output, and putting together those that stay.
+//! Splits an output into lines, and joins the lines that stay.
 
 use std::fmt::Write as _;
 
 /// The lines of `text`, without their ends.
 pub fn lines(text: &str) -> Vec<&str> {
-    // Counted first: growing a list of 100,000 lines copies it as often.
+    // The lines are counted first, since growing a list of 100,000 lines copies it many times.
     let mut lines = Vec::with_capacity(memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1);
     lines.extend(text.lines());
     lines
 }
 
-/// Whether there is nothing to see in a line.
+/// Whether a line has only white space.
 pub fn is_blank(line: &str) -> bool {
     line.bytes().all(|byte| byte.is_ascii_whitespace())
 }
 
-/// How many bytes of white space a line begins with.
+/// The number of bytes of white space at the start of a line.
 pub fn indent(line: &str) -> usize {
     line.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
@@ -23,7 +23,7 @@ pub fn indent(line: &str) -> usize {
 const MARK_START: &str = "... (";
 const MARK_ENDS: [&str; 2] = [" lines left out) ...", " line left out) ..."];
 
-/// Writes what stands where `count` lines were.
+/// Writes the mark for `count` lines that were left out.
 pub fn push_mark(out: &mut String, count: usize) {
     let end = MARK_ENDS[usize::from(count == 1)];
     // Writing to a string doesn't fail.
@@ -36,16 +36,16 @@ pub fn parse_mark(line: &str) -> Option<usize> {
     MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()
 }
 
-/// What stays of `lines`: those with a true in `keep`. A gap is marked, unless there was nothing to
-/// see in it. It is no gap where the mark would be about as long as what was there, so that the
-/// result is never longer than the lines were.
+/// Joins the lines with a true in `keep`. A gap gets a mark, unless all of its lines were blank. If
+/// the mark would be about as long as the lines of the gap, these lines stay. So the result is
+/// never longer than the input.
 pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
     let mut out = String::with_capacity(
         lines.iter().zip(keep).filter(|(_, keep)| **keep).map(|(line, _)| line.len() + 1).sum(),
     );
     let mut at = 0;
     while at < lines.len() {
-        // Blank lines beside a gap go with it.
+        // Blank lines next to a gap belong to it.
         let run = lines[at..]
             .iter()
             .zip(&keep[at..])
@@ -80,8 +80,8 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     }
 }
 
-/// The text with one mark for each run of them, if it has such runs: what stood between them has
-/// gone in a later step.
+/// Merges each run of marks into one mark. `None` if there is no run. Runs come from later steps,
+/// which left out the lines between the marks.
 pub fn merge_marks(text: &str) -> Option<String> {
     memchr::memmem::find_iter(text.as_bytes(), MARK_START).nth(1)?;
     let mut out = String::with_capacity(text.len());
@@ -117,17 +117,17 @@ pub fn push_line(out: &mut String, line: &str) {
     out.push('\n');
 }
 
-/// The number that a text begins with.
+/// The number at the start of a text.
 pub fn leading_number(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     text[..digits].parse().ok()
 }
 
-/// Divides `budget`. One that wants less than an equal share gets all it wants; the others share
-/// the rest.
+/// Divides `budget` among `wanted`. An entry that wants less than an equal share gets all of it.
+/// The others share the rest.
 pub fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
     if budget < wanted.len() {
-        // The first ones get one each: which they are is not to depend on how much they want.
+        // The first entries get one each, independent of how much they want.
         return wanted
             .iter()
             .enumerate()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_marked_where_it_is() {
+    fn gap_is_marked_at_its_place() {
         let long = "a line that is longer than the mark that stands for it";
         check(
             &["a", long, long, "b", long, "c"],
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_shorter_than_its_mark_is_none() {
+    fn gap_shorter_than_its_mark_stays() {
         check(&["a", "b", "c"], "k.k", "a\nb\nc\n");
         check(&["a", "", "b"], "k.k", "a\nb\n");
     }
 
     #[test]
-    fn blank_lines_go_with_the_gap_beside_them() {
+    fn blank_lines_belong_to_the_gap_next_to_them() {
         let long = "a line that is longer than the mark that stands for it";
         check(&["a", "", long, "", long, "", "b"], "kk.k.kk", "a\n... (2 lines left out) ...\nb\n");
         check(&["a", "", "b"], "kkk", "a\n\nb\n");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_equal_where_all_want_more() {
+    fn shares_are_equal_if_all_want_more() {
         assert_eq!(share(10, &[100, 2, 100]), [4, 2, 4]);
         assert_eq!(share(0, &[3, 0]), [0, 0]);
         assert_eq!(share(2, &[9, 1, 1]), [1, 1, 0]);

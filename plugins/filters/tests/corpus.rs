@@ -1,4 +1,4 @@
-//! Recorded outputs of real commands, each with what a model needs of it.
+//! Tests with recorded outputs of real commands. Each lists the lines that a model needs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +61,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The output after all rules that fit, and their names.
+/// The output after all matching rules, and their names.
 fn filtered(
     engine: &mut Engine,
     matchers: &support::Matchers,
@@ -75,8 +75,7 @@ fn filtered(
     (text, rules)
 }
 
-/// Whether a model still reads `kept` out of `text`: as it was, or with the place apart from what
-/// is said of it.
+/// Whether `text` still has `kept`: unchanged, or with the place separated from its message.
 fn survives(kept: &str, text: &str) -> bool {
     if text.contains(kept) {
         return true;
@@ -84,7 +83,7 @@ fn survives(kept: &str, text: &str) -> bool {
     let split = |at: usize, length: usize| {
         text.contains(kept[..at].trim()) && text.contains(kept[at + length..].trim())
     };
-    // `place: message`, or `place  severity  message` below a file's name.
+    // The forms are `place: message`, or `place severity message` below a file's name.
     [": ", " - ", "  "]
         .iter()
         .any(|sign| kept.match_indices(sign).any(|(at, _)| split(at, sign.len())))
@@ -94,7 +93,7 @@ fn survives(kept: &str, text: &str) -> bool {
 }
 
 #[test]
-fn what_a_model_needs_is_kept_and_the_rest_goes() {
+fn needed_lines_stay_and_enough_is_left_out() {
     let tokens: CoreBPE = tiktoken_rs::o200k_base().unwrap();
     let count = |text: &str| tokens.encode_ordinary(text).len();
     let mut engine = Engine::new(None).unwrap();
@@ -159,10 +158,10 @@ const PLANTED: [&str; 18] = [
 ];
 
 #[test]
-fn an_error_survives_wherever_it_is() {
+fn errors_survive_at_every_position() {
     check_survival(|lines| {
         let planted = PLANTED.iter().enumerate().flat_map(|(number, planted)| {
-            // Not every line at every place: they take turns.
+            // Each line is planted at every second place only.
             let places = [0, lines.len() / 3, lines.len() * 2 / 3, lines.len()]
                 .into_iter()
                 .skip(number % 2)
@@ -175,8 +174,8 @@ fn an_error_survives_wherever_it_is() {
     });
 }
 
-/// Checks that the rules for each case leave in what is planted there. `plant` takes the lines of a
-/// case, and returns where it planted something, the text with it, and what it planted.
+/// Checks that the rules for each case keep planted lines. `plant` gets the lines of a case. For
+/// each planted text, it returns its position, the whole output and the planted text.
 fn check_survival(plant: impl Fn(&[&str]) -> Vec<(usize, String, &'static str)>) {
     let mut engine = Engine::new(None).unwrap();
     let matchers = support::Matchers::new(&engine);
@@ -206,7 +205,7 @@ fn check_survival(plant: impl Fn(&[&str]) -> Vec<(usize, String, &'static str)>)
     assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
 }
 
-/// Errors with what belongs to them, as many programs write them.
+/// Errors with the lines that belong to them, as many programs write them.
 const BLOCKS: [&str; 8] = [
     "error[E0308]: mismatched types (planted)
   --> src/planted.rs:12:5
@@ -258,7 +257,7 @@ E       assert 3 == 4
 ];
 
 #[test]
-fn what_belongs_to_an_error_survives_with_it() {
+fn context_of_an_error_survives() {
     check_survival(|lines| {
         let planted = BLOCKS.iter().enumerate().map(|(number, block)| {
             let at = lines.len() * (1 + number % 3) / 4;
@@ -272,7 +271,7 @@ fn what_belongs_to_an_error_survives_with_it() {
     });
 }
 
-/// A small generator of numbers that look random: the same ones each time.
+/// A small pseudorandom generator with a fixed seed.
 struct Xorshift(u64);
 
 impl Xorshift {
@@ -285,7 +284,7 @@ impl Xorshift {
 }
 
 #[test]
-fn no_output_makes_a_rule_fail_or_grow() {
+fn random_output_makes_no_rule_fail_or_grow() {
     let mut engine = Engine::new(None).unwrap();
     let rules: Vec<String> =
         engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
@@ -318,7 +317,7 @@ fn no_output_makes_a_rule_fail_or_grow() {
 }
 
 #[test]
-fn no_hostile_output_makes_a_rule_fail_or_grow() {
+fn hostile_output_makes_no_rule_fail_or_grow() {
     let mut engine = Engine::new(None).unwrap();
     // Every strategy is in one of them.
     let rules = [

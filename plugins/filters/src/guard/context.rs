@@ -1,11 +1,11 @@
-//! The lines that belong to a failure: its place, what was expected, its trace.
+//! Finds the lines that belong to a failure: its place, expected values and stack trace.
 
 use super::Level;
 use crate::text::{indent, is_blank};
 
-/// The most lines that belong to one error.
+/// The greatest number of lines that belong to one error.
 const MOST: usize = 40;
-/// The most of them that are frames of a stack.
+/// The greatest number of stack frames that belong to one error.
 const MOST_FRAMES: usize = 24;
 /// The number of last lines that stay of a longer stack.
 const LAST_FRAMES: usize = 4;
@@ -30,7 +30,7 @@ fn raise(levels: &mut [Level], at: usize, level: Level) {
     levels[at] = levels[at].max(level);
 }
 
-/// Keeps the line below a warning that says where it is: ` --> src/a.rs:3:4`, `└─ lib/a.ex:3:9`.
+/// Keeps the line below a warning that has its place: ` --> src/a.rs:3:4`, `└─ lib/a.ex:3:9`.
 fn place_of_warning(lines: &[&str], levels: &mut [Level], warning: usize) {
     for at in warning + 1..lines.len().min(warning + 7) {
         let trimmed = lines[at].trim_start();
@@ -47,7 +47,7 @@ fn place_of_warning(lines: &[&str], levels: &mut [Level], warning: usize) {
     }
 }
 
-/// Compilers say before an error in which function or by which include it came.
+/// Keeps lines before an error in which compilers name its function or include.
 fn before(lines: &[&str], levels: &mut [Level], error: usize) {
     for at in (error.saturating_sub(3)..error).rev() {
         let line = lines[at];
@@ -72,8 +72,8 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
         let next = body(lines[at]);
         if is_blank(next) {
             blanks += 1;
-            // Go sets a blank line between a panic and its stack; otherwise one ends what belongs
-            // together.
+            // Go prints a blank line between a panic and its stack. Any other blank line ends the
+            // context.
             if panic
                 && blanks == 1
                 && lines.get(at + 1).is_some_and(|line| {
@@ -84,14 +84,14 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
             }
             break;
         }
-        // The next error has its own.
+        // The next error has its own context.
         if levels[at] == Level::Error && !traceback {
             break;
         }
         if is_frame(next) {
             frames += 1;
             if frames > MOST_FRAMES {
-                // Where it all began is as telling as where it ended.
+                // The last frames show where the stack starts, so they are kept too.
                 let end = at + lines[at..].iter().take_while(|line| is_frame(body(line))).count();
                 (at.max(end.saturating_sub(LAST_FRAMES))..end)
                     .for_each(|at| raise(levels, at, Level::ErrorContext));
@@ -102,7 +102,7 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
         }
         let deeper = indent(next) > depth;
         if traceback && !deeper {
-            // What was raised comes last, at the depth of the first line.
+            // The exception comes last, at the depth of the first line.
             raise(levels, at, Level::Error);
             break;
         }
@@ -116,8 +116,8 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
     }
 }
 
-/// The line without the name of the service that `docker compose` sets before each:
-/// `web-1  | Traceback`.
+/// The line without the name of the service that `docker compose` puts before it: `web-1 |
+/// Traceback`.
 fn body(line: &str) -> &str {
     let Some((name, body)) = line.split_once(" | ") else { return line };
     let name = name.trim_end();
@@ -129,7 +129,7 @@ fn body(line: &str) -> &str {
     if is_name && !name.bytes().all(|byte| byte.is_ascii_digit()) { body } else { line }
 }
 
-/// ` --> file`, `  |`, `12 | code`, `= note: …`, `note: …`, `^~~~`.
+/// Whether a line is an annotation: ` --> file`, ` |`, `12 | code`, `= note: …`, `note: …`, `^~~~`.
 fn is_annotation(line: &str) -> bool {
     let trimmed = line.trim_start();
     if [
@@ -163,8 +163,8 @@ fn is_annotation(line: &str) -> bool {
         && matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
 }
 
-/// `    at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, `  12: core::panicking`,
-/// `  File "x.py", line 3`.
+/// Whether a line is a stack frame: ` at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, ` 12:
+/// core::panicking`, ` File "x.py", line 3`.
 fn is_frame(line: &str) -> bool {
     let trimmed = line.trim_start();
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();

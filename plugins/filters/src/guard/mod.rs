@@ -1,9 +1,9 @@
-//! The lines that no rule may leave out: failures and warnings, with what belongs to them.
+//! Finds the lines that no rule may leave out: failures and warnings, with the lines that belong to
+//! them.
 //!
-//! Deciding is by line. Words such as `error` are looked for in the whole line at once, and each
-//! that is found is judged by what is around it: `error: no such column` reports a failure,
-//! `src/error.rs`, `0 errors` and `test error_handling ... ok` don't. Where a command failed, more
-//! lines count, since the reason may have any form.
+//! Each line is judged by its words, such as `error`, and by the text around each word. `error: no
+//! such column` reports a failure. `src/error.rs`, `0 errors` and `test error_handling ... ok`
+//! don't. If a command failed, more lines count, since the reason may have any form.
 
 mod context;
 mod passing;
@@ -17,19 +17,19 @@ pub use passing::is_passing;
 
 use words::{Hit, WORDS};
 
-/// How much a line matters. The greater matters more.
+/// The importance of a line. A greater level is more important.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A rule decides.
+    /// Rules may leave the line out.
     #[default]
     Nothing,
-    /// Says where the warning before it is.
+    /// The line has the place of the warning before it.
     WarningContext,
-    /// A compiler's or linter's warning.
+    /// The line is a warning of a compiler or linter.
     Warning,
-    /// Belongs to an error.
+    /// The line belongs to an error.
     ErrorContext,
-    /// Reports a failure.
+    /// The line reports a failure.
     Error,
 }
 
@@ -63,8 +63,8 @@ fn level_by(finder: &AhoCorasick, line: &str, failed: bool) -> Level {
             break;
         }
     }
-    // What passed may be called anything. Most lines have no word in question, so that this is
-    // rarely looked at.
+    // A test that passed may have any name. This is checked last, since most lines have none of the
+    // words.
     if level > Level::Nothing && is_passing(line) { Level::Nothing } else { level }
 }
 
@@ -74,7 +74,7 @@ fn by_start(line: &str, failed: bool) -> Level {
     let trimmed = line.trim_start_matches([' ', '\t']);
     let Some(&first) = trimmed.as_bytes().first() else { return Level::Nothing };
     let is_error = match first {
-        // ✕ ✖ ✗ ✘ ❌ ⨯ ×, and jest's ● where a test failed.
+        // ✕ ✖ ✗ ✘ ❌ ⨯ ×, and jest's ● if a test failed.
         0xc2..=0xef => {
             let mut characters = trimmed.chars();
             let (mark, next) = (characters.next(), characters.next());
@@ -82,7 +82,7 @@ fn by_start(line: &str, failed: bool) -> Level {
                 && next.is_none_or(|next| !next.is_alphanumeric())
                 || failed && mark == Some('●') && next == Some(' ')
         }
-        // pytest's, then Kubernetes' `E0131 10:11:12.131415`.
+        // Kubernetes writes `E0131 10:11:12.131415`.
         b'E' | b'F'
             if trimmed.get(1..6).is_some_and(|rest| {
                 rest.ends_with(' ') && rest[..4].bytes().all(|byte| byte.is_ascii_digit())
@@ -96,7 +96,7 @@ fn by_start(line: &str, failed: bool) -> Level {
         }
         b'n' => trimmed.starts_with("not ok "),
         b'-' => trimmed.starts_with("--- FAIL"),
-        // What an assertion compared.
+        // Values that an assertion compared.
         b'l' | b'r' => {
             failed
                 && (trimmed.starts_with("left: ")
@@ -104,7 +104,7 @@ fn by_start(line: &str, failed: bool) -> Level {
                     || compares(trimmed))
         }
         b'A' | b'G' | b'R' | b'a' | b'e' | b'g' => failed && compares(trimmed),
-        // mocha and rspec number what failed.
+        // mocha and rspec number the failures.
         b'0'..=b'9' => {
             failed
                 && trimmed

@@ -1,13 +1,12 @@
-//! Lines that say that a test passed or is about to run. A test may have any name, even that of an
-//! error.
+//! Recognises lines of tests that passed or start. A test may have any name, even that of an error.
 
-/// Whether the line says that something passed, was skipped or begins, and nothing else.
+/// Whether the line only reports that a test passed, was skipped or starts.
 pub fn is_passing(line: &str) -> bool {
     let trimmed = line.trim();
     let starts = |starts: &[&str]| starts.iter().any(|start| trimmed.starts_with(start));
     let Some(&first) = trimmed.as_bytes().first() else { return false };
     match first {
-        // ✓ ✔ √ ✅ and the marks of what was skipped.
+        // ✓ ✔ √ ✅, and the marks of skipped tests.
         0xe2 => return starts(&["✓ ", "✔ ", "√ ", "✅ ", "○ ", "↓ ", "✓\u{a0}"]),
         b'=' if starts(&["=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "]) => return true,
         b'-' if starts(&["--- PASS: ", "--- SKIP: "]) => return true,
@@ -21,14 +20,14 @@ pub fn is_passing(line: &str) -> bool {
         _ => {}
     }
     if let Some((name, result)) = trimmed.rsplit_once(" ... ") {
-        // `... ok`, `... ignored, needs a server`, `... ok (0.01s)`; with what the test printed, it
-        // is more than that.
+        // `... ok`, `... ignored, needs a server`, `... ok (0.01s)`. If output of the test follows,
+        // the line has to stay.
         return matches!(result, "ok" | "ignored" | "skipped" | "should panic") && !name.is_empty()
             || result.starts_with("ignored, ")
             || result.starts_with("skipped ")
             || result.starts_with("ok (") && result.ends_with(')');
     }
-    // Maven warns of what was skipped.
+    // Maven prints skipped tests as warnings.
     if trimmed.contains("Failures: 0, Errors: 0,") && trimmed.contains("Time elapsed") {
         return true;
     }

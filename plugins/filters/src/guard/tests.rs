@@ -8,7 +8,7 @@ fn check(failed: bool, level_wanted: Level, lines: &[&str]) {
 }
 
 #[test]
-fn levels_of_loggers_are_known() {
+fn levels_of_loggers_are_recognised() {
     for line in [
         "E0131 10:11:12.131415       1 reflector.go:138] no route",
         "ERRO[0003] it broke",
@@ -29,7 +29,7 @@ fn levels_of_loggers_are_known() {
 }
 
 #[test]
-fn lines_that_tell_a_failure() {
+fn failures_are_recognised() {
     check(
         false,
         Level::Error,
@@ -106,7 +106,7 @@ fn lines_that_tell_a_failure() {
 }
 
 #[test]
-fn names_counts_of_none_and_what_passed_tell_nothing() {
+fn names_zero_counts_and_passed_tests_are_not_failures() {
     let lines = [
         "test error_handling ... ok",
         "test parse::returns_an_error ... ok",
@@ -147,7 +147,7 @@ fn names_counts_of_none_and_what_passed_tell_nothing() {
 }
 
 #[test]
-fn more_counts_where_the_command_failed() {
+fn failed_command_makes_more_lines_count() {
     let lines = [
         "  left: 1",
         " right: 2",
@@ -162,7 +162,7 @@ fn more_counts_where_the_command_failed() {
 }
 
 #[test]
-fn warnings_have_a_level_of_their_own() {
+fn warnings_have_their_own_level() {
     check(
         false,
         Level::Warning,
@@ -201,7 +201,7 @@ fn check_context(failed: bool, text: &str) {
 }
 
 #[test]
-fn what_belongs_to_an_error_stays_with_it() {
+fn context_of_an_error_is_found() {
     check_context(
         false,
         "\
@@ -258,7 +258,7 @@ w  --> src/a.rs:3:9
 }
 
 #[test]
-fn of_a_long_stack_the_ends_stay() {
+fn long_stack_keeps_both_ends() {
     let frames: String =
         (0..60).map(|number| format!("    at frame{number} (a.js:{number}:1)\n")).collect();
     let text = format!("TypeError: no\n{frames}done\n");

@@ -1,34 +1,35 @@
-//! The words that may report a failure, and whether they do in their line.
+//! Judges whether a word in a line reports a failure.
 
 use Kind::{
     Always, Bounded, Cannot, CausedBy, Count, Exit, Field, Killed, Severity, Status, Warning,
     Weakly,
 };
 
-/// What a word means where it was found.
+/// The meaning of a word in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     /// It reports a failure.
     Strong,
-    /// It does where the command failed.
+    /// It reports a failure if the command failed.
     Weak,
-    /// A warning.
+    /// It reports a warning.
     Warning,
+    /// It reports nothing.
     Nothing,
 }
 
 /// How a word is judged.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// `error` and its like, by what is around it.
+    /// `error` and similar words: by the text around them.
     Severity,
-    /// Wherever it is.
+    /// It always counts.
     Always,
-    /// If it is a whole word, or the beginning of one.
+    /// It counts if it is a whole word, or the start of one.
     Bounded,
-    /// Where a command failed.
+    /// It counts if the command failed.
     Weakly,
-    /// `cannot` and its like.
+    /// `cannot` and similar words.
     Cannot,
     CausedBy,
     Killed,
@@ -39,12 +40,11 @@ pub(super) enum Kind {
     /// `HTTP/1.1" 503`, not `HTTP/1.1" 200`.
     Status,
     Warning,
-    /// Where there are some: `3 vulnerabilities`.
+    /// It counts if its number isn't 0: `3 vulnerabilities`.
     Count,
 }
 
-/// In lower case; the case in the text is not looked at by the search, but it is by some of the
-/// kinds.
+/// The words in lower case. The search ignores case, but some of the kinds don't.
 pub(super) const WORDS: &[(&str, Kind)] = &[
     ("error", Severity),
     ("fatal", Severity),
@@ -141,7 +141,7 @@ pub(super) const WORDS: &[(&str, Kind)] = &[
     ("unsatisf", Weakly),
 ];
 
-/// What the word means that was found at `start..end` of `line`.
+/// The meaning of the word at `start..end` of `line`.
 pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
     let place = Place::new(line, start, end);
     match WORDS[word].1 {
@@ -169,21 +169,22 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
     }
 }
 
-/// How many bytes around a word are looked at. A line may be a whole output, and be full of such
-/// words.
+/// The number of bytes before and after a word that are checked. A line may be a whole output full
+/// of such words.
 const AROUND: usize = 256;
 
 fn shorten(text: &str) -> &str {
     &text[..text.floor_char_boundary(AROUND)]
 }
 
-/// A word in a line: the text that was found, and all that it is a part of.
+/// A word in a line: the text that was found, and the whole word around it.
 struct Place<'a> {
     line: &'a str,
-    /// Where the text that was found begins.
+    /// The start of the text that was found.
     start: usize,
-    /// The whole word's extent: letters, digits and `_`.
+    /// The start of the whole word, which has letters, digits and `_`.
     word_start: usize,
+    /// The end of the whole word.
     word_end: usize,
 }
 
@@ -193,7 +194,7 @@ impl<'a> Place<'a> {
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let word_start = start
             - bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(byte)).count();
-        // What was found may be several words: the last counts for what follows.
+        // The text that was found may be several words. The end of the last one counts.
         let word_end = end
             + if is_word(&bytes[end - 1]) {
                 bytes[end..].iter().take(AROUND).take_while(|byte| is_word(byte)).count()
@@ -224,23 +225,23 @@ impl<'a> Place<'a> {
         self.after().bytes().next().unwrap_or(b'\n')
     }
 
-    /// Whether what was found is where a word begins.
+    /// Whether the text that was found is at the start of a word.
     fn begins_word(&self) -> bool {
         self.word_start == self.start
     }
 
-    /// Whether the word goes on where what was found ends.
+    /// Whether the word continues after the text that was found.
     fn continues(&self) -> bool {
         self.byte_after() == b'_'
     }
 
-    /// Whether it is the line's first, but for white space and what programs set before a message:
-    /// a time, a level in brackets, a bullet.
+    /// Whether it is the first word of the line, apart from a prefix such as a time, a level in
+    /// brackets or a bullet.
     fn is_first(&self) -> bool {
         self.word_start <= 40 && self.before().bytes().all(|byte| !byte.is_ascii_lowercase())
     }
 
-    /// Whether it is a part of a path, of a name with dots, dashes or colons, or of a call:
+    /// Whether it is part of a path, of a name with dots, dashes or colons, or of a call:
     /// `src/error.rs`, `fail-fast`, `error::Kind`.
     fn is_name(&self) -> bool {
         let after = self.after().as_bytes();
@@ -283,7 +284,7 @@ impl<'a> Place<'a> {
                 return Some(0);
             }
             if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
-                // A number that is too large to read isn't 0.
+                // A number that is too large for a `u64` isn't 0.
                 return Some(word.parse().unwrap_or(u64::MAX));
             }
             // `0 tests failed`, but not `0 passed, 3 things that failed`.
@@ -312,7 +313,7 @@ impl<'a> Place<'a> {
         let rest = rest.strip_prefix("(s)").unwrap_or(rest);
         let rest = rest.strip_prefix('"').unwrap_or(rest);
         let number = rest.strip_prefix([':', '=']).map(str::trim_start).or_else(|| {
-            // `# fail 0`: the number is the last on the line.
+            // In `# fail 0`, the number is the last word on the line.
             let number = rest.strip_prefix(' ')?.trim();
             number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
         })?;
@@ -325,7 +326,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// `error`, `failed`, `ValueError`, `FATAL` …
+/// Judges `error`, `failed`, `ValueError`, `FATAL` and similar words.
 fn severity(place: &Place<'_>) -> Hit {
     let word = place.word();
     if !place.begins_word() {
@@ -375,7 +376,7 @@ fn severity(place: &Place<'_>) -> Hit {
         return Hit::Strong;
     }
     let (before, after) = (place.before(), place.after());
-    // `"error": null` reports no error.
+    // `"error": null` doesn't report an error.
     let value = after
         .strip_prefix('"')
         .unwrap_or(after)
@@ -442,7 +443,7 @@ fn severity(place: &Place<'_>) -> Hit {
     Hit::Weak
 }
 
-/// `ValueError: …`, `java.lang.IllegalStateException`.
+/// Judges names such as `ValueError: …` and `java.lang.IllegalStateException`.
 fn exception(place: &Place<'_>, word: &str) -> Hit {
     let named = ["Error", "Exception", "Failure", "Fault", "Panic", "Timeout", "Interrupt"]
         .iter()
@@ -468,7 +469,7 @@ fn exception(place: &Place<'_>, word: &str) -> Hit {
     }
 }
 
-/// `":503`, `=503`, `_code: 503`.
+/// Judges a status in a field: `":503`, `=503`, `_code: 503`.
 fn field(after: &str) -> Hit {
     let value =
         after.trim_start_matches("_code").trim_start_matches("Code").trim_start_matches('"');
@@ -483,7 +484,7 @@ fn field(after: &str) -> Hit {
     }
 }
 
-/// `1.1" 503`, `2 404`.
+/// Judges the status of a request: `1.1" 503`, `2 404`.
 fn status(after: &str) -> Hit {
     let code = after
         .trim_start_matches(|first: char| first.is_ascii_digit() || first == '.')
@@ -498,7 +499,7 @@ fn status(after: &str) -> Hit {
 
 fn warning(place: &Place<'_>) -> Hit {
     let word = place.word();
-    // Python's: `DeprecationWarning: …`.
+    // Python writes `DeprecationWarning: …`.
     if word.ends_with("Warning") && word.len() > 7 && place.byte_after() == b':' {
         return Hit::Warning;
     }
@@ -529,7 +530,8 @@ fn warning(place: &Place<'_>) -> Hit {
     if code { Hit::Warning } else { Hit::Nothing }
 }
 
-/// `exit code 2`, `exited with code 1`, `exit status: 101`, `returned 1 exit status`.
+/// Judges an exit code: `exit code 2`, `exited with code 1`, `exit status: 101`, `returned 1 exit
+/// status`.
 fn exit(text: &str) -> Hit {
     let mut words = text
         .split([' ', ':', '=', '(', ')', ',', ';', '.', '"', '/'])

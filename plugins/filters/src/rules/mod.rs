@@ -1,4 +1,4 @@
-//! The rules: those that are built in, and those that the operator writes.
+//! The built-in rules and the operator's rules.
 
 mod read;
 
@@ -6,28 +6,28 @@ use berth_sdk::filter::Pattern;
 
 pub use read::{MAX_RULES, MAX_TEXT, OperatorRule, OperatorRules, read};
 
-/// A built-in rule, as the build script leaves it.
+/// A built-in rule, as the build script writes it.
 pub struct BuiltIn {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// A glob over tools' names.
     pub tool: &'static str,
-    /// What it is for.
+    /// The pattern for the subject of a call.
     pub subject: StaticPattern,
-    /// Its steps as a JSON array.
+    /// The steps as a JSON array.
     pub steps: &'static str,
-    /// Its metadata in the listing, as a JSON object.
+    /// The metadata in the listing, as a JSON object.
     pub meta: &'static str,
 }
 
-/// A [`Pattern`] for a static.
+/// A [`Pattern`] that a static can hold.
 #[derive(Clone, Copy)]
 pub enum StaticPattern {
     /// The whole subject.
     Exact(&'static str),
-    /// Its first words.
+    /// The first words of the subject.
     Prefix(&'static str),
-    /// Found in it.
+    /// A regular expression, anywhere in the subject.
     Regex(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl From<StaticPattern> for Pattern {
     }
 }
 
-/// What is in `rules/*.toml`, by file and place.
+/// The rules in `rules/*.toml`, ordered by file and position.
 pub static BUILT_IN: &[BuiltIn] = include!(concat!(env!("OUT_DIR"), "/built_in.rs"));
 
 #[cfg(test)]

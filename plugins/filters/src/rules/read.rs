@@ -6,40 +6,40 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::strategy::{MAX_REGEX, Step, Strategy};
 
-/// The most bytes that `filters.toml` may have.
+/// The size in bytes at which `filters.toml` is refused.
 pub const MAX_TEXT: usize = 1024 * 1024;
-/// The most rules that it may have.
+/// The greatest number of rules in `filters.toml`.
 pub const MAX_RULES: usize = 256;
 
-/// The operator's rules, as they were read.
+/// The rules that were read from `filters.toml`.
 #[derive(Default)]
 pub struct OperatorRules {
-    /// Those that can be used and are enabled, in their order.
+    /// The valid, enabled rules, in order.
     pub rules: Vec<OperatorRule>,
-    /// The names of all rules that can be used. Each replaces the built-in rule of its name.
+    /// The names of all valid rules. Each replaces the built-in rule of the same name.
     pub replaced: Vec<String>,
-    /// What is wrong with the others.
+    /// The errors in the other rules.
     pub problems: Vec<String>,
 }
 
-/// A rule of the operator's.
+/// A rule of the operator.
 pub struct OperatorRule {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is for.
+    /// The matcher.
     pub matcher: Matcher,
-    /// What it does, ready to run.
+    /// The steps, ready to run.
     pub steps: Vec<Step>,
-    /// Its metadata in the listing, as a JSON object.
+    /// The metadata in the listing, as a JSON object.
     pub meta: String,
 }
 
-/// Reads `filters.toml`. A rule that is wrong is left out, the others count.
+/// Reads `filters.toml`. A rule that isn't valid is left out, the others are used.
 pub fn read(text: &str) -> OperatorRules {
     let mut read = OperatorRules::default();
     if text.len() >= MAX_TEXT {
         read.problems.push(
-            "the file has 1 MiB or more, and none of its rules is in force: shorten it".to_owned(),
+            "the file has 1 MiB or more, so none of its rules is used: shorten it".to_owned(),
         );
         return read;
     }
@@ -48,7 +48,7 @@ pub fn read(text: &str) -> OperatorRules {
         Err(error) => {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             read.problems.push(format!(
-                "line {line}: {}: none of the file's rules is in force until it is valid TOML",
+                "line {line}: {}: none of the file's rules is used until the file is valid TOML",
                 error.message()
             ));
             return read;
@@ -62,10 +62,10 @@ pub fn read(text: &str) -> OperatorRules {
                 read_rules(text, rules.into_iter(), &mut read);
             }
             ("rules", _) => read.problems.push(format!(
-                "line {line}: `rules` isn't a list: begin each rule with `[[rules]]`"
+                "line {line}: `rules` isn't a list: start each rule with `[[rules]]`"
             )),
             (other, _) => read.problems.push(format!(
-                "line {line}: unknown key `{other}`: a rule file has only `[[rules]]`"
+                "line {line}: the key `{other}` is unknown: the file can have only `[[rules]]`"
             )),
         }
     }
@@ -88,7 +88,7 @@ fn read_rules<'a>(
         match read_rule(rule) {
             Ok((name, _)) if read.replaced.contains(&name) => {
                 read.problems.push(format!(
-                    "line {line}: {shown}: there is one of that name above: give it another"
+                    "line {line}: {shown}: an earlier rule has the same name: use another name"
                 ));
             }
             Ok((name, rule)) => {
@@ -103,14 +103,14 @@ fn read_rules<'a>(
     }
     if many > MAX_RULES {
         read.problems.push(format!(
-            "there are {many} rules: those after the first {MAX_RULES} are left out"
+            "the file has {many} rules; the limit is {MAX_RULES}: the rules after the first {MAX_RULES} are left out"
         ));
     }
 }
 
-/// What is wrong with a rule, and where in the text, if the place is known more precisely than the
-/// rule's own.
+/// An error in a rule.
 struct RuleError {
+    /// The offset of the error in the text. `None` if only the rule's own is known.
     at: Option<usize>,
     what: String,
 }
@@ -121,9 +121,9 @@ impl From<String> for RuleError {
     }
 }
 
-/// The name of a rule, and the rule where it is enabled.
+/// The name of a rule, and the rule itself. `None` for the rule if it is disabled.
 fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>), RuleError> {
-    let rule = Written::deserialize(ValueDeserializer::from(rule)).map_err(|error| RuleError {
+    let rule = RuleForm::deserialize(ValueDeserializer::from(rule)).map_err(|error| RuleError {
         at: error.span().map(|span| span.start),
         what: error.message().to_owned(),
     })?;
@@ -132,24 +132,23 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
     };
     if !(1..=64).contains(&name.len()) || !name.bytes().all(fits) {
-        return Err("a name is 1 to 64 characters out of a-z, 0-9, `_` and `-`".to_owned().into());
+        return Err("the name isn't valid: use 1 to 64 characters out of a-z, 0-9, `_` and `-`"
+            .to_owned()
+            .into());
     }
     if !rule.enabled && rule.matcher.is_none() && rule.strategy.is_none() {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
         let unknown = || {
-            "there is no built-in rule of that name to disable: `berth filter list` shows them"
-                .to_owned()
+            "no built-in rule has this name, so it can't be switched off: `berth filter list` shows the names".to_owned()
         };
         return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }
-    let Some(matcher) = rule.matcher else { return Err("it has no `match`".to_owned().into()) };
+    let Some(matcher) = rule.matcher else { return Err("`match` is missing".to_owned().into()) };
     let Some(Strategies(strategies)) = rule.strategy else {
-        return Err("it has no `strategy`".to_owned().into());
+        return Err("`strategy` is missing".to_owned().into());
     };
     if strategies.is_empty() {
-        return Err("its `strategy` is an empty list: give it one table at least"
-            .to_owned()
-            .into());
+        return Err("`strategy` is an empty list: add at least one table".to_owned().into());
     }
     let subject = matcher.pattern()?;
     if rule.tool.as_deref().is_none_or(|tool| tool == "bash")
@@ -158,7 +157,7 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     {
         let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
         return Err(format!(
-            "the folder of a program is taken off before commands are compared: write {name:?}"
+            "commands are compared without the folder of their program: write {name:?}"
         )
         .into());
     }
@@ -181,10 +180,10 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     Ok((name, rule.enabled.then_some(own)))
 }
 
-/// A rule as it is written.
+/// A rule as the file has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RuleForm {
     name: String,
     #[serde(rename = "match")]
     matcher: Option<Match>,
@@ -218,12 +217,12 @@ impl Match {
                 Ok(Pattern::Regex(text.into()))
             }
             Self { exact: None, prefix: None, regex: None } => {
-                Err("its `match` is empty: give it one of `exact`, `prefix` and `regex`".to_owned())
+                Err("`match` is empty: add one of `exact`, `prefix` and `regex`".to_owned())
             }
             Self { exact, prefix, regex } if [&exact, &prefix, &regex].iter().filter(|text| text.is_some()).count() == 1 => {
-                Err("its matcher is an empty text, which fits nothing that is run: write what commands begin with".to_owned())
+                Err("the text in `match` is empty, so it matches no command: write the first words of the commands".to_owned())
             }
-            _ => Err("its `match` has more than one of `exact`, `prefix` and `regex`: keep one, or write two rules".to_owned()),
+            _ => Err("`match` has more than one of `exact`, `prefix` and `regex`: keep one, or write two rules".to_owned()),
         }
     }
 }
@@ -256,7 +255,7 @@ impl<'de> Deserialize<'de> for Strategies {
     }
 }
 
-/// An example of a rule. Its form is checked here; the host runs it.
+/// An example of a rule. Only its form is checked here. The host runs it.
 struct Example(serde_json::Value);
 
 impl<'de> Deserialize<'de> for Example {
@@ -283,7 +282,7 @@ impl<'de> Deserialize<'de> for Example {
     }
 }
 
-/// The number of the line at this place, from 1.
+/// The number, from 1, of the line at this offset.
 fn line_of(text: &str, at: usize) -> usize {
     1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count()
 }

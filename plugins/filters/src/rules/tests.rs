@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use super::*;
 
-/// A rule that is right but for what a test adds.
+/// A rule with the fields in `body`.
 fn rule(body: &str) -> String {
     format!("\n[[rules]]\nname = \"mine\"\n{body}\n")
 }
@@ -19,26 +19,26 @@ fn check_problem(text: &str, problem: &str) {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_said_with_its_line() {
-    check_problem(&rule(STRATEGY), "line 2: rule \"mine\": it has no `match`");
-    check_problem(&rule(MATCH), "it has no `strategy`");
+fn rule_errors_name_their_line() {
+    check_problem(&rule(STRATEGY), "line 2: rule \"mine\": `match` is missing");
+    check_problem(&rule(MATCH), "`strategy` is missing");
     check_problem(&rule(&format!("{MATCH}{STRATEGY}colour = 1")), "unknown field `colour`");
     check_problem(
         &rule(&format!("match = {{ prefix = \"a\", exact = \"b\" }}\n{STRATEGY}")),
         "more than one of",
     );
-    check_problem(&rule(&format!("match = {{}}\n{STRATEGY}")), "its `match` is empty");
+    check_problem(&rule(&format!("match = {{}}\n{STRATEGY}")), "`match` is empty");
     check_problem(
         &rule(&format!("match = {{ regex = \"(\" }}\n{STRATEGY}")),
         "doesn't compile: unclosed group",
     );
     check_problem(
         &rule(&format!("match = {{ regex = \"{}\" }}\n{STRATEGY}", "a".repeat(513))),
-        "at most 512",
+        "the limit is 512",
     );
     check_problem(
         &rule(&format!("match = {{ regex = '\\w{{999}}' }}\n{STRATEGY}")),
-        "greater than 1 MiB",
+        "larger than 1 MiB",
     );
     check_problem(
         &rule(&format!("{MATCH}strategy = {{ type = \"shout\" }}")),
@@ -59,7 +59,7 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         &rule(&format!("match = {{ prefix = \"./bin/seed\" }}\n{STRATEGY}")),
         "write \"seed\"",
     );
-    check_problem(&rule("enabled = false"), "no built-in rule of that name");
+    check_problem(&rule("enabled = false"), "no built-in rule has this name");
     check_problem(
         &rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lins = 10 }}")),
         "unknown field `max_lins`",
@@ -71,16 +71,16 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     );
     check_problem(
         &rule(&format!("{MATCH}{STRATEGY}")).replace("\"mine\"\nm", "\"No Name\"\nm"),
-        "a name is 1 to 64",
+        "use 1 to 64",
     );
     check_problem("rules = 3", "line 1: `rules` isn't a list");
-    check_problem("[[rule]]\nname = \"a\"", "unknown key `rule`");
-    check_problem("[[rules]\n", "none of the file's rules is in force");
+    check_problem("[[rule]]\nname = \"a\"", "the key `rule` is unknown");
+    check_problem("[[rules]\n", "none of the file's rules is used");
     check_problem(&format!("#{}", "x".repeat(MAX_TEXT)), "1 MiB or more");
 }
 
 #[test]
-fn rules_that_are_right_count_beside_those_that_are_wrong() {
+fn valid_rules_are_used_despite_invalid_ones() {
     let text =
         format!("{}{}", rule(MATCH), rule(&format!("{MATCH}{STRATEGY}")).replace("mine", "other"));
     let read = read(&text);
@@ -90,12 +90,12 @@ fn rules_that_are_right_count_beside_those_that_are_wrong() {
 }
 
 #[test]
-fn a_name_is_taken_once_and_rules_are_at_most_256() {
+fn duplicate_names_and_rules_beyond_256_are_refused() {
     let own = rule(&format!("{MATCH}{STRATEGY}"));
     let twice = read(&format!("{own}{own}"));
     assert_eq!((twice.rules.len(), twice.problems.len()), (1, 1));
     assert!(
-        twice.problems[0].starts_with("line 8: rule \"mine\": there is one of that name"),
+        twice.problems[0].starts_with("line 8: rule \"mine\": an earlier rule has the same name"),
         "{:?}",
         twice.problems
     );
@@ -108,7 +108,7 @@ fn a_name_is_taken_once_and_rules_are_at_most_256() {
 }
 
 #[test]
-fn a_rule_may_have_several_steps_and_examples() {
+fn rule_may_have_several_steps_and_examples() {
     let body = format!(
         "{MATCH}strategy = [{{ type = \"dedup\" }}, {{ type = \"truncate\", max_lines = 50 }}]\n[[rules.examples]]\nexit = 1\ninput = \"a\"\noutput = \"b\"\n"
     );
@@ -120,7 +120,7 @@ fn a_rule_may_have_several_steps_and_examples() {
 }
 
 #[test]
-fn the_built_in_rules_are_right() {
+fn built_in_rules_are_valid() {
     assert!(BUILT_IN.len() >= 25);
     for rule in BUILT_IN {
         crate::strategy::from_json(rule.steps)
@@ -133,7 +133,7 @@ fn the_built_in_rules_are_right() {
 }
 
 #[test]
-fn the_examples_of_the_built_in_rules_come_out_as_they_say() {
+fn built_in_rules_pass_their_examples() {
     let mut many = 0;
     for rule in BUILT_IN {
         let steps = crate::strategy::from_json(rule.steps).unwrap();

@@ -35,7 +35,10 @@ fn five() -> usize {
 impl StripAnnotated {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         if self.keep_head.saturating_add(self.keep_tail) > self.long_output_threshold {
-            return Err("`keep_head` and `keep_tail` are more than `long_output_threshold`: lower them or raise it".to_owned());
+            return Err(format!(
+                "`keep_head` {} and `keep_tail` {} together are more than `long_output_threshold` {}: lower them, or raise `long_output_threshold`",
+                self.keep_head, self.keep_tail, self.long_output_threshold
+            ));
         }
         Ok(Box::new(AnnotationStripper {
             noise: Patterns::new("patterns", &self.patterns)?,
@@ -94,7 +97,7 @@ impl Run for AnnotationStripper {
         let Some(summary) = summary else { return Outcome::Lines(keep, confidence) };
         let mut out = String::new();
         push_line(&mut out, part.lines[summary].trim());
-        // An error stays where it was, too.
+        // A summary that is an error also stays at its place.
         let mut lines = part.lines.to_vec();
         if !part.is_error(summary) {
             lines.remove(summary);
@@ -106,7 +109,7 @@ impl Run for AnnotationStripper {
 }
 
 impl AnnotationStripper {
-    /// Leaves out the middle of what stays.
+    /// Leaves out the middle of the remaining lines.
     fn cut(&self, part: &Part<'_>, keep: &mut [bool], stays: usize) {
         let mut seen = 0;
         for (at, keep) in keep.iter_mut().enumerate() {

@@ -10,14 +10,14 @@ use super::{Outcome, Part, Run, compile};
 use crate::guard::Level;
 use crate::text::{is_blank, push_line};
 
-/// The most lines of a block that is looked for.
+/// The greatest number of lines of a block whose repetition is found.
 const LONGEST_BLOCK: usize = 6;
 
 /// Parameters of `dedup`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dedup {
-    /// What else is not looked at when lines are compared.
+    /// Further parts of lines that are ignored in comparisons.
     #[serde(default)]
     normalize: Vec<Normalize>,
 }
@@ -34,7 +34,7 @@ impl Dedup {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         let custom = self.normalize.iter().map(|Normalize { pattern, replacement }| {
             if replacement.contains('$') {
-                return Err(format!("`replacement`: {replacement:?} has a `$`: it is taken as it stands, so leave groups out"));
+                return Err(format!("`replacement`: {replacement:?} has a `$`, but groups are not supported: remove the `$`"));
             }
             Ok((compile(pattern).map_err(|what| format!("`pattern`: {what}"))?, replacement.clone()))
         });
@@ -52,8 +52,7 @@ impl Run for Deduplicator {
         if lines.len() < 3 {
             return Outcome::Unchanged;
         }
-        // The keys are random, so that no output can be made in which different lines count as the
-        // same.
+        // The keys are random, so that nobody can write different lines that count as equal.
         let hasher = RandomState::new();
         let mut same = Vec::new();
         let hashes: Vec<u64> = lines
@@ -85,8 +84,8 @@ impl Run for Deduplicator {
     }
 }
 
-/// How long the block is that `hashes` begin with and that follows itself, and how often it is
-/// there. The shortest that saves a line counts.
+/// The length of the repeated block at the start of `hashes`, and the number of repetitions. It is
+/// the shortest block that saves a line.
 fn repetition(hashes: &[u64]) -> (usize, usize) {
     for length in 1..=LONGEST_BLOCK.min(hashes.len() / 2) {
         let block = &hashes[..length];
@@ -94,7 +93,7 @@ fn repetition(hashes: &[u64]) -> (usize, usize) {
             continue;
         }
         let times = hashes.chunks_exact(length).take_while(|chunk| *chunk == block).count();
-        // A mark is a line, too.
+        // The mark needs a line too.
         if times >= 2 && (length == 1 || length * (times - 1) > 2) {
             return (length, times);
         }
@@ -102,17 +101,19 @@ fn repetition(hashes: &[u64]) -> (usize, usize) {
     (1, 1)
 }
 
-/// Letters that a line has at least whose numbers are overlooked: one of figures alone is data.
-const LETTERS: usize = 8;
+/// The smallest number of letters of a line whose numbers are ignored. A line of figures alone is
+/// data.
+const MIN_LETTERS: usize = 8;
 
-/// Bytes of what the last of several lines has that the first has not.
-const DIFFERENT: usize = 160;
+/// The greatest number of bytes that are shown of the difference between the last and the first
+/// line.
+const MAX_DIFFERENCE: usize = 160;
 
 fn push_repeated(out: &mut String, block: &[&str], last: &str, times: usize) {
     for (at, line) in block.iter().enumerate() {
         out.push_str(line);
         if block.len() == 1 {
-            // How far something came, the last line says.
+            // The last line shows how far something came.
             let _ = match different(line, last) {
                 "" => write!(out, " (x{times})"),
                 different => write!(out, " (x{times}; the last: {different})"),
@@ -124,8 +125,8 @@ fn push_repeated(out: &mut String, block: &[&str], last: &str, times: usize) {
     }
 }
 
-/// What a line has that the first one has not, from the word on in which they begin to differ,
-/// their times aside.
+/// The part of a line from the first word that differs from the first line. Times at the start
+/// don't count.
 fn different<'a>(first: &str, line: &'a str) -> &'a str {
     let (first, line) =
         (&first[stamp_length(first.as_bytes())..], &line[stamp_length(line.as_bytes())..]);
@@ -135,16 +136,16 @@ fn different<'a>(first: &str, line: &'a str) -> &'a str {
     }
     let word =
         line.as_bytes()[..same].iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
-    let end = line.floor_char_boundary((word + DIFFERENT).min(line.len()));
+    let end = line.floor_char_boundary((word + MAX_DIFFERENCE).min(line.len()));
     line[line.floor_char_boundary(word)..end].trim_end()
 }
 
 impl Deduplicator {
-    /// Writes what is compared of a line.
+    /// Writes the part of a line that is compared.
     fn normalize(&self, line: &str, level: Level, same: &mut Vec<u8>) {
         if self.custom.is_empty() {
             normalize(line, level, same);
-            if same.iter().filter(|byte| byte.is_ascii_alphabetic()).count() < LETTERS {
+            if same.iter().filter(|byte| byte.is_ascii_alphabetic()).count() < MIN_LETTERS {
                 same.clear();
                 same.extend_from_slice(line.as_bytes());
             }
@@ -158,9 +159,9 @@ impl Deduplicator {
     }
 }
 
-/// Writes a line without what differs from one time to the next: times, addresses, identifiers and
-/// numbers. Of a line that tells a failure only the time and what it begins with go, since a number
-/// in it is the place or the reason.
+/// Writes a line without the parts that often change: times, addresses, identifiers and numbers. Of
+/// a line that reports a failure, only the time at its start is left out, since other numbers are
+/// its place or reason.
 fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
     let bytes = line.as_bytes();
     let stamp = stamp_length(bytes);
@@ -235,8 +236,7 @@ fn is_counter(before: &[u8], word: &[u8]) -> bool {
             .any(|key| words.ends_with(key))
 }
 
-/// Writes a word with one mark for each number in it, or for the whole where it is one in
-/// hexadecimal digits.
+/// Writes a word with one mark for each number in it. A hexadecimal number becomes a single mark.
 fn push_word(word: &[u8], same: &mut Vec<u8>) {
     if word.len() >= 6 && word.iter().all(u8::is_ascii_hexdigit) || word.starts_with(b"0x") {
         return same.push(0);
@@ -253,7 +253,7 @@ fn push_word(word: &[u8], same: &mut Vec<u8>) {
     }
 }
 
-/// The length of a UUID that the text begins with.
+/// The length of a UUID at the start of the text.
 fn uuid_length(bytes: &[u8]) -> Option<usize> {
     let candidate = bytes.get(..36)?;
     let fits = candidate.iter().enumerate().all(|(at, byte)| match at {
@@ -263,8 +263,8 @@ fn uuid_length(bytes: &[u8]) -> Option<usize> {
     (fits && !bytes.get(36).is_some_and(u8::is_ascii_alphanumeric)).then_some(36)
 }
 
-/// How many bytes of a line are its time: digits and what stands between them, perhaps after a
-/// bracket, a quote or the name of a month.
+/// The number of bytes of the time at the start of a line: digits and signs between them, perhaps
+/// after a bracket, a quote or the name of a month.
 fn stamp_length(bytes: &[u8]) -> usize {
     const MONTHS: [&[u8; 3]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
@@ -282,7 +282,7 @@ fn stamp_length(bytes: &[u8]) -> usize {
             )
     };
     let length = bytes[digits..].iter().take_while(|byte| in_time(byte)).count();
-    // A time has four digits at least; `3:5` is a place.
+    // A time has at least four digits. `3:5` is a place.
     let many = bytes[digits..digits + length].iter().filter(|byte| byte.is_ascii_digit()).count();
     if many >= 4 { digits + length } else { 0 }
 }
@@ -295,7 +295,7 @@ mod tests {
     const DEDUP: &str = "{ type = 'dedup' }";
 
     #[test]
-    fn lines_that_differ_in_times_addresses_and_numbers_are_said_once() {
+    fn lines_that_differ_only_in_times_addresses_and_numbers_merge() {
         let text = "\
 2026-01-02T10:00:00.123Z INFO request 550e8400-e29b-41d4-a716-446655440000 from 10.0.0.1:5123 took 12 ms
 2026-01-02T10:00:01.456Z INFO request 123e4567-e89b-12d3-a456-426614174000 from 10.0.0.27:99 took 8 ms
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_errors_only_the_time_is_not_looked_at() {
+    fn errors_merge_only_if_they_differ_in_time() {
         let text = "\
 10:00:01 ERROR job 17 failed
 10:00:02 ERROR job 17 failed
@@ -328,13 +328,13 @@ src/a.c:9:4: warning: unused
     }
 
     #[test]
-    fn figures_alone_are_data() {
+    fn lines_of_figures_do_not_merge() {
         let text = "1 17.5 10.0.0.1\n2 18.5 10.0.0.2\n3 19.5 10.0.0.3\n";
         check("{ type = 'dedup' }", false, text, "", Confidence::Full);
     }
 
     #[test]
-    fn lines_apart_from_each_other_are_not_compared() {
+    fn separated_lines_do_not_merge() {
         check(
             DEDUP,
             false,
@@ -345,7 +345,7 @@ src/a.c:9:4: warning: unused
     }
 
     #[test]
-    fn blocks_that_follow_themselves_are_said_once() {
+    fn repeated_blocks_merge() {
         let text = "connecting to 10.0.0.1\nno answer yet\n".repeat(5) + "connected\n";
         check(
             DEDUP,
@@ -357,7 +357,7 @@ src/a.c:9:4: warning: unused
     }
 
     #[test]
-    fn the_operator_may_say_what_else_is_the_same() {
+    fn operator_can_add_patterns_to_ignore() {
         let toml =
             "{ type = 'dedup', normalize = [{ pattern = 'user=\\w+', replacement = 'user=' }] }";
         let text = "login of user=anna from here\nlogin of user=bert from here\nlogin of user=cleo from here\n";

@@ -5,7 +5,7 @@ use super::{Outcome, Part, Run};
 use crate::guard::Level;
 use crate::text::share;
 
-/// The most lines of a generated file. Other files get their share after it.
+/// The greatest number of lines of a generated file.
 const GENERATED: usize = 40;
 
 /// Parameters of `git_diff`.
@@ -23,7 +23,7 @@ fn five_hundred() -> usize {
 impl GitDiff {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         if self.max_diff_lines == 0 {
-            return Err("`max_diff_lines` is 0, which leaves nothing: set `enabled = false` to switch the rule off, or raise it".to_owned());
+            return Err("`max_diff_lines` is 0, so no line would stay: raise it, or set `enabled = false` to switch the rule off".to_owned());
         }
         Ok(Box::new(Diff { max: self.max_diff_lines }))
     }
@@ -33,16 +33,16 @@ struct Diff {
     max: usize,
 }
 
-/// A file of a diff: its headers stay, its hunks share.
+/// A file of a diff. Its headers stay. Its hunks share the lines.
 struct File {
     is_generated: bool,
     hunks: Vec<Hunk>,
 }
 
 struct Hunk {
-    /// The places of the lines below its header.
+    /// The lines below its header.
     lines: std::ops::Range<usize>,
-    /// How many are wanted: changes and the lines beside them.
+    /// The number of useful lines: changes and the lines next to them.
     wanted: usize,
 }
 
@@ -54,7 +54,7 @@ impl Run for Diff {
         }
         let body: usize =
             files.iter().flat_map(|file| &file.hunks).map(|hunk| hunk.lines.len()).sum();
-        // Headers are not counted: which files and places there are is what the rest is read by.
+        // Headers aren't counted, since the names of files and places are always needed.
         let is_long = body > self.max;
         if !is_long && !files.iter().any(|file| file.is_generated) {
             return Outcome::Unchanged;
@@ -69,7 +69,7 @@ impl Run for Diff {
                 .map(|hunk| if is_long { hunk.wanted } else { hunk.lines.len() })
                 .collect();
             for (hunk, share_of_hunk) in file.hunks.iter().zip(share(share_of_file, &wanted)) {
-                // What is whole needs no choice.
+                // A hunk that fits stays whole.
                 let is_whole = share_of_hunk >= hunk.lines.len();
                 let mut left = share_of_hunk;
                 for at in hunk.lines.clone() {
@@ -89,7 +89,7 @@ impl Run for Diff {
 }
 
 impl File {
-    /// The most lines of its hunks that are of use.
+    /// The greatest number of lines of its hunks that are useful.
     fn cap(&self, is_long: bool) -> usize {
         let wanted: usize = self
             .hunks
@@ -109,7 +109,7 @@ fn is_near_change(lines: &[&str], hunk: &std::ops::Range<usize>, at: usize) -> b
     lines[from..(at + 2).min(hunk.end)].iter().any(|line| is_change(line))
 }
 
-/// The files of a diff, in their order.
+/// The files of a diff, in order.
 fn files(lines: &[&str]) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     let mut at = 0;
@@ -145,7 +145,7 @@ fn is_body(line: &str) -> bool {
     line.starts_with(['+', '-', ' ', '\\'])
 }
 
-/// Whether a file's header names one that programs write: what locks versions, what is minified.
+/// Whether the header names a file that programs write: a lock file or a minified file.
 fn is_generated(header: &str) -> bool {
     let path = header.rsplit([' ', '/']).next().unwrap_or_default();
     let locks = [
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_a_long_diff_has_its_headers_and_its_share() {
+    fn every_file_of_a_long_diff_keeps_headers_and_share() {
         let text = diff(&[("a.rs", 400), ("b.rs", 4), ("c.rs", 400)]);
         let (shorter, confidence) =
             run(&steps("{ type = 'git_diff', max_diff_lines = 100 }").unwrap(), &text, false)
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_diff_stays_but_for_what_programs_write() {
+    fn short_diff_stays_except_generated_files() {
         check(
             "{ type = 'git_diff' }",
             false,

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use super::{Outcome, Part, Run};
 use crate::text::{is_blank, push_line, push_mark};
 
-/// The most untracked paths that are named: what is not ignored may be a whole build.
+/// The greatest number of untracked paths that are named. A whole build may be untracked.
 const MAX_UNTRACKED: usize = 100;
 
-/// Parameters of `git_status`: none.
+/// Parameters of `git_status`. It has none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GitStatus {}
@@ -36,7 +36,7 @@ impl Run for Status {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let is_long = part.lines.iter().any(|line| SECTIONS.iter().any(|(long, _)| line == long));
         if !is_long {
-            // The short form is as short as can be.
+            // The short form can't be shortened.
             let known = |line: &&str| {
                 line.starts_with("On branch ") || line.starts_with("## ") || is_short_entry(line)
             };
@@ -56,7 +56,7 @@ impl Run for Status {
                 section.is_untracked = matches!(*short, "Untracked:" | "Ignored:");
                 push_line(&mut out, short);
             } else if is_blank(line) || line.starts_with("  (use \"git ") && !part.is_error(at) {
-                // Every section has its hints, and they are always the same.
+                // Hints are left out: they are the same in every section.
             } else if let Some(entry) = line.strip_prefix('\t').filter(|_| section.is_open) {
                 if !section.add(entry) {
                     confidence = Confidence::Partial;
@@ -71,7 +71,7 @@ impl Run for Status {
     }
 }
 
-/// `XY path`.
+/// Whether a line has the form `XY path`.
 fn is_short_entry(line: &str) -> bool {
     let bytes = line.as_bytes();
     let is_state = |byte: u8| b" MADRCUT?!".contains(&byte);
@@ -86,10 +86,10 @@ fn without_hint(line: &str) -> &str {
     line.find(" (use \"git ").map_or(line, |hint| &line[..hint])
 }
 
-/// The paths of a section, by what happened to them.
+/// The paths of a section, grouped by their state.
 #[derive(Default)]
 struct Section<'a> {
-    /// From its heading to the first line that belongs to no section.
+    /// True from its heading to the first line that isn't part of a section.
     is_open: bool,
     is_untracked: bool,
     state: &'a str,
@@ -98,7 +98,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Adds a path. False where it is one of too many.
+    /// Adds a path. Returns false if there are too many.
     fn add(&mut self, entry: &'a str) -> bool {
         let (state, path) = match entry.split_once(':') {
             Some((state, path)) if !self.is_untracked => (state, path.trim()),
@@ -184,7 +184,7 @@ no changes added to commit
     }
 
     #[test]
-    fn the_short_form_stays_as_it_is() {
+    fn short_status_stays_unchanged() {
         check(
             "{ type = 'git_status' }",
             false,
@@ -202,7 +202,7 @@ no changes added to commit
     }
 
     #[test]
-    fn of_very_many_untracked_paths_the_first_are_named() {
+    fn only_the_first_of_many_untracked_paths_are_named() {
         let mut text = "On branch main\nUntracked files:\n".to_owned();
         (0..150).for_each(|number| writeln!(text, "\tfile-{number}").unwrap());
         let (shorter, confidence) = super::super::run(

@@ -1,4 +1,4 @@
-//! What a rule can do with an output.
+//! The strategies: what a rule can do with an output.
 
 mod annotated;
 mod dedup;
@@ -18,37 +18,39 @@ use serde::Deserialize;
 use crate::guard::{self, Level};
 use crate::text;
 
-/// The most characters of a regular expression.
+/// The greatest number of characters of a regular expression.
 pub const MAX_REGEX: usize = 512;
-/// The most bytes of a compiled expression: a short expression may make a large automaton.
+/// The greatest size of a compiled expression in bytes. A short expression can become a large
+/// automaton.
 const MAX_PROGRAM: usize = 1024 * 1024;
-/// What is saved at least, in bytes: for less, no output is rewritten.
+/// The smallest number of saved bytes for which an output is rewritten.
 const LEAST_SAVED: usize = 16;
-/// A failed command's output of at most this many lines stays whole if no step knows its form.
+/// The number of lines up to which the output of a failed command stays whole if no step knows its
+/// form.
 const SHORT: usize = 80;
 
 /// A strategy with its parameters, as a rule names it.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Strategy {
-    /// Leaves out what matches.
+    /// Leaves out lines that match.
     StripNoise(noise::StripNoise),
-    /// Leaves out the middle of what is long.
+    /// Leaves out the middle of long outputs and lines.
     Truncate(truncate::Truncate),
-    /// Leaves out what doesn't match.
+    /// Leaves out lines that don't match.
     KeepMatching(noise::KeepMatching),
-    /// Leaves out notes and what matches, says the summary first, and leaves out the middle of what
-    /// is still long.
+    /// Leaves out notes and lines that match, moves the summary to the start, and leaves out the
+    /// middle if the rest is still long.
     StripAnnotated(annotated::StripAnnotated),
-    /// Leaves out what passed.
+    /// Leaves out tests that passed.
     TestSummary(tests_run::TestSummary),
-    /// Says each message of a compiler or linter once, with all its places.
+    /// Shows each message of a compiler or linter once, with all its places.
     GroupByRule(group::GroupByRule),
-    /// Says the state of a repository in few lines.
+    /// Shows the state of a repository in few lines.
     GitStatus(git_status::GitStatus),
-    /// Leaves each file of a long diff its share.
+    /// Gives each file of a long diff its share of lines.
     GitDiff(git_diff::GitDiff),
-    /// Says lines that follow each other once, if they differ in times, addresses and numbers only.
+    /// Shows consecutive lines once if they differ only in times, addresses and numbers.
     Dedup(dedup::Dedup),
 }
 
@@ -73,11 +75,11 @@ impl Strategy {
 pub struct Step(Box<dyn Run>);
 
 impl Step {
-    /// Checks the parameters, and compiles what is to be compiled.
+    /// Checks the parameters, and compiles the expressions.
     ///
     /// # Errors
     ///
-    /// What is wrong with a parameter, for the operator.
+    /// If a parameter isn't valid. The message is for the operator.
     pub fn new(strategy: &Strategy) -> Result<Self, String> {
         let name = strategy.name();
         let step: Result<Box<dyn Run>, String> = match strategy {
@@ -95,15 +97,15 @@ impl Step {
     }
 }
 
-/// What a strategy does once it is ready.
+/// A strategy that can run.
 trait Run {
     fn run(&self, part: &Part<'_>) -> Outcome;
 }
 
-/// One text of an output, as a strategy sees it.
+/// One text of an output, as a strategy gets it.
 struct Part<'a> {
     lines: &'a [&'a str],
-    /// How much each line matters.
+    /// The importance of each line.
     levels: Vec<Level>,
     /// Whether the command failed.
     failed: bool,
@@ -114,17 +116,19 @@ impl<'a> Part<'a> {
         Self { lines, levels: guard::levels(lines, failed), failed }
     }
 
-    /// Whether a line may not be left out as noise: it reports an error, or belongs to one.
+    /// Whether a line reports an error or belongs to one. Such a line must not be left out as
+    /// noise.
     fn is_error(&self, at: usize) -> bool {
         self.levels[at] >= Level::ErrorContext
     }
 
-    /// Whether a line may not be left out for its length: a warning counts too.
+    /// Whether a line reports an error or a warning, or belongs to one. Such a line must not be
+    /// left out to shorten the output.
     fn is_notable(&self, at: usize) -> bool {
         self.levels[at] > Level::Nothing
     }
 
-    /// What stays where the first `head` and the last `tail` lines do.
+    /// Keeps the first `head` lines, the last `tail` lines, and notable lines.
     fn ends(&self, head: usize, tail: usize) -> Vec<bool> {
         let many = self.lines.len();
         (0..many).map(|at| at < head || at + tail >= many || self.is_notable(at)).collect()
@@ -133,13 +137,13 @@ impl<'a> Part<'a> {
 
 /// The result of a strategy.
 enum Outcome {
-    /// Nothing is to be done.
+    /// The strategy changes nothing.
     Unchanged,
-    /// It is not in a form that the strategy knows.
+    /// The strategy doesn't know the form of the output.
     Unknown,
-    /// The lines with a true stay. What the guard keeps is among them already.
+    /// The lines with a true stay. They include those that the guard keeps.
     Lines(Vec<bool>, Confidence),
-    /// Another text.
+    /// The text is replaced.
     Text(String, Confidence),
 }
 
@@ -147,14 +151,14 @@ enum Outcome {
 ///
 /// # Errors
 ///
-/// Where one of them is wrong, which the unit tests rule out.
+/// If a step isn't valid. The unit tests check that all are.
 pub fn from_json(json: &str) -> Result<Vec<Step>, String> {
     let strategies: Vec<Strategy> =
         serde_json::from_str(json).map_err(|error| error.to_string())?;
     strategies.iter().map(Step::new).collect()
 }
 
-/// Runs a text through steps. `None` where nothing is worth leaving out.
+/// Runs a text through steps. `None` if too little would be saved.
 pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confidence)> {
     let mut current = Cow::Borrowed(text);
     let mut worst = None;
@@ -176,7 +180,7 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
             current = Cow::Owned(next);
         }
     }
-    // If a step knew the form, its choice holds.
+    // If a step knew the form, its result stays.
     if unknown && failed && worst.is_none() {
         let lines = text::lines(&current);
         if lines.len() > SHORT {
@@ -203,7 +207,7 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
 ///
 /// # Errors
 ///
-/// Why it can't be used, for the operator.
+/// If it can't be used. The message is for the operator.
 pub fn compile(expression: &str) -> Result<Regex, String> {
     check_length(expression)?;
     RegexBuilder::new(expression)
@@ -214,10 +218,10 @@ pub fn compile(expression: &str) -> Result<Regex, String> {
 
 fn check_length(expression: &str) -> Result<(), String> {
     match expression.chars().count() {
-        0 => Err("an empty expression fits everything: leave it out".to_owned()),
-        many if many > MAX_REGEX => Err(format!(
-            "an expression of {many} characters: at most {MAX_REGEX} are allowed, so split it"
-        )),
+        0 => Err("the expression is empty, so it would match everything: remove it".to_owned()),
+        many if many > MAX_REGEX => {
+            Err(format!("the expression is {many} characters; the limit is {MAX_REGEX}: split it"))
+        }
         _ => Ok(()),
     }
 }
@@ -226,10 +230,10 @@ fn describe_error(expression: &str, error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(_) => {
             format!(
-                "the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions"
+                "the expression {expression:?} is larger than 1 MiB when compiled: lower its repetitions"
             )
         }
-        // The last line has the reason; those before it show the place.
+        // The last line has the reason. The lines before it show the place.
         _ => {
             let what = error.to_string();
             let what = what
@@ -243,7 +247,7 @@ fn describe_error(expression: &str, error: &regex::Error) -> String {
     }
 }
 
-/// Expressions of which one that fits is enough.
+/// A list of expressions. A line matches if one of them does.
 struct Patterns(RegexSet);
 
 impl Patterns {
@@ -253,7 +257,7 @@ impl Patterns {
         }
         match RegexSetBuilder::new(expressions).size_limit(MAX_PROGRAM).build() {
             Ok(set) => Ok(Self(set)),
-            // One by one, to say which it is.
+            // Each one is compiled alone to find the wrong one.
             Err(error) => {
                 let own = expressions.iter().find_map(|expression| compile(expression).err());
                 let what = own.unwrap_or_else(|| {
@@ -269,10 +273,10 @@ impl Patterns {
     }
 }
 
-/// Refuses a list that says nothing.
+/// Refuses an empty list.
 fn not_empty(parameter: &str, list: &[String]) -> Result<(), String> {
     if list.is_empty() {
-        Err(format!("`{parameter}` is empty: give it one expression at least"))
+        Err(format!("`{parameter}` is empty: add at least one expression"))
     } else {
         Ok(())
     }
@@ -280,11 +284,11 @@ fn not_empty(parameter: &str, list: &[String]) -> Result<(), String> {
 
 #[cfg(test)]
 mod testing {
-    //! For the unit tests of the strategies.
+    //! Helpers for the unit tests of the strategies.
 
     use super::*;
 
-    /// The steps that TOML says.
+    /// The steps that a TOML text describes.
     pub(super) fn steps(toml: &str) -> Result<Vec<Step>, String> {
         #[derive(Deserialize)]
         struct Form {
@@ -295,7 +299,7 @@ mod testing {
         form.step.iter().map(Step::new).collect()
     }
 
-    /// Checks what steps make of a text; an empty `expect` means that it stays.
+    /// Checks the result of steps for a text. An empty `expect` means that the text stays.
     #[track_caller]
     pub(super) fn check(
         toml: &str,

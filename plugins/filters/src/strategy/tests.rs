@@ -2,13 +2,13 @@ use berth_sdk::filter::Confidence;
 
 use super::testing::{check, steps};
 
-/// So many lines of this form, the first with number 1.
+/// `many` lines of this form, numbered from 1.
 fn lines(form: &str, many: usize) -> String {
     (1..=many).map(|number| format!("{form} {number} of what a program says\n")).collect()
 }
 
 #[test]
-fn noise_goes_and_a_failure_among_it_stays() {
+fn noise_is_left_out_and_a_failure_in_it_stays() {
     let noise = "{ type = 'strip_noise', patterns = ['^noise'] }";
     let text =
         format!("begin\n{}noise: error: it broke\n{}end\n", lines("noise", 5), lines("noise", 4));
@@ -18,7 +18,7 @@ fn noise_goes_and_a_failure_among_it_stays() {
 }
 
 #[test]
-fn what_matches_stays_with_what_is_notable() {
+fn matching_and_notable_lines_stay() {
     let keep = "{ type = 'keep_matching', patterns = ['^result'] }";
     let text =
         format!("{}x.c:1:2: warning: unused\n{}result: 3\n", lines("step", 6), lines("step", 4));
@@ -33,7 +33,7 @@ fn what_matches_stays_with_what_is_notable() {
 }
 
 #[test]
-fn annotations_go_and_the_summary_is_said_first() {
+fn annotations_are_left_out_and_the_summary_comes_first() {
     let strip = "{ type = 'strip_annotated', patterns = ['^Compiling'], summary = '^Finished' }";
     let text = format!(
         "{}note: something that nobody asked for\nit works\nFinished in 2 s\n",
@@ -46,7 +46,7 @@ fn annotations_go_and_the_summary_is_said_first() {
         "Finished in 2 s\n... (7 lines left out) ...\nit works\n",
         Confidence::Full,
     );
-    // What is still long loses its middle, and an error in it stays.
+    // If the rest is still long, its middle is left out, but an error in it stays.
     let strip = "{ type = 'strip_annotated', patterns = ['^Compiling'], long_output_threshold = 6, keep_head = 2, keep_tail = 1 }";
     let text = format!(
         "{}{}error: in the middle\n{}",
@@ -62,7 +62,7 @@ fn annotations_go_and_the_summary_is_said_first() {
 }
 
 #[test]
-fn parameters_that_can_t_be_meant_are_refused_with_what_to_do() {
+fn invalid_parameters_are_refused_with_a_remedy() {
     for (toml, says) in [
         ("{ type = 'strip_noise', patterns = [] }", "`patterns` is empty"),
         ("{ type = 'keep_matching', patterns = ['('] }", "doesn't compile"),
@@ -71,7 +71,7 @@ fn parameters_that_can_t_be_meant_are_refused_with_what_to_do() {
         ("{ type = 'dedup', normalize = [{ pattern = 'a', replacement = '$1' }] }", "`$`"),
         ("{ type = 'unheard_of' }", "unknown variant"),
     ] {
-        let wrong = steps(toml).err().unwrap_or_else(|| panic!("{toml} is taken"));
+        let wrong = steps(toml).err().unwrap_or_else(|| panic!("{toml} is accepted"));
         assert!(wrong.contains(says), "{toml}: {wrong}");
     }
 }

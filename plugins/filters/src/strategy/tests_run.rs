@@ -8,9 +8,9 @@ use super::{Outcome, Part, Run};
 use crate::guard::{Level, is_passing};
 use crate::text::{indent, is_blank, leading_number};
 
-/// How many passing lines make it a test run if there is no summary.
-const TELLING: usize = 3;
-/// How many lines a failure has after the first ones.
+/// The number of passing lines that make an output without a summary a test run.
+const MIN_PASSING: usize = 3;
+/// The number of lines that stay of each failure after the first ones.
 const LATER_LINES: usize = 15;
 
 /// Parameters of `test_summary`.
@@ -46,19 +46,19 @@ struct Summary {
     max_lines: usize,
 }
 
-/// What a line is in the output of a test runner.
+/// The kind of a line in the output of a test runner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Says that a test passed, or that one begins.
+    /// A test passed or starts.
     Passing,
-    /// Says how the run ended.
+    /// The result of the run.
     Summary,
-    /// Anything else.
+    /// Any other line.
     Other,
 }
 
-/// Signs that tests failed, whatever the exit code of the whole command line: `pytest || true`,
-/// `jest | tail`.
+/// Signs of failed tests. They count even if the exit code of the command line is 0: `pytest ||
+/// true`, `jest | tail`.
 static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
     let forms = r"\b[1-9][0-9]* (tests? )?(failed|failing|failures?|errors?)\b|\b(failed|failures|errors|failing): ?[1-9]|(?-i:FAILURES!|--- FAIL|FAILED)|^not ok [0-9]";
     RegexBuilder::new(forms)
@@ -69,7 +69,7 @@ static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Whether the text shows a failure although the exit code doesn't.
-fn tells_failure(part: &Part<'_>, kinds: &[Kind]) -> bool {
+fn shows_failure(part: &Part<'_>, kinds: &[Kind]) -> bool {
     let mut lines = part.lines.iter().zip(kinds).zip(&part.levels);
     lines.any(|((line, kind), level)| {
         *kind != Kind::Passing && (*level == Level::Error || FAILURES.is_match(line.as_bytes()))
@@ -80,14 +80,14 @@ impl Run for Summary {
     fn run(&self, part: &Part<'_>) -> Outcome {
         if !part.failed {
             let kinds: Vec<Kind> = part.lines.iter().map(|line| kind(line)).collect();
-            if tells_failure(part, &kinds) {
+            if shows_failure(part, &kinds) {
                 return self.run(&Part::new(part.lines, true));
             }
         }
         let kinds: Vec<Kind> = part.lines.iter().map(|line| kind(line)).collect();
         let passing = kinds.iter().filter(|kind| **kind == Kind::Passing).count();
         let has_summary = kinds.contains(&Kind::Summary);
-        if !has_summary && passing < TELLING {
+        if !has_summary && passing < MIN_PASSING {
             return Outcome::Unknown;
         }
         let mut keep: Vec<bool> = kinds.iter().map(|kind| *kind != Kind::Passing).collect();
@@ -112,8 +112,7 @@ impl Run for Summary {
 }
 
 impl Summary {
-    /// Leaves each failure so many lines, those after the first ones fewer, and what the guard
-    /// keeps.
+    /// Limits the lines of each failure, more strictly after the first failures.
     fn limit_failures(&self, part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
         let (mut failures, mut lines) = (0, 0);
         for (at, line) in part.lines.iter().enumerate() {
@@ -138,8 +137,8 @@ impl Summary {
     }
 }
 
-/// A run that ended before its summary. The number of tests and the last lines show how far it
-/// came.
+/// Keeps the number of tests and the last lines of a run that ended before its summary. They show
+/// how far it came.
 fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
     let many = keep.len();
     for (at, line) in part.lines.iter().enumerate() {
@@ -150,7 +149,7 @@ fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
     }
 }
 
-/// Cargo runs a binary without tests for each crate that has none.
+/// Leaves out the summaries of empty runs: cargo prints one for each crate without tests.
 fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
     let is_empty = |line: &str| {
         line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;")
@@ -166,7 +165,7 @@ fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
     }
 }
 
-/// Keeps the name of the binary or file in which a test failed: cargo prints it before the tests.
+/// Keeps the name of the binary or file in which a test failed. Cargo prints it before the tests.
 fn keep_names(part: &Part<'_>, keep: &mut [bool]) {
     let mut name = None;
     for (at, line) in part.lines.iter().enumerate() {
@@ -197,8 +196,8 @@ fn kind(line: &str) -> Kind {
     }
 }
 
-/// `....s..x  [ 45%]`, with or without the file before it. A row with a failure doesn't count: its
-/// place matters.
+/// Whether a line is a row of progress: `....s..x [ 45%]`, with or without a file before it. A row
+/// with a failure doesn't count, since its position matters.
 fn is_progress(trimmed: &str) -> bool {
     let row = trimmed.trim_end_matches(|last: char| {
         matches!(last, ']' | '[' | '%' | ' ' | '(' | ')' | '/') || last.is_ascii_digit()
@@ -241,7 +240,7 @@ static PASSING: LazyLock<RegexSet> = LazyLock::new(|| {
         r"^(platform|rootdir|configfile|plugins|cachedir|testpaths|asyncio|collecting|collected \d+ items?$)\b",
         r"^=+ test session starts =+$",
         r"^\S+( \(\S+\))?.* \.\.\. (ok|skipped .*|expected failure)$",
-        // The others.
+        // Other test runners.
         r"^\s*Passed \S.*\[[\d< ]+.*s\]$",
         r"^Test (Case|Suite) .* (passed|started)",
         r"^(◇|✔) (Test|Suite) ",
@@ -274,7 +273,7 @@ static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
         r"^FAIL(\s+\S+\s+[\d.]+s)?$",
         r"^coverage: ",
         r"^Benchmark\S+\s+\d+\s",
-        // What no test reached.
+        // Lines that no test reached.
         r"^(TOTAL|All files)\s",
         r"^\S+\.\w+\s+\d+\s+[1-9]\d*(\s+\d+)*\s+\d?\d%",
         r"^\s*\S+\.\w+ +\|.*\| +\d[\d,.-]*\s*$",
@@ -286,7 +285,7 @@ static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
         r"^\s*\d+ (pass|fail|skip|todo)$",
         r"^Ran \d+ tests? across ",
         r"^ok \| \d+ passed",
-        // The others.
+        // Other test runners.
         r"^\d+ (examples?|tests?|doctests?|scenarios?|assertions?), ",
         r"^\d+ doctests?, \d+ tests?",
         r"^Finished in ",
@@ -310,8 +309,7 @@ static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
     ])
 });
 
-/// Compiles what is written above, for bytes: Unicode's classes are ten times as long to compile,
-/// which every instance would pay for.
+/// Compiles expressions for bytes. Unicode classes would take ten times as long, in every instance.
 fn set(expressions: &[&str]) -> RegexSet {
     let set = RegexSetBuilder::new(expressions).unicode(false).build();
     set.unwrap_or_else(|error| unreachable!("the unit tests compile them: {error}"))
@@ -336,7 +334,7 @@ static HEADERS: LazyLock<Regex> = LazyLock::new(|| {
         .unwrap_or_else(|error| unreachable!("the unit tests compile it: {error}"))
 });
 
-/// Whether what follows is about one failure.
+/// Whether a line starts the report of one failure.
 fn is_failure_header(line: &str) -> bool {
     HEADERS.is_match(line.as_bytes())
         && !(indent(line) == 0 && leading_number(line).is_some() && !line.contains(") "))
@@ -350,7 +348,7 @@ mod tests {
     const SUMMARY: &str = "{ type = 'test_summary' }";
 
     #[test]
-    fn of_a_run_that_passed_the_summary_stays() {
+    fn passed_run_keeps_only_its_summary() {
         let text = "\
 running 3 tests
 test a::error_handling ... ok
@@ -372,7 +370,7 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn of_a_run_that_failed_only_what_passed_goes() {
+    fn failed_run_loses_only_passed_tests() {
         let text = "\
 running 4 tests
 test a::the_first_of_them_adds_up ... ok
@@ -402,7 +400,7 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn what_is_no_test_run_is_not_known() {
+    fn other_output_is_not_taken_for_a_test_run() {
         check(SUMMARY, false, "a\nb\nc\n", "", Confidence::Full);
         let text =
             format!("{}error: it broke\n{}", "noise\n".repeat(60), "more noise\n".repeat(60));
@@ -415,7 +413,7 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn rows_of_dots_are_progress_unless_something_failed() {
+    fn rows_of_dots_are_progress_unless_a_test_failed() {
         for row in [
             "....",
             "..s.x..  [ 45%]",
@@ -440,7 +438,7 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
-    fn the_expressions_compile() {
+    fn expressions_compile() {
         assert!(
             PASSING.len() > 20
                 && SUMMARIES.len() > 20

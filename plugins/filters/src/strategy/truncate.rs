@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::{Outcome, Part, Patterns, Run, compile};
 use crate::text::{assemble, share};
 
-/// A line that is longer than this is no text that anyone wrote by hand.
+/// The greatest length of a line, in bytes, that stays whole. Longer lines aren't written by hand.
 const LONG_LINE: usize = 2000;
-/// What of it stays, in bytes: its beginning and its end.
-const STAYS: (usize, usize) = (1200, 400);
+/// The number of bytes at the start and at the end of a long line that stay.
+const LONG_LINE_ENDS: (usize, usize) = (1200, 400);
 
 /// Parameters of `truncate`.
 #[derive(Debug, Deserialize)]
@@ -20,13 +20,14 @@ pub struct Truncate {
     max_lines: usize,
     head: Option<usize>,
     tail: Option<usize>,
-    /// What stays wherever it is.
+    /// Lines that match always stay.
     #[serde(default)]
     keep: Vec<String>,
-    /// Lines with the same first group share what stays: the file of a match, the folder of a path.
+    /// Lines with the same first group form a group, and groups share the lines that stay. An
+    /// example is the file of a match, or the folder of a path.
     share_by: Option<String>,
-    /// What fits begins such a group: the name of a folder above what is in it. With `share_by`, it
-    /// counts where most lines don't fit that.
+    /// A line that matches starts such a group, as the name of a folder does above its entries.
+    /// With `share_by`, it is used only if most lines don't match that.
     section: Option<String>,
 }
 
@@ -34,13 +35,13 @@ impl Truncate {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         let max_lines = self.max_lines;
         if max_lines == 0 {
-            return Err("`max_lines` is 0, so nothing would stay: raise it".to_owned());
+            return Err("`max_lines` is 0, so no line would stay: raise it".to_owned());
         }
         let [head, tail] =
             [self.head, self.tail].map(|lines| lines.unwrap_or((max_lines / 2).min(20)));
         if head.saturating_add(tail) > max_lines {
             return Err(format!(
-                "`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"
+                "`head` {head} and `tail` {tail} together are more than `max_lines` {max_lines}: lower them, or raise `max_lines`"
             ));
         }
         let keep =
@@ -53,7 +54,7 @@ impl Truncate {
             .map_err(|what| format!("`share_by`: {what}"))?;
         if key.as_ref().is_some_and(|key| key.captures_len() < 2) {
             return Err(
-                "`share_by` has no group: put what the lines have in common into ( )".to_owned()
+                "`share_by` has no group: put the common part of the lines into ( )".to_owned()
             );
         }
         let start = self
@@ -100,7 +101,7 @@ impl Run for Middle {
 }
 
 impl Middle {
-    /// What stays of too many lines.
+    /// Chooses the lines that stay.
     fn choose(&self, part: &Part<'_>) -> Vec<bool> {
         let groups = self.groups(part.lines).filter(|groups| groups.len() > 1);
         let mut keep = match groups {
@@ -111,7 +112,7 @@ impl Middle {
                 for (group, share) in groups.iter().zip(share(self.head + self.tail, &wanted)) {
                     group[..share].iter().for_each(|at| keep[*at] = true);
                 }
-                // What a listing ends with sums it up.
+                // The last lines of a listing sum it up.
                 keep.iter_mut().rev().take(2).for_each(|keep| *keep = true);
                 keep
             }
@@ -128,7 +129,7 @@ impl Middle {
 }
 
 impl Middle {
-    /// The places of the lines of each group.
+    /// The indices of the lines of each group.
     fn groups(&self, lines: &[&str]) -> Option<Vec<Vec<usize>>> {
         let by_key = self.key.as_ref().map(|key| by_key(lines, key));
         let Some(start) = &self.start else { return by_key.map(|(groups, _)| groups) };
@@ -139,8 +140,8 @@ impl Middle {
     }
 }
 
-/// The groups of lines that have the same key, and how many have one. Those without are a group,
-/// too.
+/// The groups of lines with the same key, and the number of lines with a key. Lines without a key
+/// form a group too.
 fn by_key(lines: &[&str], key: &Regex) -> (Vec<Vec<usize>>, usize) {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
@@ -158,7 +159,7 @@ fn by_key(lines: &[&str], key: &Regex) -> (Vec<Vec<usize>>, usize) {
     (groups, fitting)
 }
 
-/// The groups that begin where a line fits.
+/// The groups that start at each line that matches.
 fn by_start(lines: &[&str], start: &Regex) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -170,13 +171,13 @@ fn by_start(lines: &[&str], start: &Regex) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The line without its middle, where it is long.
+/// The line, without its middle if it is long.
 fn shorten(line: &str) -> Cow<'_, str> {
     if line.len() <= LONG_LINE {
         return Cow::Borrowed(line);
     }
-    let head = line.floor_char_boundary(STAYS.0);
-    let tail = line.ceil_char_boundary(line.len() - STAYS.1);
+    let head = line.floor_char_boundary(LONG_LINE_ENDS.0);
+    let tail = line.ceil_char_boundary(line.len() - LONG_LINE_ENDS.1);
     Cow::Owned(format!(
         "{} ... ({} bytes left out) ... {}",
         &line[..head],
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_goes_but_for_what_tells_a_failure() {
+    fn middle_is_left_out_except_failures() {
         let text = format!(
             "first\n{}src/a.c:3:4: error: no\n{}last\n",
             "some line\n".repeat(40),
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_share_what_stays() {
+    fn groups_share_the_lines_that_stay() {
         let mut text = String::new();
         for (name, hits) in [("src/a.rs", 50), ("src/b.rs", 2), ("src/c.rs", 50)] {
             (0..hits).for_each(|hit| writeln!(text, "{name}:{hit}: found here").unwrap());
@@ -257,7 +258,7 @@ src/c.rs:49: found here
     }
 
     #[test]
-    fn a_line_of_a_minified_file_loses_its_middle() {
+    fn long_line_loses_its_middle() {
         let text = format!("{}\n", "é".repeat(2000));
         let expect =
             format!("{} ... (2400 bytes left out) ... {}\n", "é".repeat(600), "é".repeat(200));
@@ -267,7 +268,7 @@ src/c.rs:49: found here
     }
 
     #[test]
-    fn parameters_that_contradict_each_other_are_refused() {
+    fn contradictory_parameters_are_refused() {
         for toml in [
             "{ type = 'truncate', max_lines = 30, head = 20, tail = 20 }",
             "{ type = 'truncate', max_lines = 0, head = 0, tail = 0 }",

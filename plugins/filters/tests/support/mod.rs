@@ -1,4 +1,4 @@
-//! Takes the host's place: it decides which rule fits a command, and prepares an output for a rule.
+//! A stand-in for the host: it finds the rules for a command, and prepares an output for a rule.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use berth_sdk::filter::{Filters as _, Input, Pattern, Verdict};
 use filters::Engine;
 use regex::Regex;
 
-/// What a matcher is compared with: the last command of the line, without pipes, redirections,
-/// variables and what only starts it.
+/// The subject that matchers are compared with: the last command of the line, without pipes,
+/// redirections, variables and commands that only start it.
 pub(crate) fn subject(command: &str) -> String {
     let words = words(command);
     let last = words
@@ -41,12 +41,12 @@ pub(crate) fn subject(command: &str) -> String {
     kept.join(" ")
 }
 
-/// The words of a line, with the quotes that they have; operators are words of their own.
+/// The words of a line, with their quotes. Operators are separate words.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
     for character in command.chars() {
-        let last = words.last_mut().expect("there is always one");
+        let last = words.last_mut().expect("the list is never empty");
         match character {
             '"' | '\'' if quote.is_none() => quote = Some(character),
             _ if quote == Some(character) => quote = None,
@@ -61,12 +61,12 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// An output without colours and without what a carriage return has written over; several blank
-/// lines are one.
+/// An output without colours and without text that a carriage return overwrites. Several blank
+/// lines become one.
 pub(crate) fn clean(output: &str) -> String {
     let escapes =
         Regex::new(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][0-9A-B]|[=>78MDEHc])|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]")
-            .expect("it compiles");
+            .expect("the expression compiles");
     let text = escapes.replace_all(output, "");
     let mut clean = String::new();
     let mut was_blank = false;
@@ -86,7 +86,7 @@ pub(crate) fn clean(output: &str) -> String {
     clean
 }
 
-/// The rules that fit a command, as the host would choose them.
+/// The matchers of all rules, which find the rules for a command as the host does.
 pub(crate) struct Matchers(Vec<(String, Matcher)>);
 
 enum Matcher {
@@ -99,7 +99,7 @@ impl Matchers {
     pub(crate) fn new(engine: &Engine) -> Self {
         let matchers = engine.list().filters.into_iter().map(|filter| {
             let matcher = match &filter.matchers[0].subject {
-                Pattern::Any => unreachable!("no rule fits everything"),
+                Pattern::Any => unreachable!("no rule matches everything"),
                 Pattern::Exact(text) => Matcher::Exact(text.to_string()),
                 Pattern::Prefix(text) => Matcher::Prefix(text.to_string()),
                 Pattern::Regex(text) => Matcher::Regex(
@@ -123,7 +123,7 @@ impl Matchers {
     }
 }
 
-/// What a rule makes of a text.
+/// The result of a rule for a text.
 pub(crate) fn apply(
     engine: &mut Engine,
     rule: &str,
@@ -137,12 +137,12 @@ pub(crate) fn apply(
     {
         Verdict::Keep => text.to_owned(),
         verdict @ Verdict::Replace(_) => verdict.joined_text().unwrap_or_default(),
-        Verdict::Block(_) => unreachable!("no rule is for security"),
+        Verdict::Block(_) => unreachable!("no rule is a security filter"),
     }
 }
 
 /// The folder of the recorded outputs.
-#[allow(dead_code, reason = "the example has none")]
+#[allow(dead_code, reason = "the example doesn't use it")]
 pub(crate) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus")
 }

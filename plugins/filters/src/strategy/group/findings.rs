@@ -1,4 +1,4 @@
-//! What compilers and linters found, in the forms in which they say so.
+//! Parses the findings of compilers and linters.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(super) enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// How many lines were here, where there are marks and nothing else.
+    /// The number of lines that the marks here stand for. `None` if there are other lines.
     pub(super) fn marks(&self, lines: &[&str]) -> Option<usize> {
         let Self::Lines(range) = self else { return None };
         let mut sum = 0;
@@ -33,35 +33,35 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Something that was found at a place.
+/// A message of a compiler or linter about one place.
 pub(super) struct Finding<'a> {
     pub(super) lines: Range<usize>,
     pub(super) form: Form,
     pub(super) place: &'a str,
-    /// What stands before the place.
+    /// The text before the place.
     pub(super) label: &'a str,
-    /// What is said of it, with the word for how bad it is and the code of the rule.
+    /// The message, with its severity and the code of the rule.
     pub(super) message: &'a str,
     pub(super) rule: Option<Cow<'a, str>>,
-    /// What to do about it, in one line.
+    /// The advice, in one line.
     pub(super) help: Option<&'a str>,
     pub(super) is_error: bool,
-    /// What it is sorted under beside its message: rows belong to the file above them.
+    /// The section: findings are grouped within it. Rows belong to the file above them.
     section: usize,
 }
 
-/// How a finding is written.
+/// The form of a finding in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// A message, below it ` --> place`, and a drawing of the source. Rust's, ruff's.
+    /// A message, then ` --> place` and a drawing of the source, as in rustc and ruff.
     Block,
-    /// `place: message`, perhaps with the source below it. Most compilers and linters.
+    /// `place: message`, perhaps with the source below it, as in most compilers and linters.
     Line,
-    /// `  3:5  error  message  rule` below the name of the file. ESLint's.
+    /// ` 3:5 error message rule` below the name of the file, as in ESLint.
     Row,
 }
 
-/// The pieces of an output, in their order.
+/// The pieces of an output, in order.
 pub(super) fn parse<'a>(lines: &'a [&'a str], levels: &[Level]) -> Vec<Item<'a>> {
     let mut items = Vec::new();
     let (mut at, mut plain, mut section) = (0, 0, 0);
@@ -89,7 +89,7 @@ pub(super) fn parse<'a>(lines: &'a [&'a str], levels: &[Level]) -> Vec<Item<'a>>
     items
 }
 
-/// A message with its place in the next line.
+/// Parses a message with its place in the next line.
 fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding<'a>> {
     let message = lines[at];
     let place = lines.get(at + 1)?.trim_start().strip_prefix("--> ")?;
@@ -115,12 +115,12 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
         }
         end += 1;
     }
-    // An error of the compiler's own has no rule that it breaks, and needs its drawing.
+    // An error of the compiler itself has no rule, and its drawing is needed.
     let is_error = message.starts_with("error");
     if is_error && rule.is_none() && message.starts_with("error[") {
         return None;
     }
-    // The blank line below belongs to it.
+    // The blank line after it belongs to it.
     if lines.get(end).is_some_and(|line| is_blank(line)) {
         end += 1;
     }
@@ -137,7 +137,7 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
     })
 }
 
-/// Whether a line goes on with the block above it.
+/// Whether a line belongs to the block above it.
 fn is_of_block(line: &str, level: Level) -> bool {
     let trimmed = line.trim_start();
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
@@ -158,7 +158,8 @@ fn is_of_block(line: &str, level: Level) -> bool {
         || level < Level::Error && !is_blank(line) && indent(line) > 0
 }
 
-/// The name of the rule: `#[warn(unused_mut)]`, `-D clippy::ptr-arg`, the page of clippy's list.
+/// The name of the rule in `#[warn(unused_mut)]`, in `-D clippy::ptr-arg`, or in the address of
+/// clippy's page.
 fn rule_in(said: &str) -> Option<Cow<'_, str>> {
     for attribute in ["`#[warn(", "`#[deny(", "`#[forbid("] {
         if let Some((_, rest)) = said.split_once(attribute) {
@@ -172,9 +173,9 @@ fn rule_in(said: &str) -> Option<Cow<'_, str>> {
     rest.split_once('`').map(|(rule, _)| Cow::Owned(rule.replace('-', "_")))
 }
 
-/// `place: message`.
+/// Parses `place: message`.
 fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding<'a>> {
-    // gcc says first in which function it is.
+    // gcc names the function first.
     let leads = usize::from(
         lines[at].ends_with(':') && lines[at].contains(": In ") && at + 1 < lines.len(),
     );
@@ -188,11 +189,11 @@ fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding
     while end < lines.len() && levels[end] < Level::Error && is_drawing(lines[end]) {
         end += 1;
     }
-    // With its drawing, an error stays as it is.
+    // An error with a drawing stays unchanged.
     if is_error && end > at + 1 {
         return None;
     }
-    // It stays above its error, and a group doesn't begin with it.
+    // The line with the function stays above its error, and doesn't start a group.
     if leads > 0 && is_error {
         return None;
     }
@@ -209,7 +210,7 @@ fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding
     })
 }
 
-/// Splits off what Maven says first of how bad it is.
+/// Splits off the severity that Maven prints first.
 fn label(line: &str) -> (&str, &str) {
     let length = ["[WARNING] ", "[ERROR] "]
         .iter()
@@ -218,7 +219,8 @@ fn label(line: &str) -> (&str, &str) {
     line.split_at(length)
 }
 
-/// `   12 | source` and `      | ^~~~`, or clang's two lines without a bar.
+/// Whether a line is part of a drawing of the source: ` 12 | source`, ` | ^~~~`, or clang's two
+/// lines without a bar.
 fn is_drawing(line: &str) -> bool {
     let trimmed = line.trim_start();
     if trimmed.len() == line.len() {
@@ -231,11 +233,11 @@ fn is_drawing(line: &str) -> bool {
 /// Splits `src/a.c:3:4: warning: unused`, `src/a.ts(3,4): error TS2304: …`, `a.py:3: note`.
 fn place_and_message(line: &str) -> Option<(&str, &str)> {
     let bytes = line.as_bytes();
-    // A path has no white space here, and a point or a slash.
+    // A path here has no white space, but a dot or a slash.
     let length = bytes.iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
     let head = &line[..length];
     let path_end = head.find([':', '(']).filter(|end| *end > 0)?;
-    // `C:\a.cs(3,4)`.
+    // A Windows path, as in `C:\a.cs(3,4)`.
     let path_end = if path_end == 1 && bytes.get(2) == Some(&b'\\') {
         2 + head[2..].find([':', '('])?
     } else {
@@ -258,7 +260,7 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
         place += close + 2;
         line[place..].strip_prefix(": ").or_else(|| line[place..].strip_prefix(" : "))?
     } else if let Some(inside) = rest.strip_prefix(":[") {
-        // Maven's `A.java:[4,20] message`.
+        // Maven's form is `A.java:[4,20] message`.
         let close = inside.find("] ")?;
         if !inside[..close].bytes().all(|byte| byte.is_ascii_digit() || byte == b',') {
             return None;
@@ -277,7 +279,7 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
             return None;
         }
         let message = &line[place..];
-        // tsc --pretty and some others part with ` - `.
+        // tsc --pretty and some others use ` - `.
         message
             .strip_prefix(": ")
             .or_else(|| message.strip_prefix(" - "))
@@ -287,7 +289,7 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
     (!message.trim().is_empty()).then_some((&line[..place], message))
 }
 
-/// `  3:5  error  message  rule`.
+/// Parses ` 3:5 error message rule`.
 fn row<'a>(lines: &'a [&'a str], at: usize, section: usize) -> Option<Finding<'a>> {
     let line = lines[at];
     if !line.starts_with("  ") {
@@ -312,8 +314,8 @@ fn row<'a>(lines: &'a [&'a str], at: usize, section: usize) -> Option<Finding<'a
     })
 }
 
-/// Gives each finding without a rule the rule of one whose message differs only in names. Clippy
-/// names a rule only the first time.
+/// Gives each finding without a rule the rule of a finding whose message differs only in names.
+/// Clippy names a rule only the first time.
 pub(super) fn attach_rules(items: &mut [Item<'_>]) {
     let mut known: HashMap<String, String> = HashMap::new();
     for finding in items.iter().filter_map(Item::finding) {
@@ -332,12 +334,12 @@ pub(super) fn attach_rules(items: &mut [Item<'_>]) {
     }
 }
 
-/// A message without what stands between backticks.
+/// A message without the texts between backticks.
 fn template(message: &str) -> String {
     message.split('`').step_by(2).collect()
 }
 
-/// The findings of each message, under the place of its first among the items.
+/// The findings of each message. The key is the index of the first of them among the items.
 pub(super) fn groups(items: &[Item<'_>]) -> HashMap<usize, Vec<usize>> {
     let mut first: HashMap<(Form, usize, &str, &str), usize> = HashMap::new();
     let mut groups: HashMap<usize, Vec<usize>> = HashMap::new();

@@ -9,7 +9,7 @@ mod findings;
 
 use findings::{Finding, Form, Item};
 
-/// Parameters of `group_by_rule`: none.
+/// Parameters of `group_by_rule`. It has none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupByRule {}
@@ -21,7 +21,7 @@ impl GroupByRule {
     }
 }
 
-/// So few findings are shown with all that is said of them.
+/// The number of findings up to which they are shown in full.
 const FEW: usize = 3;
 
 struct RuleGrouper;
@@ -38,7 +38,7 @@ impl Run for RuleGrouper {
             lines: part.lines,
             out: String::new(),
             is_few: many <= FEW,
-            marked: parse_mark(part.lines, &items),
+            marked: sum_marks(part.lines, &items),
         };
         out.write(&items);
         Outcome::Text(out.out, Confidence::Full)
@@ -49,12 +49,12 @@ struct Writer<'a> {
     lines: &'a [&'a str],
     out: String,
     is_few: bool,
-    /// How many lines were where marks are between the findings, until they are written.
+    /// The number of lines that the marks between findings stand for, until one mark is written.
     marked: usize,
 }
 
-/// The sum of the marks between findings. The findings that they separated are joined now.
-fn parse_mark(lines: &[&str], items: &[Item<'_>]) -> usize {
+/// The sum of the marks between findings. Grouping joins the findings that they separated.
+fn sum_marks(lines: &[&str], items: &[Item<'_>]) -> usize {
     items.iter().filter_map(|item| item.marks(lines)).sum()
 }
 
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes one mark for all.
+    /// Writes one mark instead of all marks between findings.
     fn mark(&mut self) {
         if self.marked > 0 {
             crate::text::push_mark(&mut self.out, std::mem::take(&mut self.marked));
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
     fn verbatim(&mut self, range: std::ops::Range<usize>) {
         for at in range {
             let line = self.lines[at];
-            // Blank lines part findings, and there is less to part now.
+            // Blank lines separate findings. After grouping, fewer are needed.
             let is_doubled =
                 crate::text::is_blank(line) && (self.out.is_empty() || self.out.ends_with("\n\n"));
             if !is_doubled {
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
         }
         let out = &mut self.out;
         if first.form == Form::Row {
-            // `  3:5, 8:2  error  message  rule`, below the name of the file.
+            // The form is ` 3:5, 8:2 error message rule` below the name of the file.
             let places = places(group);
             out.push_str("  ");
             out.push_str(&places.join(", "));
@@ -121,7 +121,7 @@ impl<'a> Writer<'a> {
                 crate::text::push_line(out, only);
             }
             places => {
-                // All in one line: whatever step comes next keeps it with the message.
+                // All places are in one line, so that the next step keeps them with the message.
                 out.push_str(&format!(" ({} places)\n  --> ", places.len()));
                 crate::text::push_line(out, &places.join(", "));
             }
@@ -133,7 +133,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The places of findings, each once: some tools say everything twice.
+/// The places of findings, each once. Some tools report everything twice.
 fn places<'a>(group: &[&Finding<'a>]) -> Vec<&'a str> {
     let mut seen = HashSet::new();
     group.iter().map(|finding| finding.place).filter(|place| seen.insert(*place)).collect()

@@ -5,7 +5,7 @@ use super::super::testing::check;
 const GROUP: &str = "{ type = 'group_by_rule' }";
 
 #[test]
-fn each_warning_of_rustc_keeps_its_message_and_all_its_places() {
+fn rustc_warnings_keep_message_and_all_places() {
     let block = |name: &str, place: &str, note: &str| {
         format!(
             "warning: unused variable: `{name}`\n --> {place}\n  |\n3 |     let {name} = 1;\n  |         ^ help: prefix it with an underscore\n{note}\n"
@@ -31,7 +31,7 @@ warning: `x` (lib) generated 4 warnings
 }
 
 #[test]
-fn an_error_of_the_compiler_stays_whole() {
+fn compiler_error_stays_whole() {
     let error = "error[E0308]: mismatched types\n --> src/a.rs:3:9\n  |\n3 |     f(1);\n  |       ^ expected `&str`\n\n";
     let warning = "warning: unused\n --> src/a.rs:1:1\n  |\n1 | use a;\n  |     ^\n\n";
     let text = format!("{warning}{error}{warning}{warning}{error}{warning}");
@@ -40,7 +40,7 @@ fn an_error_of_the_compiler_stays_whole() {
 }
 
 #[test]
-fn findings_of_one_line_are_grouped_where_they_say_the_same() {
+fn one_line_findings_with_the_same_message_are_grouped() {
     let text = "\
 src/a.ts(3,4): error TS2304: Cannot find name 'x'.
 src/a.ts(9,4): error TS2304: Cannot find name 'x'.
@@ -58,7 +58,7 @@ Found 4 errors.
 }
 
 #[test]
-fn rows_below_a_file_are_grouped_in_it() {
+fn rows_are_grouped_within_their_file() {
     let text = "\
 /home/u/a.js
   3:5   error    'x' is not defined  no-undef
