@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn gap_is_marked_at_its_place() {
-        let long = "a line that is longer than the mark that stands for it";
+        let long = "a line that is longer than the mark for it, so a mark is used";
         check(
             &["a", long, long, "b", long, "c"],
             "k..k.k",
@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn blank_lines_belong_to_the_gap_next_to_them() {
-        let long = "a line that is longer than the mark that stands for it";
+        let long = "a line that is longer than the mark for it, so a mark is used";
         check(&["a", "", long, "", long, "", "b"], "kk.k.kk", "a\n... (2 lines left out) ...\nb\n");
         check(&["a", "", "b"], "kkk", "a\n\nb\n");
     }
 
     #[test]
     fn marks_add_up() {
-        let long = "a line that is longer than the mark that stands for it";
+        let long = "a line that is longer than the mark for it, so a mark is used";
         check(
             &["a", "... (7 lines left out) ...", long, "b"],
             "k..k",

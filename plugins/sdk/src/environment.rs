@@ -12,7 +12,7 @@ pub fn working_directory() -> io::Result<PathBuf> {
     return crate::guest::working_directory().map(PathBuf::from).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            "there is no working directory: no directory is granted",
+            "the working directory is missing: no directory is granted",
         )
     });
     #[cfg(not(target_arch = "wasm32"))]

@@ -1,4 +1,4 @@
-//! What a Berth plugin in Rust needs.
+//! The SDK for Berth plugins in Rust.
 //!
 //! A plugin is a list of tools, or of [filters](filter) for the output of tools. A tool is a type
 //! that implements [`Tool`]. Its arguments are a struct; the JSON Schema and the decoding both come

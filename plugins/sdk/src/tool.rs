@@ -184,7 +184,7 @@ impl Subject {
     }
 }
 
-/// What a subject names.
+/// The kind of thing that a subject names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectKind {
     /// A file or directory.
@@ -212,7 +212,7 @@ impl SubjectKind {
     }
 }
 
-/// What is done to a subject.
+/// The access of a tool to a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It is read.

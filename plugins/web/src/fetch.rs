@@ -298,28 +298,28 @@ mod tests {
 
     #[test]
     fn page_without_text_is_reported() {
-        let told = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
+        let texts = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
         assert_eq!(
-            told,
+            texts,
             ["The page has no text. Scripts may create it, and they are not run.", ""]
         );
-        let told = fetch(
+        let texts = fetch(
             &html("<title>App</title><div id=root></div><script>make()</script>"),
             &json!({}),
         )
         .unwrap();
         assert_eq!(
-            told,
+            texts,
             [
                 "The page has no text except its title. Scripts may create it, and they are not run.",
                 "# App\n"
             ]
         );
-        let told = fetch(&html(""), &json!({})).unwrap();
-        assert_eq!(told, ["The answer is empty: there is nothing to read at this URL.", ""]);
-        let told = fetch(b"HTTP/1.0 204 No Content\r\n\r\n", &json!({})).unwrap();
+        let texts = fetch(&html(""), &json!({})).unwrap();
+        assert_eq!(texts, ["The answer is empty: there is nothing to read at this URL.", ""]);
+        let texts = fetch(b"HTTP/1.0 204 No Content\r\n\r\n", &json!({})).unwrap();
         assert_eq!(
-            told,
+            texts,
             ["Status: 204\nThe answer is empty: there is nothing to read at this URL.", ""]
         );
     }

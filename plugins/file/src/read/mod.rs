@@ -103,20 +103,20 @@ impl Tool for Read {
 fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
     let Window { mut text, lines, total_lines, bytes, lossy, crlf, .. } = window;
     let end = range.offset + lines - 1;
-    let of = match total_lines {
+    let length = match total_lines {
         Some(total) => format!("{}, {}", plural(total, "line"), size(bytes)),
         None => format!("{}, lines not counted", size(bytes)),
     };
     let all = range.offset == 1 && total_lines == Some(lines);
     let notice = match total_lines {
         _ if bytes == 0 => "The file is empty.".to_owned(),
-        _ if all => format!("All of the file: {of}."),
-        Some(_) if lines == 0 => format!("No line {}: the file has {of}.", range.offset),
+        _ if all => format!("All of the file: {length}."),
+        Some(_) if lines == 0 => format!("No line {}: the file has {length}.", range.offset),
         Some(total) if end == total => {
-            format!("Lines {}-{end} of the file: {of}. This is its end.", range.offset)
+            format!("Lines {}-{end} of the file: {length}. This is its end.", range.offset)
         }
         _ => format!(
-            "Lines {}-{end} of the file: {of}. Continue with offset {}.",
+            "Lines {}-{end} of the file: {length}. Continue with offset {}.",
             range.offset,
             end + 1
         ),
@@ -177,7 +177,7 @@ fn is_directory(error: &std::io::Error) -> bool {
 
 fn directory_failure(path: &str) -> Failure {
     Failure::permanent("is-a-directory", format!("{path} is a directory"))
-        .with_suggestion("Use list_directory to see what is in it.")
+        .with_suggestion("Use list_directory to see its entries.")
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Run for Deduplicator {
         if lines.len() < 3 {
             return Outcome::Unchanged;
         }
-        // The keys are random, so that nobody can write different lines that count as equal.
+        // The keys are random, so that a program can't print different lines that count as equal.
         let hasher = RandomState::new();
         let mut same = Vec::new();
         let hashes: Vec<u64> = lines
