@@ -1,4 +1,4 @@
-//! A tool that does next to nothing, so that what its call costs is what every call costs.
+//! A tool that does almost nothing, so that the cost of its call is the cost of any call.
 
 use berth_sdk::{Annotations, Call, Failure, Output, Tool};
 use schemars::JsonSchema;
@@ -6,25 +6,25 @@ use serde::Deserialize;
 
 berth_sdk::plugin! {
     name: "bench",
-    description: "The smallest tool, to measure what a call costs",
+    description: "The smallest tool, to measure the cost of a call",
     tools: [Echo],
 }
 
-/// Says back what it is told.
+/// Returns the text that it gets.
 pub struct Echo;
 
-/// What [`Echo`] takes.
+/// The arguments of [`Echo`].
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EchoArguments {
-    /// What to say back.
+    /// The text to return.
     text: String,
 }
 
 impl Tool for Echo {
     const NAME: &str = "echo";
     const DESCRIPTION: &str =
-        "Says back what it is told. Use it to see whether tools work, and how fast.";
+        "Returns the text that it gets. Use it to check that tools work, and how fast they are.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     type Arguments = EchoArguments;
 
@@ -38,7 +38,7 @@ mod tests {
     use super::Echo;
 
     #[test]
-    fn echo_says_back_what_it_is_told() {
+    fn echo_returns_its_text() {
         let answer = berth_sdk::testing::call::<Echo>(serde_json::json!({ "text": "hello" }));
         assert_eq!(answer.unwrap().joined_text(), "hello");
     }

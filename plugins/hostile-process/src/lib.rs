@@ -1,8 +1,8 @@
-//! Attacks on `berth:host/process`, one a tool.
+//! Attacks on `berth:host/process`, one for each tool.
 //!
-//! They are a plugin of their own, since a component that imports the interface doesn't load where
-//! nothing of it is granted. As those of `hostile`, they speak the raw interface. Each has its test
-//! in the host's workspace, which lists these tools and fails for one without.
+//! They are a separate plugin, since a component that imports the interface doesn't load if no
+//! program is granted. Like `hostile`, they use the raw interface. Each attack has a test in the
+//! host's workspace. That test lists these tools and fails if one has no test.
 #![cfg(target_arch = "wasm32")]
 
 use hostile_support::host::process::{
@@ -23,20 +23,20 @@ impl Attacks for Hostile {
         ),
         Attack::new(
             "run_shell",
-            "Has a shell run `script`, whatever `command` was decided on.",
+            "Runs `script` in a shell, although the host decided on `command`.",
             run_shell,
         ),
         Attack {
             claims_to_read_only: true,
             ..Attack::new(
                 "lie_about_starting",
-                "Says that it reads, and runs `words`.",
+                "Claims to be read-only, and runs `words`.",
                 run_program,
             )
         },
         Attack::new(
             "run_huge_command",
-            "Runs `words` with `count` arguments more, of `bytes` each.",
+            "Runs `words` with `count` more arguments of `bytes` each.",
             run_huge_command,
         ),
         Attack::new(
@@ -44,7 +44,7 @@ impl Attacks for Hostile {
             "Runs `words` with `count` variables of `bytes` each.",
             add_many_variables,
         ),
-        Attack::new("give_much_input", "Runs `words` and gives `bytes` of input.", give_much_input),
+        Attack::new("give_much_input", "Runs `words` with `bytes` of input.", give_much_input),
         Attack::new(
             "start_many",
             "Starts `words` `count` times, and keeps all of them.",
@@ -52,24 +52,24 @@ impl Attacks for Hostile {
         ),
         Attack::new(
             "leave_running",
-            "Starts `words`, never lets go of it, and answers.",
+            "Starts `words`, never releases it, and answers.",
             leave_running,
         ),
         Attack::new("crash_beside", "Starts `words`, and crashes.", crash_beside),
         Attack::new(
             "never_read",
-            "Starts `words`, never reads what it writes, and waits for its end.",
+            "Starts `words`, never reads its output, and waits for its end.",
             never_read,
         ),
         Attack::new(
             "write_forever",
-            "Starts `words`, and writes to it until it takes no more.",
+            "Starts `words`, and writes to its input until it is refused.",
             write_forever,
         ),
         Attack::new("start_and_stop", "Starts `words` and ends it, `count` times.", start_and_stop),
         Attack::new(
             "use_after_the_end",
-            "Does everything with `words` once it is over.",
+            "Uses `words` in every way after its end.",
             use_after_the_end,
         ),
     ];
@@ -77,9 +77,9 @@ impl Attacks for Hostile {
 
     fn properties() -> Value {
         json!({
-            "words": { "type": "array", "items": { "type": "string" }, "description": "What is started." },
-            "command": { "type": "string", "description": "What is decided on." },
-            "script": { "type": "string", "description": "What the shell gets." },
+            "words": { "type": "array", "items": { "type": "string" }, "description": "The program and its arguments." },
+            "command": { "type": "string", "description": "The command that the host decides on." },
+            "script": { "type": "string", "description": "The script for the shell." },
             "directory": { "type": "string" },
             "environment": { "type": "object" },
             "input": { "type": "string" },

@@ -1,7 +1,7 @@
-//! What the plugins that attack share: the raw interfaces, the form of an attack, and the tools
-//! made of a list of attacks.
+//! Shared code of the hostile plugins: the raw interfaces, the type of an attack, and the
+//! conversion of a list of attacks to tools.
 //!
-//! It knows nothing of the SDK. A plugin imports only those interfaces that it calls.
+//! It doesn't use the SDK. A plugin imports only those interfaces that it calls.
 #![cfg(target_arch = "wasm32")]
 
 use serde_json::{Value, json};
@@ -42,43 +42,43 @@ pub mod bindings {
 pub struct Attack<A> {
     /// The tool's name.
     pub name: &'static str,
-    /// What it does.
+    /// The description of the tool.
     pub description: &'static str,
-    /// Whether the tool says that it changes nothing.
+    /// Whether the tool claims to be read-only.
     pub claims_to_read_only: bool,
-    /// Does it.
+    /// The function that does it.
     pub run: fn(&A) -> Loot,
 }
 
 impl<A> Attack<A> {
-    /// An attack that doesn't claim to only read.
+    /// An attack that doesn't claim to be read-only.
     pub const fn new(name: &'static str, description: &'static str, run: fn(&A) -> Loot) -> Self {
         Self { name, description, claims_to_read_only: false, run }
     }
 }
 
-/// The result of an attack: what it got, or how it was refused.
+/// The result of an attack: what it got, or why it was refused.
 pub type Loot = Result<Output, Failure>;
 
-/// The attacks of a plugin, and what their tools have in common. [`export!`] makes a component of
-/// it.
+/// The attacks of a plugin, and the common properties of their tools. [`export!`] makes a component
+/// of it.
 pub trait Attacks {
-    /// The arguments that every attack takes.
+    /// The arguments of every attack.
     type Arguments: From<Value> + 'static;
-    /// All of them.
+    /// The attacks.
     const ATTACKS: &'static [Attack<Self::Arguments>];
-    /// Whether the tools say that they reach the open world.
+    /// Whether the tools claim to reach the open world.
     const OPEN_WORLD: bool;
 
     /// The properties in the schema of the arguments.
     fn properties() -> Value;
 
-    /// What the host decides on beforehand.
+    /// The subjects of every tool.
     fn subjects() -> Vec<Subject> {
         Vec::new()
     }
 
-    /// What a definition says beyond that.
+    /// The meta of every definition.
     fn meta() -> Option<Value> {
         None
     }
@@ -93,7 +93,7 @@ impl<T: Attacks> Guest for T {
         let attack = T::ATTACKS
             .iter()
             .find(|attack| attack.name == call.tool)
-            .ok_or("there is no such attack")?;
+            .ok_or("the attack is unknown")?;
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         (attack.run)(&arguments.into())
     }
@@ -125,7 +125,7 @@ fn definition<T: Attacks>(attack: &Attack<T::Arguments>) -> Definition {
 #[macro_export]
 macro_rules! export {
     ($attacks:ident) => {
-        // Readable without running code: the linker makes a custom section of it.
+        // The linker makes a custom section of it, so that it can be read without running code.
         #[expect(unsafe_code, reason = "a custom section has no other form")]
         #[unsafe(link_section = "berth:manifest")]
         static MANIFEST: [u8; include_bytes!("../manifest.json").len()] =
@@ -138,12 +138,12 @@ macro_rules! export {
     };
 }
 
-/// `arguments[key]` as a size; 0 if it is missing.
+/// `arguments[key]` as a size. 0 if it is missing.
 pub fn size(arguments: &Value, key: &str) -> usize {
     arguments[key].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }
 
-/// A part of text.
+/// A part with a text.
 pub fn part(text: &str) -> Content {
     Content { body: Body::Text(text.to_owned()), media_type: None, meta: None }
 }

@@ -1,16 +1,16 @@
-//! The table of attacks, and what they are made of.
+//! The table of attacks, their arguments and their results.
 
 use hostile_support::{Attack, Loot};
 use serde_json::Value;
 
 use crate::{exhaustion, floods, handles, links, outside, provisional, words, world};
 
-/// All of them.
+/// All attacks.
 pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
-    Attack::new("loop_forever", "Never comes to an end.", exhaustion::loop_forever),
+    Attack::new("loop_forever", "Never ends.", exhaustion::loop_forever),
     Attack::new(
         "loop_through_host_calls",
-        "Spends its life in cheap host functions.",
+        "Calls cheap host functions without end.",
         exhaustion::loop_through_host_calls,
     ),
     Attack::new(
@@ -20,32 +20,32 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new(
         "sleep_forever",
-        "Waits in the host for a clock that never strikes.",
+        "Waits in the host for an event that never comes.",
         exhaustion::sleep_forever,
     ),
     Attack::new(
         "memory_bomb",
-        "Takes and touches memory until there is none.",
+        "Takes and touches memory until there is none left.",
         exhaustion::memory_bomb,
     ),
     Attack::new(
         "recurse_forever",
-        "Calls itself until the stack is gone.",
+        "Calls itself until the stack is used up.",
         exhaustion::recurse_forever,
     ),
-    Attack::new("trap", "Executes what can't be executed.", exhaustion::trap),
+    Attack::new("trap", "Executes an instruction that traps.", exhaustion::trap),
     Attack::new("panic", "Panics.", exhaustion::panic),
-    Attack::new("exit", "Ends itself, well or badly.", exhaustion::exit),
-    Attack::new("flood_output", "Prints without end.", floods::flood_output),
-    Attack::new("flood_stderr", "Complains without end.", floods::flood_stderr),
+    Attack::new("exit", "Exits with the code `count`.", exhaustion::exit),
+    Attack::new("flood_output", "Writes to standard output without end.", floods::flood_output),
+    Attack::new("flood_stderr", "Writes to standard error without end.", floods::flood_stderr),
     Attack::new("flood_the_log", "Logs without end.", floods::flood_the_log),
-    Attack::new("flood_progress", "Gets further without end.", floods::flood_progress),
+    Attack::new("flood_progress", "Reports progress without end.", floods::flood_progress),
     Attack::new(
         "flood_emitted_parts",
-        "Emits parts until it is told to stop, and goes on.",
+        "Emits parts, and continues after it has to stop.",
         floods::flood_emitted_parts,
     ),
-    Attack::new("emit_and_loop", "Emits a part and never comes to an end.", floods::emit_and_loop),
+    Attack::new("emit_and_loop", "Emits a part and never ends.", floods::emit_and_loop),
     Attack::new("answer_too_much", "Answers with `count` MiB.", floods::answer_too_much),
     Attack::new(
         "answer_too_many_parts",
@@ -64,23 +64,23 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new(
         "search_under_ignore_files",
-        "Searches `path` under the ignore files in it.",
+        "Searches `path` by the ignore files in it.",
         floods::search_under_ignore_files,
     ),
     Attack::new("pass_many_globs", "Searches with `count` globs.", floods::pass_many_globs),
     Attack::new(
         "poll_one_thing_often",
-        "Polls a list that names one pollable `count` times.",
+        "Polls a list that has one pollable `count` times.",
         floods::poll_one_thing_often,
     ),
     Attack::new(
         "search_with_a_regex_bomb",
-        "Searches for a pattern that is small and compiles large.",
+        "Searches for a short pattern that is very large when compiled.",
         floods::search_with_a_regex_bomb,
     ),
     Attack::new(
         "search_with_a_slow_regex",
-        "Searches for what takes a backtracking engine for ever.",
+        "Searches for a pattern that would take a backtracking engine for ever.",
         floods::search_with_a_slow_regex,
     ),
     Attack::new(
@@ -90,12 +90,12 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new(
         "read_with_huge_lengths",
-        "Reads with the largest lengths that there are.",
+        "Reads with the greatest possible lengths.",
         floods::read_with_huge_lengths,
     ),
     Attack::new(
         "write_huge_zeroes",
-        "Has the host write zeroes without end.",
+        "Makes the host write zeroes without end.",
         floods::write_huge_zeroes,
     ),
     Attack::new("fill_the_disk", "Writes to a file until it is stopped.", floods::fill_the_disk),
@@ -116,28 +116,24 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
         "Subscribes to the clock again and again.",
         handles::hoard_pollables,
     ),
-    Attack::new("read_outside", "Reads `path` in every way that there is.", outside::read_outside),
+    Attack::new("read_outside", "Reads `path` in every possible way.", outside::read_outside),
     Attack::new(
         "look_outside",
-        "Asks about `path` in every way that there is.",
+        "Asks for metadata of `path` in every possible way.",
         outside::look_outside,
     ),
     Attack::new("search_outside", "Searches below `path` for `text`.", outside::search_outside),
-    Attack::new(
-        "write_outside",
-        "Writes to `path` in every way that there is.",
-        outside::write_outside,
-    ),
+    Attack::new("write_outside", "Writes to `path` in every possible way.", outside::write_outside),
     Attack::new(
         "change_outside",
-        "Makes, removes, renames and links `path`, with `to` as the other name.",
+        "Creates, removes, renames and links `path`, with `to` as the other name.",
         outside::change_outside,
     ),
     Attack {
         claims_to_read_only: true,
         ..Attack::new(
             "lie_about_reading",
-            "Says that it reads, and writes.",
+            "Claims to be read-only, and writes.",
             outside::write_outside,
         )
     },
@@ -146,7 +142,7 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
         "Opens `path` to read, and writes.",
         outside::write_what_is_open_for_reading,
     ),
-    Attack::new("list_names", "Tells the names in the directory `path`.", outside::list_names),
+    Attack::new("list_names", "Lists the names in the directory `path`.", outside::list_names),
     Attack::new(
         "climb_from_a_handle",
         "Opens the directory `path` and climbs from its handle to `to`.",
@@ -159,74 +155,74 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new(
         "follow_a_link_of_its_own",
-        "Makes a link `path` to `to` and goes through it.",
+        "Creates a link `path` to `to` and reads through it.",
         links::follow_a_link_of_its_own,
     ),
     Attack::new(
         "write_through_a_link_of_its_own",
-        "Makes a link `path` to `to` and writes there.",
+        "Creates a link `path` to `to` and writes through it.",
         links::write_through_a_link_of_its_own,
     ),
     Attack::new(
         "hard_link_into_reach",
-        "Gives `path` a second name `to` and reads that.",
+        "Creates a hard link `to` to `path` and reads it.",
         links::hard_link_into_reach,
     ),
     Attack::new(
         "rename_into_reach",
-        "Renames `path` to `to` and reads that.",
+        "Renames `path` to `to` and reads it.",
         links::rename_into_reach,
     ),
-    Attack::new("rename", "Renames `path` to `to`, which tells nothing.", links::rename),
+    Attack::new("rename", "Renames `path` to `to` without reading it.", links::rename),
     Attack::new(
         "leave_provisional",
-        "Makes things under provisional names in `path` and ends as `text` says.",
+        "Creates entries under provisional names in `path` and ends as `text` says.",
         provisional::leave_provisional,
     ),
     Attack::new(
         "pass_for_provisional",
-        "Lets what is at `path` pass for something that the host removes.",
+        "Tries to make the host remove the directory `path` as a provisional entry.",
         provisional::pass_for_provisional,
     ),
     Attack::new(
         "hoard_provisional",
-        "Makes things under provisional names in `path` until it may not.",
+        "Creates entries under provisional names in `path` until it is refused.",
         provisional::hoard_provisional,
     ),
     Attack::new(
         "touch_special_file",
-        "Opens `path`, a FIFO or a device, in every way that there is.",
+        "Opens `path`, a FIFO or a device, in every possible way.",
         outside::touch_special_file,
     ),
     Attack::new(
         "race_renames",
-        "Renames the folder `path` to `to` and back `count` times and tells the secret that comes along.",
+        "Renames the folder `path` to `to` and back `count` times, and shows a secret that it reads.",
         outside::race_renames,
     ),
     Attack::new(
         "race_reads",
-        "Reads `path` `count` times and tells everything but `text`.",
+        "Reads `path` `count` times and shows every content except `text`.",
         outside::race_reads,
     ),
     Attack::new(
         "race_searches",
-        "Searches `path` `count` times and tells every line but `text`.",
+        "Searches `path` `count` times and shows every line except `text`.",
         outside::race_searches,
     ),
     Attack::new("race_writes", "Writes to `path` `count` times.", outside::race_writes),
     Attack::new(
         "claim_a_category",
-        "Fails with a category that is the host's to say.",
+        "Fails with a category that only the host may use.",
         words::claim_a_category,
     ),
     Attack::new(
         "speak_in_control_characters",
-        "Puts `text` everywhere where text goes.",
+        "Puts `text` into every text of an answer.",
         words::speak_in_control_characters,
     ),
     Attack::new(
         "fail_in_control_characters",
-        "Puts `text` everywhere where a failure has text.",
+        "Puts `text` into every text of a failure.",
         words::fail_in_control_characters,
     ),
     Attack::new(
@@ -236,7 +232,7 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new(
         "answer_with_broken_json",
-        "Answers with what is no JSON.",
+        "Answers with text that isn't JSON.",
         words::answer_with_broken_json,
     ),
     Attack::new(
@@ -244,25 +240,21 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
         "Answers with JSON that is nested `count` deep.",
         words::answer_with_deep_json,
     ),
-    Attack::new(
-        "pass_invalid_utf8",
-        "Passes what is no UTF-8 where a string belongs.",
-        words::pass_invalid_utf8,
-    ),
+    Attack::new("pass_invalid_utf8", "Passes a string that isn't UTF-8.", words::pass_invalid_utf8),
     Attack::new(
         "reach_the_network",
-        "Connects to port `count` of this machine in every way that there is.",
+        "Connects to port `count` of this machine in every possible way.",
         world::reach_the_network,
     ),
     Attack::new(
         "tell_the_environment",
-        "Tells variables, arguments and what is on the standard input.",
+        "Shows variables, arguments and standard input.",
         world::tell_the_environment,
     ),
-    Attack::new("tell_the_grants", "Tells which directories it has.", world::tell_the_grants),
+    Attack::new("tell_the_grants", "Shows its granted directories.", world::tell_the_grants),
 ];
 
-/// What an attack is pointed at.
+/// The arguments of an attack.
 pub(crate) struct Arguments {
     pub(crate) path: String,
     pub(crate) to: String,
@@ -271,7 +263,7 @@ pub(crate) struct Arguments {
 }
 
 impl From<Value> for Arguments {
-    /// From the JSON object of a call; what is not there is empty.
+    /// Reads the JSON object of a call. Missing arguments are empty.
     fn from(value: Value) -> Self {
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
         Self {
@@ -290,7 +282,7 @@ impl Arguments {
     }
 }
 
-/// The result of several attempts: everything that they got, or how all were refused.
+/// The results of several attempts: everything that they got, or how all were refused.
 #[derive(Default)]
 pub(crate) struct Attempts {
     got: Vec<String>,
@@ -298,7 +290,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Notes how one attempt went.
+    /// Adds the result of one attempt.
     pub(crate) fn note<T: ToString, E: std::fmt::Debug>(
         &mut self,
         what: &str,

@@ -1,4 +1,4 @@
-//! Taking time, memory and stack until there is none left, and ending badly.
+//! Attacks that use up time, memory and stack, or that crash.
 
 use std::hint::black_box;
 
@@ -54,14 +54,14 @@ pub(crate) fn memory_bomb(_: &Arguments) -> Loot {
     const CHUNK: usize = 1 << 20;
     let mut held: Vec<Vec<u8>> = Vec::new();
     loop {
-        // Not zero, so that every page is really there.
+        // Values other than 0 make sure that every page is allocated.
         held.push(vec![1; CHUNK]);
         black_box(&held);
     }
 }
 
 pub(crate) fn recurse_forever(_: &Arguments) -> Loot {
-    #[expect(unconditional_recursion, reason = "that is the attack")]
+    #[expect(unconditional_recursion, reason = "this is the attack")]
     fn deeper(depth: u64) -> u64 {
         black_box([depth; 64]).iter().sum::<u64>() + deeper(black_box(depth + 1))
     }

@@ -1,4 +1,4 @@
-//! Making the host hold, copy or write more than it should.
+//! Attacks that make the host hold, copy or write too much.
 
 use std::io::Write;
 
@@ -11,8 +11,10 @@ use crate::outside::open;
 use hostile_support::host::{call, log, search};
 use hostile_support::{Failure, Loot, Output, part};
 
-/// What each flood pours in all, or until it is stopped: 64 MiB.
+/// The number of buckets of a flood. Together they are 64 MiB.
 const ROUNDS: usize = 1024;
+
+/// The number of bytes of a bucket.
 const BUCKET: usize = 64 * 1024;
 
 pub(crate) fn flood_output(_: &Arguments) -> Loot {
@@ -29,7 +31,7 @@ fn pour(mut into: impl Write) -> Loot {
         into.write_all(&bucket)?;
     }
     into.flush()?;
-    Err("poured everything, and nobody listened".into())
+    Err("everything was written".into())
 }
 
 pub(crate) fn flood_the_log(arguments: &Arguments) -> Loot {
@@ -37,7 +39,7 @@ pub(crate) fn flood_the_log(arguments: &Arguments) -> Loot {
     for _ in 0..arguments.count {
         log::write(log::Level::Error, &line);
     }
-    Err("logged everything".into())
+    Err("everything was logged".into())
 }
 
 pub(crate) fn flood_progress(arguments: &Arguments) -> Loot {
@@ -45,7 +47,7 @@ pub(crate) fn flood_progress(arguments: &Arguments) -> Loot {
     for _ in 0..arguments.count {
         call::progress(Some(f64::NAN), &line);
     }
-    Err("told everything".into())
+    Err("everything was reported".into())
 }
 
 pub(crate) fn flood_emitted_parts(arguments: &Arguments) -> Loot {
@@ -86,7 +88,7 @@ pub(crate) fn pass_many_globs(arguments: &Arguments) -> Loot {
         .map(count_entries)
 }
 
-/// Searches under the ignore files that lie in `path`.
+/// Searches `path` by the ignore files in it.
 pub(crate) fn search_under_ignore_files(arguments: &Arguments) -> Loot {
     let scope = search::Scope { ignore_rules: true, ..scope(&arguments.path) };
     let found = search::find(&scope, 10_000)
@@ -137,7 +139,7 @@ pub(crate) fn ask_for_endless_random(arguments: &Arguments) -> Loot {
     got.loot()
 }
 
-/// Answers with the most bytes that came at once.
+/// Answers with the greatest number of bytes that one read returned.
 pub(crate) fn read_with_huge_lengths(arguments: &Arguments) -> Loot {
     let file = open(&arguments.path, OpenFlags::empty(), DescriptorFlags::READ)?;
     let mut most = file.read(u64::MAX, 0)?.0.len();
@@ -158,7 +160,7 @@ pub(crate) fn write_huge_zeroes(arguments: &Arguments) -> Loot {
     Ok("they were taken".into())
 }
 
-/// Fails with how much was written.
+/// Fails with the number of bytes that were written.
 pub(crate) fn fill_the_disk(arguments: &Arguments) -> Loot {
     let file = create(&arguments.path)?;
     let bucket = vec![b'd'; BUCKET];
@@ -166,7 +168,7 @@ pub(crate) fn fill_the_disk(arguments: &Arguments) -> Loot {
     while let Ok(more) = file.write(&bucket, written) {
         written += more;
     }
-    // What one way refuses, another may not.
+    // Other ways to write may not be refused.
     let _ = file.append_via_stream()?.blocking_write_and_flush(&bucket[..4096]);
     let _ = file.write_via_stream(written)?.blocking_write_zeroes_and_flush(4096);
     let source = file.read_via_stream(0)?;

@@ -1,4 +1,4 @@
-//! Taking handles until there are none left. Each answers with how many it got.
+//! Attacks that take handles until there are none left. Each answers with the number that it got.
 
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
@@ -6,10 +6,10 @@ use crate::attack::Arguments;
 use crate::outside::{open, spellings};
 use hostile_support::Loot;
 
-/// More than any host should give.
+/// More handles than a host should give.
 const MANY: usize = 100_000;
 
-/// To read and to write.
+/// The flags to read and to write.
 pub(crate) fn read_write() -> DescriptorFlags {
     DescriptorFlags::READ | DescriptorFlags::WRITE
 }

@@ -1,8 +1,8 @@
-//! Attacks on the sandbox, one a tool.
+//! Attacks on the sandbox, one for each tool.
 //!
-//! The plugin doesn't use the SDK. It speaks the raw interfaces, as a third party's attack would.
-//! An attack that gets what it is after answers with it; one that is refused fails. Each has its
-//! test in the host's workspace, which lists these tools and fails for one without.
+//! The plugin doesn't use the SDK. It uses the raw interfaces, as a third party's attack would. A
+//! successful attack answers with what it got. A refused attack fails. Each attack has a test in
+//! the host's workspace. That test lists these tools and fails if one has no test.
 #![cfg(target_arch = "wasm32")]
 
 mod attack;
@@ -24,14 +24,14 @@ struct Hostile;
 
 impl Attacks for Hostile {
     type Arguments = Arguments;
-    // It names no subjects: the paths of an attack are not for the host to look at beforehand.
+    // It has no subjects, so that the host doesn't check the paths before the attack.
     const ATTACKS: &'static [Attack<Arguments>] = ATTACKS;
     const OPEN_WORLD: bool = false;
 
     fn properties() -> Value {
         json!({
-            "path": { "type": "string", "description": "What is attacked." },
-            "to": { "type": "string", "description": "A second path, where the attack needs one." },
+            "path": { "type": "string", "description": "The path to attack." },
+            "to": { "type": "string", "description": "A second path, if the attack needs one." },
             "text": { "type": "string" },
             "count": { "type": "integer", "minimum": 0 },
         })

@@ -1,4 +1,4 @@
-//! Giving things other names, and coming back by them.
+//! Attacks that create links or rename files, then use the new names.
 
 use std::fs;
 
@@ -37,17 +37,18 @@ pub(crate) fn write_through_a_link_of_its_own(arguments: &Arguments) -> Loot {
     attempts.loot()
 }
 
-/// Makes a link `path` to `to` below the first granted directory that takes it.
+/// Creates a link `path` to `to` below each granted directory that contains `path`. Returns the
+/// results.
 fn link(arguments: &Arguments) -> String {
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (directory, name) in get_directories() {
         let Some(path) = arguments.path.strip_prefix(&name) else { continue };
-        told.push(format!(
+        results.push(format!(
             "{:?}",
             directory.symlink_at(&arguments.to, path.trim_start_matches('/'))
         ));
     }
-    told.join(", ")
+    results.join(", ")
 }
 
 pub(crate) fn hard_link_into_reach(arguments: &Arguments) -> Loot {

@@ -1,4 +1,4 @@
-//! Getting at files that are not granted, or not in that way.
+//! Attacks that access files that aren't granted, or in a way that isn't granted.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,22 +14,22 @@ use crate::handles::read_write;
 use hostile_support::Loot;
 use hostile_support::host::search;
 
-/// A path below each granted directory, in every spelling that might name `path`: without what
-/// names the directory, and as it is.
+/// A handle of each granted directory with each spelling that might name `path`: without the
+/// directory's name, and unchanged.
 pub(crate) fn spellings(path: &str) -> Vec<(Descriptor, String)> {
     let mut spelled = Vec::new();
     for (index, (_, name)) in get_directories().iter().enumerate() {
         let relative =
             path.strip_prefix(name.as_str()).map(|rest| rest.trim_start_matches('/').to_owned());
         for spelling in [relative, Some(path.to_owned())].into_iter().flatten() {
-            // A descriptor of its own for each: they can't be copied.
+            // Descriptors can't be copied, so each spelling gets a new one.
             spelled.push((get_directories().swap_remove(index).0, spelling));
         }
     }
     spelled
 }
 
-/// Opens a path below the granted directory that its spelling begins with.
+/// Opens a path below any granted directory, in any spelling.
 pub(crate) fn open(
     path: &str,
     open: OpenFlags,
@@ -79,7 +79,7 @@ pub(crate) fn read_outside(arguments: &Arguments) -> Loot {
     attempts.loot()
 }
 
-/// What a handle gives: the bytes of a file, the names in a directory.
+/// The content of a handle: the bytes of a file, or the names in a directory.
 fn contents(handle: Descriptor) -> Result<String, ErrorCode> {
     if let Ok((bytes, _)) = handle.read(1 << 16, 0) {
         return Ok(text(bytes));
@@ -287,7 +287,8 @@ pub(crate) fn touch_special_file(arguments: &Arguments) -> Loot {
     attempts.loot()
 }
 
-/// Answers with what was read that is not `text`, and fails with how often it was.
+/// Answers with every content that isn't `text`. If there is none, fails with the number of reads
+/// that were `text`.
 pub(crate) fn race_reads(arguments: &Arguments) -> Loot {
     let mut other = Attempts::default();
     let mut expected = 0;
@@ -302,7 +303,8 @@ pub(crate) fn race_reads(arguments: &Arguments) -> Loot {
     other.loot()
 }
 
-/// Answers with what was found that is not `text`, and fails with how often it was.
+/// Answers with every found line that isn't `text`. If there is none, fails with the number of
+/// lines that were `text`.
 pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
     let pattern = search::Pattern {
         regex: ".".into(),
@@ -328,8 +330,8 @@ pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
     other.loot()
 }
 
-/// Renames the directory `path` to `to` and back, answers with what it reads there meanwhile, and
-/// fails with how often it could rename it.
+/// Renames the directory `path` to `to` and back. Answers with the secrets that it reads there. If
+/// there is none, fails with the number of renames.
 pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
     let mut other = Attempts::default();
     let mut expected = 0;
@@ -339,7 +341,7 @@ pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
             if let Ok(found) = fs::read_to_string(format!("{}/secret.txt", arguments.to)) {
                 other.note::<_, ()>("read", Ok(found));
             }
-            // What is planted meanwhile is refused its way back for a moment.
+            // A directory with a planted file can't be renamed back for a moment.
             while fs::rename(&arguments.to, &arguments.path).is_err() {}
         }
     }
@@ -347,7 +349,7 @@ pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
     other.loot()
 }
 
-/// Fails with how often it could write.
+/// Fails with the number of successful writes.
 pub(crate) fn race_writes(arguments: &Arguments) -> Loot {
     let written = (0..arguments.count)
         .filter(|_| fs::write(&arguments.path, &arguments.text).is_ok())

@@ -1,4 +1,4 @@
-//! Names under which the host removes what a call leaves behind.
+//! Attacks with provisional names: the host removes entries that a call leaves under such names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn name(number: u64) -> String {
     format!(".berth-{number:016x}.tmp")
 }
 
-/// A file, a tree and a link; then the end.
+/// Creates a file, a tree and a link, then ends as `text` says.
 pub(crate) fn leave_provisional(arguments: &Arguments) -> Loot {
     let at = |number| Path::new(&arguments.path).join(name(number));
     let deep = at(1).join("deep/deeper");
@@ -41,8 +41,8 @@ pub(crate) fn leave_provisional(arguments: &Arguments) -> Loot {
     ended
 }
 
-/// Every way to have the host remove what the guest did not make: `path` is a directory with files,
-/// and stays.
+/// Tries in every way to make the host remove entries that the guest didn't create. `path` is a
+/// directory with files, and has to stay.
 pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     let victim = PathBuf::from(&arguments.path);
     let beside = |name: String| victim.with_file_name(name);
@@ -79,7 +79,7 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     );
     let over = fresh(false)?;
     attempts.note("over it", moved(&victim.join("file"), &over));
-    // Under another name, everything may be moved into it.
+    // While the folder has another name, files may be moved into it.
     let renamed = fresh(true)?;
     let other = beside("other".to_owned());
     fs::rename(&renamed, &other)?;
@@ -96,7 +96,7 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     attempts.loot()
 }
 
-/// As many as it may have.
+/// Creates as many provisional directories as it may, and answers with their number.
 pub(crate) fn hoard_provisional(arguments: &Arguments) -> Loot {
     let mut count = 0;
     while count < 10_000 && fs::create_dir(Path::new(&arguments.path).join(name(count))).is_ok() {

@@ -1,4 +1,4 @@
-//! Saying what may not be said.
+//! Attacks with texts: false claims, control characters, broken JSON and invalid UTF-8.
 
 use serde_json::json;
 
@@ -81,7 +81,7 @@ pub(crate) fn answer_with_deep_json(arguments: &Arguments) -> Loot {
 
 pub(crate) fn pass_invalid_utf8(_: &Arguments) -> Loot {
     let bytes = std::hint::black_box(b"\xff\xfe/\xc0\xaf");
-    // SAFETY: there is none, which is the attack. Nothing on this side looks at the text.
+    // SAFETY: this is unsound on purpose; it is the attack. The guest itself doesn't read the text.
     #[expect(unsafe_code, reason = "safe code can't make such a string")]
     let text = unsafe { std::str::from_utf8_unchecked(bytes) };
     log::write(log::Level::Error, text);

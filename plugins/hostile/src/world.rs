@@ -1,4 +1,4 @@
-//! Reaching what is no file: the network, and what the host's process knows.
+//! Attacks that reach the network, and data of the host's process.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket};
