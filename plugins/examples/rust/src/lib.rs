@@ -22,7 +22,7 @@ struct Counts {
 
 impl Tool for WordCount {
     const NAME: &str = "word_count";
-    const DESCRIPTION: &str = "Counts the lines, words and bytes of a text file. Fails where the file is missing or is not UTF-8.";
+    const DESCRIPTION: &str = "Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8.";
     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_counted() {
+    fn words_and_lines_are_counted() {
         let path = std::env::temp_dir().join("word-count-test.txt");
         std::fs::write(&path, "one two\nthree\n").unwrap();
         let output = testing::call::<WordCount>(json!({ "path": path })).unwrap();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_told() {
+    fn missing_file_is_reported() {
         let failure = testing::call::<WordCount>(json!({ "path": "/no/such/file" })).unwrap_err();
         assert_eq!(failure.message, "reading /no/such/file: not found");
     }
