@@ -1,11 +1,11 @@
 use std::fs;
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::notices::{self, entries, plural, size};
+use crate::notices::{entries, plural, size};
 use crate::paths::open_failure;
 use crate::provisional::Provisional;
 use crate::survey::Survey;
@@ -85,7 +85,7 @@ impl Tool for CopyPath {
         if copied.left_out > 0 {
             text.push('\n');
             let what = "(links to targets that are not granted, pipes, sockets and the like, or unfinished entries of another call)";
-            notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
+            add_notice(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
         }
         let CopyCounts { files, directories, links, bytes, left_out } = copied;
         Output::text(text).with_structured(&Answer {

@@ -1,5 +1,5 @@
 use berth_sdk::search::{self, Ending, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ impl Tool for FindPath {
             );
         }
         if found.ending == Ending::Limit {
-            notices::add(
+            add_notice(
                 &mut text,
                 &format!(
                     "Stopped at {count} paths; there are more. Narrow the pattern or the path, or raise limit."

@@ -1,5 +1,5 @@
 use berth_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ impl Tool for Grep {
             };
         }
         if ending == Ending::Limit {
-            notices::add(
+            add_notice(
                 &mut text,
                 &format!(
                     "Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.",

@@ -1,5 +1,5 @@
 use berth_sdk::search::{self, Ending, Entry, Kind, Scope};
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,7 +43,7 @@ impl Tool for ListDirectory {
             .map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let mut text = listing(&root, &found.items);
         if found.ending == Ending::Limit {
-            notices::add(
+            add_notice(
                 &mut text,
                 &format!(
                     "Only the first {MAX_ENTRIES} entries are shown. Use find_path with a pattern to see others."

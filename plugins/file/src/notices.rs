@@ -1,26 +1,19 @@
 //! Notices of an answer: that it was cut, or that something was left out.
 
+use berth_sdk::add_notice;
 use berth_sdk::search::{Ending, Skipped};
-
-/// Adds a notice in brackets on a line of its own.
-pub(crate) fn add(text: &mut String, notice: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push('[');
-    text.push_str(notice);
-    text.push_str("]\n");
-}
 
 /// Adds a notice if a search was stopped early. The tool itself explains the limit.
 pub(crate) fn add_ending(text: &mut String, ending: Ending) {
     match ending {
         Ending::Complete | Ending::Limit => {}
-        Ending::Deadline => add(
+        Ending::Deadline => add_notice(
             text,
             "The time ran out before everything was searched; narrow the path or the pattern.",
         ),
-        Ending::Cancelled => add(text, "The call was cancelled before everything was searched."),
+        Ending::Cancelled => {
+            add_notice(text, "The call was cancelled before everything was searched.");
+        }
     }
 }
 
@@ -36,7 +29,7 @@ pub(crate) fn add_skipped(text: &mut String, skipped: Skipped) {
     .map(|(count, why)| format!("{count} {why}"))
     .collect();
     if !parts.is_empty() {
-        add(text, &format!("Skipped: {}.", parts.join(", ")));
+        add_notice(text, &format!("Skipped: {}.", parts.join(", ")));
     }
 }
 

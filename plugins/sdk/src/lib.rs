@@ -72,7 +72,7 @@ mod tool;
 pub use call::{Attachment, Call};
 pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
-pub use output::{Body, Content, Output};
+pub use output::{Body, Content, Output, add_notice};
 pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 
 /// The items that [`plugin!`] expands to. Don't use them by hand: they change without notice.

@@ -128,6 +128,17 @@ pub enum Body {
     Link(String),
 }
 
+/// Appends a notice in brackets to a text, on a line of its own: `[Stopped at 100 matching
+/// lines.]`.
+pub fn add_notice(text: &mut String, notice: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push('[');
+    text.push_str(notice);
+    text.push_str("]\n");
+}
+
 /// The text parts among `content`, joined by line ends.
 pub(crate) fn joined_text(content: &[Content]) -> String {
     let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();

@@ -1,3 +1,4 @@
+use berth_sdk::add_notice;
 use berth_sdk::process::Finished;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -57,16 +58,6 @@ impl Envelope {
         }
         text
     }
-}
-
-/// Adds a notice in brackets on a line of its own.
-pub(crate) fn add_notice(text: &mut String, notice: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push('[');
-    text.push_str(notice);
-    text.push_str("]\n");
 }
 
 /// Converts output to a text that fits into JSON, and says whether some of it was left out.

@@ -9,9 +9,7 @@
 use std::time::Duration;
 
 use berth_sdk::process::{Ending, Finished};
-use berth_sdk::{Category, Failure};
-
-use crate::envelope::add_notice;
+use berth_sdk::{Category, Failure, add_notice};
 
 /// The failure, without the output.
 pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {

@@ -4,12 +4,12 @@ mod window;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 
-use berth_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nearby;
-use crate::notices::{self, plural, size};
+use crate::notices::{plural, size};
 use crate::paths::open_failure;
 use kind::Kind;
 use window::{Range, Window};
@@ -121,15 +121,12 @@ fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
             end + 1
         ),
     };
-    notices::add(&mut text, &notice);
+    add_notice(&mut text, &notice);
     if crlf {
-        notices::add(&mut text, "Lines end in CRLF, which edit keeps.");
+        add_notice(&mut text, "Lines end in CRLF, which edit keeps.");
     }
     if lossy {
-        notices::add(
-            &mut text,
-            "The file is not valid UTF-8: invalid bytes are shown as \u{fffd}.",
-        );
+        add_notice(&mut text, "The file is not valid UTF-8: invalid bytes are shown as \u{fffd}.");
     }
     Output::text(text).with_structured(&Answer { start: range.offset, end, total_lines, bytes })
 }
