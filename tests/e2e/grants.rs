@@ -49,7 +49,7 @@ fn a_read_only_grant_holds_inside_a_writable_one() {
         }
         refused(
             &scene.attack("rename", json!({ "path": at("vendor/patch"), "to": at("patch") })).await,
-            "stays where it is",
+            "can't be moved or removed",
         );
         assert!(
             unchanged(&at("vendor/lib.rs")) && at("public.txt").exists() && !at("lib.rs").exists()

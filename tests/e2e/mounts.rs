@@ -116,7 +116,7 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     assert!(!said.contains(SECRET), "{said}");
     assert!(ended.stdout.ends_with("file\n") && !ended.stdout.contains("made\n"), "{said}");
-    assert!(said.contains("Berth's own files are out of reach"), "{said}");
+    assert!(said.contains("Berth's own files are blocked"), "{said}");
 }
 
 /// What a file system is that nobody serves: a disk of the network whose server is gone, say.

@@ -61,7 +61,7 @@ impl CallContext {
             provider: tool.provider.name(),
             built_in: tool.is_built_in(),
             annotations: tool.annotations_with(&self.arguments),
-            subjects_believed: tool.claims_trusted,
+            subjects_trusted: tool.claims_trusted,
             subjects: &self.subjects,
             arguments: &self.arguments,
             trust: self.trust,

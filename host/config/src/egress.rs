@@ -181,7 +181,7 @@ impl Loaded {
                 rule.methods.clear();
             }
             urls.iter().any(|(target, url)| {
-                rule.goes(target, &method, &url[target.origin().len()..], &private)
+                rule.applies_to(target, &method, &url[target.origin().len()..], &private)
             })
         };
         self.secrets()

@@ -106,7 +106,7 @@ impl Host {
         validate::rename(&tool.definition, &mut context.arguments)?;
         validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
 
-        say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
+        say(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
         let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
         match self.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects) {
             Ok(()) => {}

@@ -157,7 +157,7 @@ impl QuotaReservation {
 impl Drop for QuotaReservation {
     fn drop(&mut self) {
         let Some(place) = self.place.take() else { return };
-        if let Err(error) = self.session.change(|state| place.give_back(&mut counts(state))) {
+        if let Err(error) = self.session.change(|state| place.release(&mut counts(state))) {
             tracing::warn!("a call that did not run stays counted: {error}");
         }
     }

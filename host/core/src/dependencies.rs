@@ -29,7 +29,7 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
     let on = catalogue
         .tools()
         .iter()
-        .filter(|tool| rules.switches.off(tool.provider.name()).is_none() && !rules.hide(tool));
+        .filter(|tool| rules.switches.refusal(tool.provider.name()).is_none() && !rules.hide(tool));
     on.map(|tool| Arc::clone(&tool.definition)).collect()
 }
 

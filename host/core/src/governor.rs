@@ -141,6 +141,6 @@ impl Governor {
 
 impl CommandGate for Governor {
     fn check_command(&self, line: &str) -> Option<Decision> {
-        self.rules().policy.against(line)
+        self.rules().policy.line_refusal(line)
     }
 }

@@ -121,7 +121,7 @@ impl Host {
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
         steps.done("resolve");
-        if let Some(off) = self.governor.rules().switches.off(tool.provider.name()) {
+        if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
             return Err(refuse(governance, context, off.clone()));
         }
 

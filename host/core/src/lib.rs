@@ -298,8 +298,8 @@ pub use berth_contract::{
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{
-    Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits,
-    ResolvedSubject, Trust, Verdict, commands,
+    Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
+    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,

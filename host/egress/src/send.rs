@@ -288,7 +288,7 @@ impl Requests {
             Error::Refused(Box::new(denial))
         };
         if let ReachStatus::Unlisted(missing) =
-            reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
+            reach.status(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
         {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
@@ -345,7 +345,7 @@ impl Requests {
         let path = url.path().to_owned();
         let mut has_secrets = false;
         for (index, secret) in settings.secrets.iter().enumerate() {
-            if !secret.rule.goes(&target, method.as_str(), &path, &private) {
+            if !secret.rule.applies_to(&target, method.as_str(), &path, &private) {
                 continue;
             }
             let value = self.egress.secret(index).await?;

@@ -1,4 +1,4 @@
-//! What is decided on: one call, as the gates see it.
+//! The input of a decision: one call, as the gates see it.
 
 use berth_contract::{Access, Annotations, SubjectKind};
 use serde::{Deserialize, Serialize};
@@ -7,39 +7,39 @@ use serde_json::Value;
 /// A call before it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Action<'a> {
-    /// The tool's full name.
+    /// Full name of the tool.
     pub tool: &'a str,
-    /// Its other names.
+    /// Its aliases.
     pub aliases: &'a [String],
     /// The plugin or provider that offers it.
     pub provider: &'a str,
-    /// Whether the tool is part of the program, and no plugin of a stranger's.
+    /// Whether the tool is part of Berth, and not of a third-party plugin.
     pub built_in: bool,
-    /// How the tool behaves, as far as that is believed: claims that relax something count only
-    /// where they are enforced or approved.
+    /// How the tool behaves. A claim of the tool that relaxes a rule is in here only if the host
+    /// enforces it or the operator approved it.
     pub annotations: Annotations,
-    /// What the call acts on, paths in the form that they really have.
+    /// What the call acts on. Paths are real paths.
     pub subjects: &'a [ResolvedSubject],
-    /// Whether the tool is believed in what it acts on. Otherwise rules look at the whole call as
-    /// well.
-    pub subjects_believed: bool,
-    /// The arguments, an object; its paths are absolute.
+    /// Whether the tool's claim about what it acts on is trusted. If not, rules also check the
+    /// whole call.
+    pub subjects_trusted: bool,
+    /// Arguments, a JSON object. Paths in it are absolute.
     pub arguments: &'a Value,
-    /// How far what asks for the call is trusted. What the plugin is trusted less counts too.
+    /// How far the caller is trusted. If the plugin is trusted less, the plugin's trust counts.
     pub trust: Trust,
-    /// In which part of an agent's work it is asked for.
+    /// Part of the agent's work in which the call is made.
     pub phase: Option<Phase>,
-    /// Who calls, where that is not the primary agent.
+    /// Name of the caller. `None` for the primary agent.
     pub caller: Option<&'a str>,
 }
 
 impl Action<'_> {
-    /// Whether it can change something, or reach somebody.
+    /// Whether the call can change something.
     pub fn acts(&self) -> bool {
         !self.annotations.read_only
     }
 
-    /// Whether it neither acts nor reaches the world.
+    /// Whether the call neither acts nor reaches the network.
     pub fn is_harmless(&self) -> bool {
         self.annotations.read_only && !self.annotations.open_world
     }
@@ -48,25 +48,25 @@ impl Action<'_> {
 /// Something that a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSubject {
-    /// What the text names.
+    /// Kind of thing that the text names.
     pub kind: SubjectKind,
-    /// What is done to it.
+    /// Access that the call needs to it.
     pub access: Access,
-    /// The real path, the URL, the command, or the text.
+    /// Real path, URL, command or text.
     pub text: String,
 }
 
-/// How far a plugin, or what asks for a call, is trusted. The later, the less.
+/// How far a plugin or a caller is trusted. Later variants are trusted less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// Part of Berth, or as good as that.
+    /// Part of Berth, or trusted like it.
     #[default]
     Trusted,
-    /// Looked at and approved.
+    /// Checked and approved.
     Verified,
-    /// May look, but neither act nor reach the world.
+    /// May read, but neither act nor reach the network.
     Quarantined,
-    /// May do nothing.
+    /// May not run at all.
     Blocked,
 }
 
@@ -82,16 +82,16 @@ impl Trust {
     }
 }
 
-/// A part of an agent's work. The embedding program says it; nothing infers it.
+/// A part of an agent's work. The embedding program sets it; Berth doesn't guess it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It makes a plan.
+    /// The agent makes a plan.
     Planner,
-    /// It carries the plan out.
+    /// The agent carries the plan out.
     Executor,
-    /// It looks at what came of it.
+    /// The agent checks the result.
     Verifier,
-    /// It works on its own account, without a turn of a person's.
+    /// The agent works without a message of a person.
     Autonomous,
 }
 

@@ -1,4 +1,4 @@
-//! How much may happen without a person, where no rule says so.
+//! What an agent may do without a person if no rule decides.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
 
-/// How much an agent may do on its own. The earlier, the less.
+/// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Autonomy {
-    /// Nothing acts, whatever permissions say.
+    /// Calls that act are denied, even if a permission allows them.
     ReadOnly,
-    /// What acts asks, unless a permission allows it.
+    /// Calls that act need approval, unless a permission allows them.
     #[default]
     Supervised,
-    /// What only this default would ask for is allowed. What a rule asks for is still asked.
+    /// Calls that act are allowed. Calls for which a rule asks still need approval.
     Full,
 }
 
@@ -39,16 +39,16 @@ impl Autonomy {
 }
 
 impl Placed<Autonomy> {
-    /// What this gate says. `permissions`: for what would allow it. `permitted`: a permission of
-    /// the tool has decided already.
-    pub(crate) fn say(
+    /// Decides for this gate. `permissions` gives the remedy. `permitted`: whether a permission of
+    /// the tool has decided.
+    pub(crate) fn decide(
         &self,
         action: &Action<'_>,
         permissions: &Permissions,
         permitted: bool,
     ) -> Option<Decision> {
         let (autonomy, place) = (self.value, &self.place);
-        let say = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
+        let decision = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
             Some(Decision {
                 verdict,
                 gate: Gate::Autonomy,
@@ -59,32 +59,32 @@ impl Placed<Autonomy> {
         };
         if autonomy == Autonomy::ReadOnly && action.acts() {
             let remedy = place.remedy(|| {
-                "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".to_owned()
+                "To be asked instead, set `autonomy = \"supervised\"` in [tools].".to_owned()
             });
-            return say(Verdict::Deny, autonomy.rule(), remedy);
+            return decision(Verdict::Deny, autonomy.rule(), remedy);
         }
         if permitted {
             return None;
         }
         if !action.acts() {
-            // Static all through: this is the way of most calls.
+            // Only static texts, without an allocation: most calls end here.
             return Some(Decision {
                 verdict: Verdict::Allow,
                 gate: Gate::Autonomy,
-                rule: Cow::Borrowed("the default that what only reads is allowed"),
+                rule: Cow::Borrowed("calls that only read are allowed"),
                 place: Cow::Borrowed("built in"),
                 remedy: Cow::Borrowed(
-                    "To have it ask, give its tool a permission with `action = \"ask\"`.",
+                    "To be asked, give its tool a permission with `action = \"ask\"`.",
                 ),
             });
         }
         match autonomy {
-            Autonomy::Full => say(
+            Autonomy::Full => decision(
                 Verdict::Allow,
                 autonomy.rule(),
-                "To have it ask, set `autonomy = \"supervised\"` in [tools].".into(),
+                "To be asked, set `autonomy = \"supervised\"` in [tools].".into(),
             ),
-            _ => say(Verdict::Ask, autonomy.rule(), permissions.to_allow(action).into()),
+            _ => decision(Verdict::Ask, autonomy.rule(), permissions.to_allow(action).into()),
         }
     }
 }

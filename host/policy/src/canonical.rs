@@ -1,12 +1,13 @@
-//! JSON in one form, so that what means the same is the same text.
+//! JSON in one canonical form: equal values have equal texts.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// `value` as JSON text without spaces, the keys of every object in the order of their bytes: the
-/// same for values that are equal, whatever order their keys stand in, and different for all
-/// others. A whole number and a fraction differ.
+/// `value` as JSON text without spaces, with the keys of every object sorted by their bytes.
+///
+/// Equal values have the same text, whatever the order of their keys. Different values have
+/// different texts. The numbers `1` and `1.0` differ.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -23,7 +24,7 @@ fn write(value: &Value, text: &mut String) {
                 if index > 0 {
                     text.push(',');
                 }
-                // Writing into a `String` does not fail.
+                // Writing into a `String` can't fail.
                 let _ = write!(text, "{}:", serde_json::json!(key));
                 write(value, text);
             }
@@ -50,11 +51,11 @@ mod tests {
     use super::*;
 
     fn canonical_text(text: &str) -> String {
-        canonical(&serde_json::from_str(text).expect("it is JSON"))
+        canonical(&serde_json::from_str(text).expect("valid JSON"))
     }
 
     #[test]
-    fn the_order_of_keys_does_not_matter() {
+    fn order_of_keys_does_not_matter() {
         assert_eq!(
             canonical_text(r#"{"a":1,"b":{"x":[1,2],"y":null}}"#),
             canonical_text(r#"{ "b": {"y":null, "x":[1,2]}, "a":1 }"#)
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_has_another_form() {
+    fn different_values_have_different_forms() {
         let all = [
             "null",
             "false",

@@ -1,63 +1,63 @@
-//! How much one session may do: calls altogether, and acting calls in any one hour.
+//! How many calls one session may make: in all, and acting calls within one hour.
 //!
-//! The clock and the counters are the caller's, who changes them at a stroke: two calls can't both
-//! get the last place.
+//! The caller has the clock and the counters. It changes the counters in one step, so that two
+//! calls can't both take the last place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long an acting call counts, in milliseconds.
+/// Milliseconds for which an acting call counts.
 const HOUR: u64 = 3_600_000;
 
-/// The bounds. 0: none.
+/// The bounds. 0: no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaBounds {
-    /// Calls of one session, each counted once, however often it is tried.
+    /// Calls of one session. A call counts once, even if it is retried.
     pub calls: u64,
-    /// Acting calls of one session within an hour, whenever it begins.
+    /// Acting calls of one session within any 60 minutes.
     pub acting_per_hour: u64,
 }
 
-/// What a session has done so far.
+/// Calls of a session so far.
 #[derive(Debug)]
 pub struct QuotaCounts<'a> {
-    /// Calls.
+    /// Number of calls.
     pub calls: &'a mut u64,
-    /// When calls ran that act, in milliseconds of some clock, the earliest first.
+    /// Times of acting calls in milliseconds, the earliest first.
     pub acted: &'a mut VecDeque<u64>,
 }
 
-/// A place that a call has taken, to be given back if it doesn't run.
+/// A place that a call has taken. The caller releases it if the call doesn't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaPlace {
     counted: bool,
     acted: Option<u64>,
 }
 
-/// A bound that leaves no place.
+/// A bound that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaLimit {
-    /// The session has made all its calls.
+    /// The session has used all its calls.
     Quota,
-    /// There were as many acting calls within the last hour as may be.
+    /// The session has used all its acting calls of the last hour.
     Rate {
-        /// After which time the next one finds a place.
+        /// Time until the next acting call is possible.
         again_after: Duration,
     },
 }
 
 impl QuotaBounds {
-    /// Whether a call has to be counted at all.
+    /// Whether a call has to be counted.
     pub fn concern(&self, acts: bool) -> bool {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
     }
 
-    /// Takes a place for a call at `now`, by the clock of `counts`. Where one bound leaves none,
-    /// nothing is counted against the other.
+    /// Takes a place for a call at `now`, by the clock of `counts`. If one bound is reached, the
+    /// call isn't counted against the other one.
     ///
     /// # Errors
     ///
-    /// The bound that is reached; the quota first, since waiting doesn't help there.
+    /// The bound that is reached. The quota comes first, since waiting doesn't help against it.
     pub fn take(
         &self,
         counts: &mut QuotaCounts<'_>,
@@ -69,9 +69,9 @@ impl QuotaBounds {
         }
         let rated = acts && self.acting_per_hour > 0;
         if rated {
-            forget(counts.acted, now);
+            drop_expired(counts.acted, now);
             let most = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
-            // The bound may have been lowered since: then more than one has to end first.
+            // If the bound was lowered, more than one call has to expire first.
             if let Some(above) = counts.acted.len().checked_sub(most) {
                 let ends =
                     counts.acted.get(above).map_or(HOUR, |at| (at + HOUR).saturating_sub(now));
@@ -88,8 +88,8 @@ impl QuotaBounds {
 }
 
 impl QuotaPlace {
-    /// Gives the place back.
-    pub fn give_back(self, counts: &mut QuotaCounts<'_>) {
+    /// Releases the place.
+    pub fn release(self, counts: &mut QuotaCounts<'_>) {
         if self.counted {
             *counts.calls = counts.calls.saturating_sub(1);
         }
@@ -101,9 +101,9 @@ impl QuotaPlace {
     }
 }
 
-/// Drops what is over. What lies in the future was written under a wrong clock; it counts from now
-/// on, so that nobody waits for longer than an hour.
-fn forget(acted: &mut VecDeque<u64>, now: u64) {
+/// Drops the times that are more than an hour old. A time in the future comes from a wrong clock.
+/// It is replaced by `now`, so that no call waits for longer than an hour.
+fn drop_expired(acted: &mut VecDeque<u64>, now: u64) {
     acted.iter_mut().for_each(|at| *at = (*at).min(now));
     acted.retain(|at| now - *at < HOUR);
     acted.make_contiguous().sort_unstable();
@@ -134,8 +134,8 @@ mod tests {
             )
         }
 
-        fn give_back(&mut self, place: QuotaPlace) {
-            place.give_back(&mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted });
+        fn release(&mut self, place: QuotaPlace) {
+            place.release(&mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted });
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_nothing_is_counted() {
+    fn nothing_is_counted_without_bounds() {
         let mut session = Session::default();
         for now in 0..100 {
             session.take(bounds(0, 0), true, now).expect("there is no bound");
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_every_call_and_never_ends() {
+    fn quota_counts_every_call_and_never_expires() {
         let mut session = Session::default();
         for acts in [true, false, true] {
-            session.take(bounds(3, 0), acts, 0).expect("there is a place");
+            session.take(bounds(3, 0), acts, 0).expect("a place is free");
         }
         for now in [0, HOUR, 1000 * HOUR] {
             assert_eq!(session.take(bounds(3, 0), false, now), Err(QuotaLimit::Quota));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_slides() {
+    fn rate_counts_last_sixty_minutes() {
         let mut session = Session::default();
         let most = bounds(0, 2);
         session.take(most, true, 1_000).expect("the first");
@@ -189,31 +189,31 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_was_lowered_waits_until_it_holds() {
+    fn lowered_bound_refuses_until_enough_calls_expire() {
         let mut session = Session::default();
         for now in [10, 20, 30] {
-            session.take(bounds(0, 3), true, now).expect("there is a place");
+            session.take(bounds(0, 3), true, now).expect("a place is free");
         }
         assert_eq!(session.take(bounds(0, 1), true, 40), Err(rate(HOUR - 10)));
         assert_eq!(session.take(bounds(0, 1), true, 20 + HOUR), Err(rate(10)));
-        session.take(bounds(0, 1), true, 30 + HOUR).expect("all are over");
+        session.take(bounds(0, 1), true, 30 + HOUR).expect("all calls are expired");
     }
 
     #[test]
-    fn a_call_that_does_not_run_gives_its_place_back() {
+    fn call_that_does_not_run_releases_its_place() {
         let mut session = Session::default();
         let most = bounds(1, 1);
-        let place = session.take(most, true, 7).expect("there is a place");
+        let place = session.take(most, true, 7).expect("a place is free");
         assert_eq!(session.take(most, true, 8), Err(QuotaLimit::Quota));
-        session.give_back(place);
+        session.release(place);
         assert_eq!((session.calls, session.acted.len()), (0, 0));
-        session.take(most, true, 9).expect("there is a place again");
+        session.take(most, true, 9).expect("the place is free again");
     }
 
     #[test]
-    fn one_bound_that_is_reached_takes_nothing_from_the_other() {
+    fn call_refused_by_one_bound_is_not_counted_by_other() {
         let mut session = Session::default();
-        session.take(bounds(9, 1), true, 0).expect("there is a place");
+        session.take(bounds(9, 1), true, 0).expect("a place is free");
         assert_eq!(session.take(bounds(9, 1), true, 1), Err(rate(HOUR - 1)));
         assert_eq!((session.calls, session.acted.len()), (1, 1));
         assert_eq!(session.take(bounds(1, 9), true, 1), Err(QuotaLimit::Quota));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_went_back_holds_nobody_up_for_more_than_an_hour() {
+    fn clock_set_back_delays_calls_by_one_hour_at_most() {
         let mut session = Session { acted: [900 * HOUR, 901 * HOUR].into(), ..Session::default() };
         assert_eq!(session.take(bounds(0, 2), true, HOUR), Err(rate(HOUR)));
         session.take(bounds(0, 2), true, 2 * HOUR).expect("an hour has passed");

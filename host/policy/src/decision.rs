@@ -1,19 +1,19 @@
-//! What the gates answer with.
+//! The answer of a gate.
 
 use std::borrow::Cow;
 
 use berth_contract::Denial;
 use serde::{Deserialize, Serialize};
 
-/// What is to become of a call. The later, the more severe.
+/// Whether a call may run. Later variants are more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// It may run if a person approves it.
+    /// The call may run if a person approves it.
     Ask,
-    /// It may not run.
+    /// The call may not run.
     Deny,
 }
 
@@ -28,17 +28,17 @@ impl Verdict {
     }
 }
 
-/// A place where a call is decided on, in the order in which a call comes to them.
+/// A gate: one step of the decision on a call. The variants are in the order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// `enabled = false` in `[tools]`, `[tools.file]` or `[plugins.NAME]`.
     Switches,
-    /// Commands that never run.
+    /// `blocked_commands` in `[tools.shell]`: commands that never run.
     Blocklist,
-    /// The directories that the plugin is granted, and the file rules.
+    /// The directories that the plugin is granted, and the rules about files.
     Grants,
-    /// The organisation's rules.
+    /// The rules of the organisation.
     Ceiling,
     /// `[tools.policy]`.
     Policy,
@@ -48,19 +48,19 @@ pub enum Gate {
     Permissions,
     /// `[tools] autonomy`.
     Autonomy,
-    /// What a command may break.
+    /// The damage that a command can do.
     Risk,
-    /// Whether commands reach the network.
+    /// `[tools.shell] network`: whether commands reach the network.
     Network,
-    /// The hosts that the web tools go to.
+    /// The hosts that the web tools request.
     Hosts,
-    /// How far what asks for the call is trusted.
+    /// How far the plugin and the caller are trusted.
     Trust,
     /// `[tools.dependencies]`.
     Dependencies,
-    /// Calls of one session.
+    /// Number of calls of one session.
     Quota,
-    /// Acting calls in one hour.
+    /// Number of acting calls in one hour.
     Rate,
 }
 
@@ -87,24 +87,24 @@ impl Gate {
     }
 }
 
-/// What was decided, and by what.
+/// A decision, and the rule that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// What is to become of the call.
+    /// Whether the call may run.
     pub verdict: Verdict,
-    /// The gate whose rule decided.
+    /// Gate of the rule that decided.
     pub gate: Gate,
-    /// The rule, as it is written: `pattern = "src/**", action = "allow"`.
+    /// The rule as it is written: `pattern = "src/**", action = "allow"`.
     pub rule: Cow<'static, str>,
-    /// Where it stands: `[tools.permissions.write] in /home/u/.config/berth/berth.toml, line 7`, or
-    /// `built in`.
+    /// Where the rule is: `[tools.permissions.write] in /home/u/.config/berth/berth.toml, line 7`,
+    /// or `built in`.
     pub place: Cow<'static, str>,
-    /// The line that would change it, or why nothing can.
+    /// The line that would change the decision, or why nothing changes it.
     pub remedy: Cow<'static, str>,
 }
 
 impl Decision {
-    /// What the grants of a plugin refuse, which is decided where paths are resolved.
+    /// A refusal by the grants of a plugin. It is decided when paths are resolved.
     pub fn from_grants(denial: &Denial) -> Self {
         let text = |text: &str| Cow::Owned(text.to_owned());
         Self {
@@ -116,7 +116,7 @@ impl Decision {
         }
     }
 
-    /// The decision as a refusal of `action`: what was to be done to what.
+    /// The decision as a refusal of `action`, such as `write /etc/passwd`.
     pub fn denial(&self, action: impl Into<String>) -> Denial {
         Denial {
             capability: self.gate.as_str().to_owned(),

@@ -1,23 +1,23 @@
-//! Which tools wait for others: a tool that requires some is offered, and may be called, once each
-//! of them has come to an output in the session.
+//! Tools that depend on other tools. A tool is offered, and may be called, after each tool that it
+//! requires has succeeded in the session.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Decision, Gate, Verdict};
 
-/// What one tool waits for.
+/// The tools that one tool depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Tools that have to come to an output first.
+    /// Tools that have to succeed first.
     pub requires: Vec<String>,
-    /// Tools that make this one more likely to be wanted.
+    /// Tools whose success raises the rank of this one.
     pub prefers: Vec<String>,
-    /// Where `requires` stands, for denials.
+    /// Place of `requires` in the configuration, for denials.
     pub place: String,
 }
 
-/// The rules on what waits for what.
+/// The dependencies of all tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dependencies {
     tools: BTreeMap<String, Needs>,
@@ -27,8 +27,11 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Rules, by the tools' full names. What requires itself, by whatever way, would wait for ever:
-    /// its requirements are dropped, and it is named beside the rules, in alphabetical order.
+    /// Rules by the full names of tools.
+    ///
+    /// A tool that requires itself, also through other tools, could never be called. Its
+    /// requirements are dropped, and its name is returned beside the rules. These names are in
+    /// alphabetical order.
     pub fn new(
         tools: BTreeMap<String, Needs>,
         always_on: BTreeSet<String>,
@@ -44,38 +47,38 @@ impl Dependencies {
         (rules, cyclic)
     }
 
-    /// Searches all that a tool requires, depth first, for the tool itself.
+    /// Searches everything that a tool requires for the tool itself, depth first.
     fn requires_itself(&self, tool: &str) -> bool {
         let required = |tool: &str| {
             self.tools.get(tool).into_iter().flat_map(|needs| &needs.requires).map(String::as_str)
         };
-        let (mut open, mut seen): (Vec<&str>, BTreeSet<&str>) =
+        let (mut pending, mut seen): (Vec<&str>, BTreeSet<&str>) =
             (required(tool).collect(), BTreeSet::new());
-        while let Some(next) = open.pop() {
+        while let Some(next) = pending.pop() {
             if next == tool {
                 return true;
             }
             if seen.insert(next) {
-                open.extend(required(next));
+                pending.extend(required(next));
             }
         }
         false
     }
 
-    /// Whether a tool waits for anything, whatever has been called.
+    /// Whether a tool requires other tools, whatever has been called.
     pub fn concern(&self, tool: &str) -> bool {
         !self.always_on.contains(tool)
             && self.tools.get(tool).is_some_and(|needs| !needs.requires.is_empty())
     }
 
-    /// Whether any tool requires or prefers this one.
+    /// Whether a tool requires or prefers this one.
     pub fn is_awaited(&self, tool: &str) -> bool {
         self.tools
             .values()
             .any(|needs| needs.requires.iter().chain(&needs.prefers).any(|name| name == tool))
     }
 
-    /// What a tool waits for that is not among the `completed` ones.
+    /// The tools that a tool requires and that are not `completed`.
     fn missing<'a>(&'a self, tool: &str, completed: &BTreeSet<String>) -> Vec<&'a str> {
         let needs = self.tools.get(tool).filter(|_| !self.always_on.contains(tool));
         needs
@@ -86,27 +89,27 @@ impl Dependencies {
             .collect()
     }
 
-    /// Whether every one of `tools` waits, those left out that never do: then nothing could ever be
-    /// completed, and none of them waits.
+    /// Whether each of `tools` is blocked by its dependencies. Tools that are always on don't
+    /// count. In a deadlock no tool could ever succeed, so the caller then blocks none of them.
     pub fn deadlocked<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a str>,
         completed: &BTreeSet<String>,
     ) -> bool {
-        let mut waiting = tools
+        let mut blocked = tools
             .into_iter()
             .filter(|tool| !self.always_on.contains(*tool))
             .map(|tool| !self.missing(tool, completed).is_empty());
-        // An empty catalogue is no deadlock.
-        waiting.next() == Some(true) && waiting.all(|waits| waits)
+        // An empty catalogue isn't a deadlock.
+        blocked.next() == Some(true) && blocked.all(|is_blocked| is_blocked)
     }
 
-    /// What is to become of a call of `tool`. `completed`: the tools that have come to an output in
-    /// the session. Asked only where the tools are not [deadlocked](Self::deadlocked).
+    /// Decides on a call of `tool`. `completed`: the tools that have succeeded in the session. Call
+    /// it only if the tools are not [deadlocked](Self::deadlocked).
     ///
     /// # Errors
     ///
-    /// The denial, where it waits.
+    /// The denial, if the tool is blocked by its dependencies.
     pub fn decide(&self, tool: &str, completed: &BTreeSet<String>) -> Result<(), Decision> {
         let missing = self.missing(tool, completed);
         let Some(first) = missing.first() else { return Ok(()) };
@@ -117,22 +120,22 @@ impl Dependencies {
             rule: Cow::Owned(format!("requires = {:?}", needs.requires)),
             place: Cow::Owned(needs.place.clone()),
             remedy: Cow::Owned(format!(
-                "Call `{}` first, with success; or take {first:?} out of `requires`.",
+                "Call `{}` first, until it succeeds; or take {first:?} out of `requires`.",
                 missing.join("`, `")
             )),
         })
     }
 
-    /// What is added to the rank of a tool, for each tool that it prefers and that has come to an
-    /// output: a number from 0 to 1.
+    /// The number from 0 to 1 that is added to the rank of a tool. It grows with each tool that the
+    /// tool prefers and that has succeeded.
     pub fn boost(&self, tool: &str, completed: &BTreeSet<String>) -> f64 {
-        let met = self
+        let preferred = self
             .tools
             .get(tool)
             .into_iter()
             .flat_map(|needs| &needs.prefers)
             .filter(|name| completed.contains(*name));
-        met.map(|_| self.boost_per_dependency).sum::<f64>().min(self.max_boost)
+        preferred.map(|_| self.boost_per_dependency).sum::<f64>().min(self.max_boost)
     }
 }
 
@@ -148,7 +151,7 @@ mod tests {
         names(text).into_iter().collect()
     }
 
-    /// `tool: required required`, one a line.
+    /// `tool: required required`, separated by `;`.
     fn rules(text: &str, always_on: &str) -> (Dependencies, Vec<String>) {
         let needs =
             text.split(';').filter_map(|line| line.split_once(':')).map(|(tool, requires)| {
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_waits_until_all_that_it_requires_has_succeeded() {
+    fn tool_is_blocked_until_all_its_requirements_succeed() {
         let (rules, cyclic) = rules("edit: read grep", "");
         assert_eq!(cyclic, [""; 0]);
         let check = |done: &str, allowed: bool| {
@@ -175,9 +178,9 @@ mod tests {
         check("grep read", true);
         assert!(
             rules.decide("read", &completed("")).is_ok(),
-            "a tool without a rule waits for nothing"
+            "a tool without a rule isn't blocked"
         );
-        let denial = rules.decide("edit", &completed("read")).expect_err("it waits");
+        let denial = rules.decide("edit", &completed("read")).expect_err("the tool is blocked");
         assert_eq!(
             (denial.gate, denial.verdict, &*denial.place),
             (Gate::Dependencies, Verdict::Deny, "[here]")
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_always_on_goes_around_it() {
+    fn tools_that_are_always_on_are_not_blocked() {
         let (rules, _) = rules("edit: read; write: read", "edit");
         assert!(
             rules.decide("edit", &completed("")).is_ok()
@@ -200,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_a_cycle_waits_for_nothing_and_is_named() {
+    fn requirements_of_tools_on_a_cycle_are_dropped_and_named() {
         for (text, expected) in [
             ("a: a", "a"),
             ("a: b; b: a; c: a", "a b"),
             ("a: b; b: c; c: a; d: c", "a b c"),
-            // Two cycles that share a tool, and one that is reached over a way that was searched
-            // before.
+            // Two cycles that share a tool. The second one is reached through a tool that was
+            // searched before.
             ("a: b c; b: a; c: d; d: a", "a b c d"),
             ("a: b; b: c; c: d", ""),
             ("a: b c; b: d; c: d", ""),
@@ -218,12 +221,12 @@ mod tests {
         let (rules, _) = rules("a: b; b: a; c: a", "");
         assert!(
             rules.decide("c", &completed("")).is_err(),
-            "what only leads to a cycle waits as before"
+            "a tool that only leads to a cycle stays blocked"
         );
     }
 
     #[test]
-    fn where_every_tool_would_wait_none_does() {
+    fn deadlock_is_when_every_tool_is_blocked() {
         let (rules, _) = rules("a: x; b: a", "always");
         let check = |tools: &[&str], done: &str, expected: bool| {
             assert_eq!(
@@ -242,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn each_preference_that_is_met_raises_the_rank_up_to_a_bound() {
+    fn each_completed_preference_raises_rank_up_to_bound() {
         let needs = Needs { prefers: names("a b c"), ..Needs::default() };
         let (rules, _) =
             Dependencies::new([("t".to_owned(), needs)].into(), BTreeSet::new(), 0.15, 0.2);
         let boost = |done: &str| rules.boost("t", &completed(done));
         assert_eq!((boost(""), boost("a"), boost("a b"), boost("a b c")), (0.0, 0.15, 0.2, 0.2));
         assert!(rules.boost("other", &completed("a")).abs() < f64::EPSILON);
-        assert!(rules.decide("t", &completed("")).is_ok(), "what is preferred holds nothing back");
+        assert!(rules.decide("t", &completed("")).is_ok(), "a preference doesn't block");
     }
 }

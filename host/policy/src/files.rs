@@ -1,8 +1,8 @@
 //! Which paths a call may read and write.
 //!
-//! Paths given here are real: absolute, links resolved, as the kernel names the object that was
-//! opened. The rules never look at a file system. Order (FILE-12…15): Berth's own folders; the
-//! longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
+//! Paths here are real paths: absolute, with links resolved, as the kernel names the opened object.
+//! The rules never read a file system. They are checked in this order (FILE-12…15): Berth's own
+//! folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::origin::{Origin, OriginKind};
 pub use crate::path_globs::PathGlobs;
 use crate::pattern::literal;
 
-/// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
+/// Names of files that configure Berth or its filters. No guest may write them, in any folder.
 pub const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
 
 /// Bytes of a path that a denial shows.
@@ -25,32 +25,32 @@ const MAX_SHOWN: usize = 1024;
 pub struct Grant {
     /// Real path.
     pub path: PathBuf,
-    /// The most that may be done below it.
+    /// Access that is granted below it.
     pub access: Access,
-    /// Where the grant stands.
+    /// Place of the grant in the configuration.
     pub place: Origin,
 }
 
-/// A folder of Berth's own, out of reach whatever is granted.
+/// One of Berth's own folders. No grant reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
     /// Real path.
     pub path: PathBuf,
-    /// Whether it may not be read either.
+    /// Whether reading it is refused too.
     pub secret: bool,
 }
 
-/// What kind of thing a path names, as far as the rules care.
+/// Kind of the object that a path names, as far as the rules need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory: `allow_read` does not apply to it, since it has to be entered to reach what is
-    /// allowed.
+    /// A directory. `allow_read` doesn't apply to it, since a call enters it to reach the allowed
+    /// files.
     Directory,
     /// Anything else.
     Other,
 }
 
-/// Everything that decides on paths for one plugin.
+/// All rules about paths for one plugin.
 #[derive(Clone, Debug, Default)]
 pub struct FileRules {
     grants: Vec<Grant>,
@@ -60,42 +60,40 @@ pub struct FileRules {
     deny_write: PathGlobs,
 }
 
-/// The rule that refused a path. [`FileRules::explain`] puts it into words.
+/// The rule that refused a path. [`FileRules::explain`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No grant covers it.
+    /// No grant covers the path.
     Outside,
-    /// Berth's own folder or file.
+    /// The path is in Berth's own folder, or is its own file.
     Own,
-    /// The grant that covers it is read-only.
+    /// The grant that covers the path is read-only.
     ReadOnlyGrant(usize),
-    /// The tool declares that it only reads.
+    /// The tool declares itself read-only.
     ReadOnlyCall,
-    /// A `deny_read` glob.
+    /// A glob of `deny_read` matches.
     DenyRead(usize),
-    /// `allow_read` is given and has no match.
+    /// `allow_read` is set, and no glob of it matches.
     NotInAllowRead,
-    /// A `deny_write` glob.
+    /// A glob of `deny_write` matches.
     DenyWrite(usize),
-    /// The name of a granted directory, or of a folder that holds one. Whoever could put something
-    /// else in its place would decide what the grant means from the next start on.
+    /// The path is a granted directory, or a folder that holds one. A guest that could replace it
+    /// would change what the grant means at the next start.
     GrantRoot(usize),
-    /// It lies in a file system in which the kernel shows itself: procfs, sysfs and their like,
-    /// wherever they are mounted.
+    /// The path is in a file system of the kernel, such as procfs or sysfs, at any mount point.
     Kernel,
-    /// A folder that can't be moved or removed as a whole, since more lies below it than is
-    /// checked.
+    /// The folder can't be moved or removed as a whole, since it has more entries than are checked.
     TooMuchBelow,
-    /// A rule about calls, which knows its own words.
+    /// A rule about calls. It describes itself.
     OfCall(PathRefusal),
 }
 
 impl FileRules {
-    /// Rules for `grants`, with Berth's `own` folders taken out.
+    /// Rules for `grants` without Berth's `own` folders.
     pub fn new(grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
         let mut grants = grants;
-        // Longest first, so that the first match is the longest. Where one path is granted twice,
-        // the narrower grant counts.
+        // Longest first, so that the first match is the longest. If a path is granted twice, the
+        // narrower grant counts.
         grants.sort_by(|a, b| {
             let length = |grant: &Grant| grant.path.components().count();
             length(b).cmp(&length(a)).then_with(|| a.access.cmp(&b.access))
@@ -103,7 +101,7 @@ impl FileRules {
         Self { grants, own, ..Self::default() }
     }
 
-    /// The same with globs.
+    /// Adds globs.
     #[must_use]
     pub fn with_globs(
         mut self,
@@ -122,8 +120,7 @@ impl FileRules {
         &self.own
     }
 
-    /// Whether a glob may refuse something below a grant. Otherwise only Berth's own files are
-    /// refused there.
+    /// Whether there are globs. Without globs, only Berth's own files are refused below a grant.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
@@ -135,8 +132,8 @@ impl FileRules {
 
     /// Whether `access` to `path` is allowed.
     ///
-    /// Writing means every change, of the name as well as of what it names; who may not read a path
-    /// may not write it either.
+    /// Write access is for every change, to the name and to the object. A path that may not be read
+    /// may not be written either.
     ///
     /// # Errors
     ///
@@ -169,27 +166,27 @@ impl FileRules {
         }
     }
 
-    /// Whether something below the folder `path` is certainly refused for writing, as far as the
-    /// rules alone can tell.
+    /// A rule that certainly refuses writing somewhere below the folder `path`. `None` if no rule
+    /// certainly does.
     pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
         if self.own.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
-        let below = |anchor: &Path| anchor.starts_with(path);
+        let is_below = |anchor: &Path| anchor.starts_with(path);
         let read = self
             .deny_read
             .anchors()
-            .find(|(_, anchor)| below(anchor))
+            .find(|(_, anchor)| is_below(anchor))
             .map(|(i, _)| Refusal::DenyRead(i));
         let write = || {
             self.deny_write
                 .anchors()
-                .find(|(_, anchor)| below(anchor))
+                .find(|(_, anchor)| is_below(anchor))
                 .map(|(i, _)| Refusal::DenyWrite(i))
         };
         let grant = || {
             let inside = |access| {
-                self.grants.iter().position(|grant| grant.access == access && below(&grant.path))
+                self.grants.iter().position(|grant| grant.access == access && is_below(&grant.path))
             };
             inside(Access::Read)
                 .map(Refusal::ReadOnlyGrant)
@@ -198,13 +195,13 @@ impl FileRules {
         read.or_else(write).or_else(grant)
     }
 
-    /// Whether `path` may become or stop being the name of something, beyond what
-    /// [`decide`](Self::decide) says.
+    /// Whether an object may be created, moved or removed under the name `path`. This is checked in
+    /// addition to [`decide`](Self::decide).
     ///
     /// # Errors
     ///
-    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself: its
-    /// name lies in a directory that need not be granted, and stands in the configuration.
+    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself. Its
+    /// name is in the configuration, and its parent directory may not be granted.
     pub fn decide_name(&self, path: &Path) -> Result<(), Refusal> {
         let root = self.grants.iter().enumerate().find(|(_, grant)| grant.path == path);
         root.map_or(Ok(()), |(index, grant)| match grant.access {
@@ -213,8 +210,7 @@ impl FileRules {
         })
     }
 
-    /// Puts a refusal into words: the action, the rule, its place, and the line that would change
-    /// it.
+    /// Describes a refusal: the action, the rule, its place, and the line that would change it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
         let shown = path.display().to_string();
         let shown = cut(&shown, MAX_SHOWN);
@@ -231,13 +227,12 @@ impl FileRules {
                 ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
             }
             Refusal::Own => (
-                "the rule that Berth's own files are out of reach".to_owned(),
+                "Berth's own files are blocked".to_owned(),
                 &built_in,
                 "No key changes that.".into(),
             ),
             Refusal::Kernel => (
-                "the rule that the kernel's own file systems (procfs, sysfs, …) are out of reach"
-                    .to_owned(),
+                "the kernel's own file systems (procfs, sysfs, …) are blocked".to_owned(),
                 &built_in,
                 "No key changes that.".into(),
             ),
@@ -245,7 +240,7 @@ impl FileRules {
                 let grant = &self.grants[index];
                 let remedy = match &grant.place.kind {
                     OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
-                        "To allow it, name the directory with --allow instead of --allow-read."
+                        "To allow it, grant the directory with --allow instead of --allow-read."
                             .into()
                     }
                     _ => grant
@@ -255,20 +250,20 @@ impl FileRules {
                 (format!("the read-only grant of {}", grant.path.display()), &grant.place, remedy)
             }
             Refusal::ReadOnlyCall => (
-                "the tool's own claim that it only reads".to_owned(),
+                "the tool declares itself read-only".to_owned(),
                 &annotations,
-                "The tool's author has to drop `read-only`.".into(),
+                "The author of the tool has to drop `read-only`.".into(),
             ),
             Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
             Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),
             Refusal::NotInAllowRead => (
-                "allow_read, which has no match".to_owned(),
+                "allow_read, in which nothing matches".to_owned(),
                 self.allow_read.places.first().unwrap_or(&built_in),
                 self.allow_read.places.first().unwrap_or(&built_in).remedy(|| {
-                    match quoted(path, literal) {
+                    match to_toml(path, literal) {
                         Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
                         None => {
-                            "To allow it, add a glob to `allow_read` that covers it.".to_owned()
+                            "To allow it, add a glob to `allow_read` that matches it.".to_owned()
                         }
                     }
                 }),
@@ -276,28 +271,27 @@ impl FileRules {
             Refusal::GrantRoot(index) => {
                 let grant = &self.grants[index];
                 (
-                    "the rule that a granted directory stays where it is".to_owned(),
+                    "granted directories can't be moved or removed".to_owned(),
                     &grant.place,
                     grant.place.remedy(|| match grant.place.kind {
                         OriginKind::Default(_) => {
-                            "It is granted since `allowed_paths` in [tools.file] names nothing. To change it, name the directory there that \
-                             it lies in, and not itself."
+                            "It is granted by default, since `allowed_paths` isn't set in [tools.file]. To change it, name its parent directory \
+                             there instead."
                                 .to_owned()
                         }
-                        _ => format!("To change it, take {:?} out of `allowed_paths`, and grant the directory that it lies in.", grant.path),
+                        _ => format!("To change it, take {:?} out of `allowed_paths`, and grant its parent directory.", grant.path),
                     }),
                 )
             }
             Refusal::TooMuchBelow => (
-                "the bound on what is checked below a folder (100,000 entries, 128 levels)"
-                    .to_owned(),
+                "the limit of the check below a folder (100,000 entries, 128 levels)".to_owned(),
                 &built_in,
-                "Move or remove smaller parts.".into(),
+                "Move or remove smaller folders.".into(),
             ),
             Refusal::OfCall(_) => (
                 "a rule about calls".to_owned(),
                 &built_in,
-                "`berth policy check` says what the rules are.".into(),
+                "`berth policy check` shows the rules.".into(),
             ),
         };
         let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
@@ -310,8 +304,8 @@ impl FileRules {
         }
     }
 
-    /// Where it stands what is granted. What takes away from the user's list comes first: as long
-    /// as it does, adding to that helps nobody.
+    /// The place of the grants. A place that narrows the user's list comes first: an entry in the
+    /// user's list doesn't help as long as it is narrowed.
     fn place_of_grants(&self) -> Option<&Origin> {
         let places = || self.grants.iter().map(|grant| &grant.place);
         let is_added = |place: &&Origin| matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"));
@@ -320,28 +314,28 @@ impl FileRules {
         elsewhere.or_else(|| places().find(|place| !is_added(place))).or_else(|| places().next())
     }
 
-    /// The smallest grant that would help, never the whole machine. Whether a directory is there is
-    /// not looked at: who is refused here would be told of everything that exists.
+    /// The smallest grant that would help, never the whole machine. It doesn't check whether the
+    /// directory exists, since a refused call must not learn that.
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
-            return "It is a link that leads out of the granted directory: to allow it, grant the directory that it leads to.".into();
+            return "It is a link that leads out of the granted directory. To allow it, grant the directory that it leads to.".into();
         }
         if self.is_own(&plain, access) {
-            return "No key changes that: it is out of reach whatever is granted.".into();
+            return "No key changes that: it is blocked whatever is granted.".into();
         }
         place.remedy(|| {
             let holder =
                 plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
-            let Some(holder) = quoted(holder, str::to_owned) else {
-                return "To allow it, grant the directory that it lies in.".to_owned();
+            let Some(holder) = to_toml(holder, str::to_owned) else {
+                return "To allow it, grant its parent directory.".to_owned();
             };
             let grant = match access {
                 Access::Read => format!("{{ path = {holder}, access = \"read\" }}"),
                 Access::Write => holder,
             };
             match place.kind {
-                // A list that is written takes the place of the default.
+                // A written list replaces the default.
                 OriginKind::Default(_) => {
                     let lines =
                         place.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
@@ -355,11 +349,11 @@ impl FileRules {
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
-        let named = access == Access::Write
+        let has_own_name = access == Access::Write
             && path
                 .file_name()
                 .is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
-        named
+        has_own_name
             || self
                 .own
                 .iter()
@@ -367,14 +361,14 @@ impl FileRules {
     }
 }
 
-/// A path as it is `spelt` in TOML. None where it is no text, or too long to be shown: cut off, it
-/// were another one.
-fn quoted(path: &Path, spelt: impl FnOnce(&str) -> String) -> Option<String> {
+/// A path as a TOML string, after `write` has put it into the form of the key. `None` if the path
+/// isn't UTF-8, or is too long: a path that is cut off would be another path.
+fn to_toml(path: &Path, write: impl FnOnce(&str) -> String) -> Option<String> {
     let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN)?;
-    Some(toml(&spelt(path)))
+    Some(toml(&write(path)))
 }
 
-/// A path without `.` and `..`, by its spelling alone.
+/// A path without `.` and `..`, resolved by its text alone.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -396,7 +390,7 @@ mod tests {
     fn globs(patterns: &[&str]) -> PathGlobs {
         let patterns =
             patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
-        PathGlobs::new(patterns.collect()).expect("globs compile")
+        PathGlobs::new(patterns.collect()).expect("valid globs")
     }
 
     fn grant(path: &str, access: Access) -> Grant {
@@ -433,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_grant_decides() {
+    fn longest_grant_decides() {
         check("/work/a", Access::Write, Ok(()));
         check("/work/vendor/a", Access::Read, Ok(()));
         check("/work/vendor/a", Access::Write, Err(Refusal::ReadOnlyGrant(1)));
@@ -443,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrower_of_two_grants_of_one_path_counts() {
+    fn narrower_of_two_grants_of_one_path_counts() {
         let rules =
             FileRules::new(vec![grant("/a", Access::Write), grant("/a", Access::Read)], Vec::new());
         assert_eq!(
@@ -453,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_may_not_be_written_either() {
+    fn unreadable_path_is_not_writable() {
         for path in [
             "/work/.env",
             "/work/deep/er/.env",
@@ -475,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_for_what_is_below_a_folder_covers_the_folder() {
+    fn glob_for_content_of_folder_covers_the_folder() {
         check("/work/.git/hooks", Access::Write, Err(Refusal::DenyWrite(0)));
         check("/work/sub/.git/hooks/pre-commit", Access::Write, Err(Refusal::DenyWrite(0)));
         check("/work/.git/hooks/pre-commit", Access::Read, Ok(()));
@@ -484,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn own_folders_are_out_of_reach() {
+    fn own_folders_are_blocked() {
         check("/work/.berth/config/berth.toml", Access::Read, Ok(()));
         check("/work/.berth/config/x", Access::Write, Err(Refusal::Own));
         check("/work/.berth/cache/x", Access::Read, Err(Refusal::Own));
@@ -494,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn allow_read_limits_files_but_lets_directories_be_entered() {
+    fn allow_read_bounds_files_and_not_directories() {
         let rules = FileRules::new(vec![grant("/work", Access::Write)], Vec::new()).with_globs(
             globs(&["src/private.rs"]),
             globs(&["src"]),
@@ -508,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_over_something_refused_is_known() {
+    fn folder_above_refused_path_is_refused() {
         let rules = rules();
         assert_eq!(rules.refused_below(Path::new("/work/.berth")), Some(Refusal::Own));
         assert_eq!(rules.refused_below(Path::new("/work")), Some(Refusal::Own));
@@ -517,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_granted_directory_stays_where_it_is() {
+    fn granted_directory_can_not_be_moved_or_removed() {
         let rules = rules();
         let (own, inner) = (Refusal::GrantRoot(2), Refusal::GrantRoot(0));
         for (path, expected) in [
@@ -535,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_names_rule_place_and_remedy() {
+    fn denial_names_rule_place_and_remedy() {
         let denial = rules().explain(Refusal::DenyRead(0), Path::new("/work/.env"), Access::Read);
         assert_eq!(
             denial.to_string(),
@@ -544,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_grants_no_more_than_it_takes() {
+    fn remedy_names_smallest_grant() {
         for (path, remedy) in [
             ("/etc/passwd", "exist): { path = \"/etc\", access = \"read\" }"),
             ("/etc", "exist): { path = \"/etc\", access = \"read\" }"),
@@ -571,9 +565,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_globs_are_explained() {
+    fn error_names_invalid_glob() {
         let error =
-            PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("not a glob");
+            PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("invalid glob");
         assert!(error.contains("a["), "{error}");
     }
 }

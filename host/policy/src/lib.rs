@@ -31,7 +31,7 @@ pub use action::{Action, Phase, ResolvedSubject, Trust};
 pub use autonomy::Autonomy;
 pub use backoff::Backoff;
 pub use canonical::canonical;
-/// The commands that never run, each with where that stands.
+/// The commands that never run, each with its place in the configuration.
 pub type Blocklist = berth_commands::Blocklist<Origin>;
 
 pub use berth_commands as commands;
@@ -47,7 +47,7 @@ pub use permissions::{Permission, Permissions};
 pub use policy::{BUILT_IN_COMMANDS, Definition, GATES, Policy, undecided};
 pub use programs::Programs;
 pub use reached::ReachedPaths;
-pub use repetition::{Circle, Levels, Reaction, Repeated, Repetition, RepetitionLimits};
+pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
 pub use switches::Switches;
 pub use trust::ProviderTrust;
 pub use warnings::SecurityLines;

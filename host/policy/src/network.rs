@@ -1,4 +1,4 @@
-//! Whether commands reach the network.
+//! The network gate: whether commands reach the network.
 
 use berth_commands::analyze;
 use berth_contract::SubjectKind;
@@ -10,30 +10,30 @@ use crate::origin::Placed;
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// Never.
+    /// Commands never reach it.
     Deny,
-    /// If a person approves.
+    /// Commands reach it if a person approves.
     #[default]
     Ask,
-    /// Always.
+    /// Commands always reach it.
     Allow,
 }
 
-/// What wants the network in a call.
-enum Wants {
-    /// The call says so.
+/// Why a call needs the network.
+enum NetworkNeed {
+    /// The call asks for it.
     Call,
-    /// A command in it that is known to need it.
+    /// A command of the call is known to need it.
     Command {
         program: String,
-        /// Whether nothing else is in it that could use what that one gets.
+        /// Whether every program of the command needs it, and all programs are known.
         alone: bool,
     },
 }
 
-/// What wants it, of the calls that this is about: those of the built-in shell. Plugins have a
-/// grant of their own.
-fn wants(action: &Action<'_>) -> Option<Wants> {
+/// Why a call of the built-in shell needs the network. `None` for calls of plugins, which have
+/// their own grant.
+fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
     let mut commands = action
         .subjects
         .iter()
@@ -42,61 +42,62 @@ fn wants(action: &Action<'_>) -> Option<Wants> {
         .peekable();
     commands.peek()?;
     if action.arguments.get("network").and_then(serde_json::Value::as_bool) == Some(true) {
-        return Some(Wants::Call);
+        return Some(NetworkNeed::Call);
     }
     commands.find_map(|subject| {
-        let looked = analyze(&subject.text);
-        let mut programs = looked.commands.iter().filter(|simple| !simple.program.is_empty());
+        let analysis = analyze(&subject.text);
+        let mut programs = analysis.commands.iter().filter(|simple| !simple.program.is_empty());
         let alone =
-            looked.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
+            analysis.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
         programs
             .find(|simple| simple.needs_network)
-            .map(|simple| Wants::Command { program: simple.program.clone(), alone })
+            .map(|simple| NetworkNeed::Command { program: simple.program.clone(), alone })
     })
 }
 
 impl Placed<Network> {
-    /// Whether what the call starts reaches the network, if it may run at all: where a person is
-    /// asked, it runs only after their yes.
+    /// Whether the commands of a call reach the network, once the call may run. A call that asks
+    /// runs only after an approval.
     pub(crate) fn reaches(&self, action: &Action<'_>) -> bool {
         match self.value {
             Network::Deny => false,
-            Network::Ask => wants(action).is_some(),
+            Network::Ask => network_need(action).is_some(),
             Network::Allow => true,
         }
     }
 
-    /// `exactly`, `allowed`: whether a permission allows the very command, or one like it.
-    pub(crate) fn say(
+    /// Decides for this gate. `exactly`: whether a permission allows exactly this command.
+    /// `allowed`: whether any permission allows it.
+    pub(crate) fn decide(
         &self,
         action: &Action<'_>,
         exactly: bool,
         allowed: bool,
     ) -> Option<Decision> {
-        let (verdict, rule, remedy) = match (self.value, wants(action)?) {
+        let (verdict, rule, remedy) = match (self.value, network_need(action)?) {
             (Network::Allow, _) => return None,
-            // It runs without, and finds out.
-            (Network::Deny, Wants::Command { .. }) => return None,
-            (Network::Deny, Wants::Call) => (
+            // The command runs without the network and fails by itself.
+            (Network::Deny, NetworkNeed::Command { .. }) => return None,
+            (Network::Deny, NetworkNeed::Call) => (
                 Verdict::Deny,
-                "network = \"deny\", while the call asks for it".to_owned(),
-                "To have it ask, set `network = \"ask\"` in [tools.shell]; or call it without `network`.",
+                "network = \"deny\", and the call asks for the network".to_owned(),
+                "To be asked, set `network = \"ask\"` in [tools.shell]; or call it without `network`.",
             ),
-            // A yes to a command is one to what it needs; but not to what a call asks for beside
-            // it, of which the permission says nothing, and where it is one for many commands, not
-            // to what the others in the line would do with it.
-            (Network::Ask, Wants::Command { alone, .. }) if exactly || allowed && alone => {
+            // A permission for a command includes the network that the command needs. It doesn't
+            // include the network that the call itself asks for. A permission with a wildcard also
+            // doesn't give the network to other programs of the same line.
+            (Network::Ask, NetworkNeed::Command { alone, .. }) if exactly || allowed && alone => {
                 return None;
             }
-            (Network::Ask, Wants::Command { program, .. }) => (
+            (Network::Ask, NetworkNeed::Command { program, .. }) => (
                 Verdict::Ask,
                 format!("network = \"ask\": `{program}` needs the network"),
-                "To have commands reach the network unasked, set `network = \"allow\"` in [tools.shell].",
+                "To allow the network without asking, set `network = \"allow\"` in [tools.shell].",
             ),
-            (Network::Ask, Wants::Call) => (
+            (Network::Ask, NetworkNeed::Call) => (
                 Verdict::Ask,
-                "network = \"ask\", and the call asks for it".to_owned(),
-                "To have commands reach the network unasked, set `network = \"allow\"` in [tools.shell].",
+                "network = \"ask\", and the call asks for the network".to_owned(),
+                "To allow the network without asking, set `network = \"allow\"` in [tools.shell].",
             ),
         };
         let remedy = self.place.remedy(|| remedy.to_owned());

@@ -1,46 +1,46 @@
-//! Where a rule stands, and so what undoes it there.
+//! The place of a rule, and the remedy for a rule in that place.
 
 use std::borrow::Cow;
 
-/// Where a rule stands: for people, and as far as it decides on what a remedy can say. A line in
-/// the user's own file undoes no rule that stands anywhere else.
+/// The place of a rule, as text for people and as a kind for remedies. A line in the user's own
+/// file can't change a rule in another place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// `[tools] in /home/u/.config/berth/berth.toml, line 3`.
     pub text: Cow<'static, str>,
-    /// What kind of place it is.
+    /// Kind of the place.
     pub kind: OriginKind,
 }
 
-/// What kind of place a rule stands in.
+/// Kind of the place of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// Nowhere: it holds where nobody says anything else. Its table may stand in the user's own
-    /// file all the same; then, where.
+    /// No place: the rule is a default. If the user's own file has the table of the rule, the place
+    /// of that table.
     Default(Option<String>),
-    /// In the user's own file.
+    /// The user's own file.
     Own,
-    /// In the working directory's file, by its path.
+    /// The file of the working directory, by its path.
     Project(String),
-    /// In the working directory's file that the user trusts, by its path.
+    /// The file of the working directory that the user trusts, by its path.
     Trusted(String),
-    /// In a ceiling, by its path.
+    /// A ceiling, by its path.
     Ceiling(String),
-    /// On the command line, as it was written.
+    /// A flag of the command line, as it was written.
     Flag(String),
-    /// In the environment, by the variable's name.
+    /// An environment variable, by its name.
     Variable(String),
 }
 
 impl Origin {
-    /// What undoes a rule: `own`, which is said of the user's own file, or else what has to be done
-    /// elsewhere.
+    /// The remedy for a rule: `own` if the user's own file can change it, or else what has to be
+    /// done in another place.
     pub fn remedy(&self, own: impl FnOnce() -> String) -> Cow<'static, str> {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
-    /// The lines that set a key of a table where nothing sets it. A table may stand in a file only
-    /// once.
+    /// The lines that set a key that nothing sets yet. A file may have a table only once, so a
+    /// table that is there already is named with its place.
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         match &self.kind {
             OriginKind::Default(Some(place)) => {
@@ -50,15 +50,15 @@ impl Origin {
         }
     }
 
-    /// What has to be done about a rule that no line in the user's own file undoes.
+    /// The remedy for a rule that the user's own file can't change. `None` if it can.
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {
             OriginKind::Default(_) | OriginKind::Own => None,
             OriginKind::Project(path) => Some(format!(
-                "To change that, change it in that file, {path}; nothing in your own configuration undoes it."
+                "To change that, change {path}; your own configuration can't change it."
             )),
             OriginKind::Trusted(path) => Some(format!(
-                "To change that, change it in that file, {path}, and then `berth trust` it again; nothing in your own configuration undoes it."
+                "To change that, change {path}, and then run `berth trust` again; your own configuration can't change it."
             )),
             OriginKind::Ceiling(path) => Some(format!(
                 "Your configuration can't change this; ask whoever manages the ceiling {path}."
@@ -89,12 +89,12 @@ impl From<&'static str> for Origin {
     }
 }
 
-/// A value of the configuration, and where it stands.
+/// A value of the configuration with its place.
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// The place of the value.
     pub place: Origin,
 }
 

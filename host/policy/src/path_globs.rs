@@ -10,29 +10,29 @@ use crate::origin::{Origin, OriginKind};
 
 /// Globs over paths, all from one key of the configuration.
 ///
-/// A glob with a leading `/` is matched against the whole path, any other at every depth. A glob
-/// covers what lies below its match, and `X/**` covers `X` itself.
+/// A glob with a leading `/` is matched with the whole path. Any other glob matches at every depth.
+/// A glob also covers everything below its match, and `X/**` covers `X` itself.
 #[derive(Clone, Debug, Default)]
 pub struct PathGlobs {
     set: GlobSet,
     patterns: Vec<String>,
-    /// For each pattern, where it stands.
+    /// The place of each pattern.
     pub(crate) places: Vec<Origin>,
-    /// For each glob of the set, its pattern.
-    origin: Vec<usize>,
+    /// For each glob of the set, the index of its pattern.
+    pattern_of: Vec<usize>,
 }
 
 impl PathGlobs {
-    /// Compiles patterns, each with the place where it stands.
+    /// Compiles patterns, each with its place.
     ///
     /// # Errors
     ///
-    /// The first pattern that is no glob, with the engine's explanation.
+    /// The first pattern that isn't a valid glob, with the explanation of the engine.
     pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, String> {
         Self::compile(patterns, false)
     }
 
-    /// The same, where case doesn't matter.
+    /// Compiles patterns that match without regard to case.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl PathGlobs {
         let (patterns, places): (Vec<_>, Vec<_>) =
             patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
         let mut set = GlobSetBuilder::new();
-        let mut origin = Vec::new();
+        let mut pattern_of = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
             let stem = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
             let stem = stem.strip_prefix("./").unwrap_or(stem);
@@ -64,13 +64,13 @@ impl PathGlobs {
                     .literal_separator(true)
                     .case_insensitive(ignoring_case)
                     .build()
-                    .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
+                    .map_err(|error| format!("`{pattern}` isn't a valid glob: {}", error.kind()))?;
                 set.add(glob);
-                origin.push(index);
+                pattern_of.push(index);
             }
         }
         let set = set.build().map_err(|error| error.to_string())?;
-        Ok(Self { set, patterns, places, origin })
+        Ok(Self { set, patterns, places, pattern_of })
     }
 
     /// Whether there is no glob.
@@ -78,7 +78,7 @@ impl PathGlobs {
         self.patterns.is_empty()
     }
 
-    /// Whether a path matches, or lies below one that does.
+    /// Whether a path matches, or is below a path that matches.
     pub fn covers(&self, path: &Path) -> bool {
         self.first_match(path).is_some()
     }
@@ -87,17 +87,17 @@ impl PathGlobs {
         if self.is_empty() {
             return None;
         }
-        self.set.matches(path).first().map(|glob| self.origin[*glob])
+        self.set.matches(path).first().map(|glob| self.pattern_of[*glob])
     }
 
-    /// The rule that a pattern of the list at `key` makes, its place, and what takes it out.
+    /// The rule of a pattern in the list `key`, its place, and the remedy that removes it.
     pub(crate) fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
         let (pattern, place) = (&self.patterns[index], &self.places[index]);
         let remedy = place.remedy(|| match place.kind {
             OriginKind::Default(_) => {
                 let others = self.patterns.iter().zip(&self.places);
-                let others = others.filter(|(other, of)| {
-                    *other != pattern && matches!(of.kind, OriginKind::Default(_))
+                let others = others.filter(|(other, place)| {
+                    *other != pattern && matches!(place.kind, OriginKind::Default(_))
                 });
                 let others: Vec<String> = others.map(|(other, _)| toml(other)).collect();
                 format!(
@@ -110,8 +110,8 @@ impl PathGlobs {
         (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
-    /// The folders above the first wildcard of each pattern that begins at the root; where it has
-    /// none, the path itself.
+    /// For each pattern that begins at the root, the folder above its first wildcard. If it has no
+    /// wildcard, the path itself.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.patterns.iter().filter(|pattern| pattern.starts_with('/')).map(|pattern| {
             let parts =
@@ -120,8 +120,8 @@ impl PathGlobs {
         })
     }
 
-    /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold
-    /// something denied.
+    /// The patterns that begin at the root, up to their first wildcard. These folders certainly
+    /// hold a denied path.
     pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
         self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(
             |(index, pattern)| {

@@ -1,4 +1,4 @@
-//! Patterns over texts and paths.
+//! Patterns for texts and paths.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,34 +7,33 @@ use regex::{Regex, RegexBuilder};
 
 use crate::path_globs::PathGlobs;
 
-/// Bytes of a pattern. Longer ones nobody can read, and they make matching slow.
+/// Bytes of a pattern. Longer ones are hard to read and slow to match.
 pub const MAX_PATTERN: usize = 1024;
 
-/// Bytes that a compiled pattern may take.
+/// Bytes of a compiled pattern.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A glob over a whole text: `*` stands for anything, `?` for one character, `\` takes the next one
-/// by the letter. Case doesn't matter.
+/// A glob for a whole text: `*` matches anything, `?` one character, and `\` escapes the next
+/// character. Case doesn't matter.
 ///
-/// It is compared without a compiled form: permissions are read at every start, and few are ever
-/// looked at.
+/// It is matched without a compiled form: permissions are read at every start, and few are used.
 #[derive(Clone, Debug)]
 pub struct TextGlob {
-    /// What stands between the stars, in small letters; [`ANY`] for one character.
+    /// Texts between the stars, in lower case. [`ANY`] matches one character.
     chunks: Vec<String>,
 }
 
-/// Stands for one character of any kind: itself in no text, since it belongs to nobody.
+/// Matches any one character. It is a noncharacter, which ordinary text doesn't have.
 const ANY: char = '\u{10ffff}';
 
 impl TextGlob {
-    /// A glob.
+    /// Reads a glob.
     ///
     /// # Errors
     ///
-    /// Where it is empty, or longer than [`MAX_PATTERN`].
+    /// If it is empty, or longer than [`MAX_PATTERN`].
     pub fn new(glob: &str) -> Result<Self, String> {
-        bounded(glob)?;
+        check_length(glob)?;
         let mut chunks = vec![String::new()];
         let mut characters = glob.chars();
         while let Some(c) = characters.next() {
@@ -59,14 +58,17 @@ impl TextGlob {
         }
         let text = text.to_lowercase();
         let [first, between @ .., last] = self.chunks.as_slice() else {
-            return self.chunks.first().is_some_and(|only| begins(&text, only) == Some(text.len()));
+            return self
+                .chunks
+                .first()
+                .is_some_and(|only| match_prefix(&text, only) == Some(text.len()));
         };
-        let Some(mut at) = begins(&text, first) else { return false };
+        let Some(mut at) = match_prefix(&text, first) else { return false };
         for chunk in between {
             let Some(end) = find(&text[at..], chunk) else { return false };
             at += end;
         }
-        ends(&text[at..], last)
+        match_suffix(&text[at..], last)
     }
 
     /// Whether it matches every text.
@@ -75,59 +77,62 @@ impl TextGlob {
     }
 }
 
-/// The length of what `chunk` matches at the beginning of `text`.
-fn begins(text: &str, chunk: &str) -> Option<usize> {
+/// Length of the match of `chunk` at the beginning of `text`. `None` if it doesn't match.
+fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in chunk.chars() {
-        let there = characters.next()?;
-        if wanted != ANY && wanted != there {
+        let actual = characters.next()?;
+        if wanted != ANY && wanted != actual {
             return None;
         }
     }
     Some(text.len() - characters.as_str().len())
 }
 
-/// Where what `chunk` matches ends first in `text`.
+/// End of the first match of `chunk` in `text`. `None` if it doesn't match.
 fn find(text: &str, chunk: &str) -> Option<usize> {
     if !chunk.contains(ANY) {
         return text.find(chunk).map(|at| at + chunk.len());
     }
     let places = text.char_indices().map(|(at, _)| at);
-    places.filter_map(|at| begins(&text[at..], chunk).map(|length| at + length)).next()
+    places.filter_map(|at| match_prefix(&text[at..], chunk).map(|length| at + length)).next()
 }
 
-fn ends(text: &str, chunk: &str) -> bool {
+fn match_suffix(text: &str, chunk: &str) -> bool {
     let count = chunk.chars().count();
     let skipped = text.chars().count().checked_sub(count);
     skipped.is_some_and(|skipped| {
         let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
-        begins(&text[at..], chunk).is_some()
+        match_prefix(&text[at..], chunk).is_some()
     })
 }
 
-/// A regular expression as the operator writes it, found anywhere in a text.
+/// A regular expression of the operator, which matches anywhere in a text.
 ///
 /// # Errors
 ///
-/// Where it is none, empty, longer than [`MAX_PATTERN`], or too large when compiled.
+/// If it is invalid, empty, longer than [`MAX_PATTERN`], or too large when compiled.
 pub fn expression(pattern: &str) -> Result<Regex, String> {
-    bounded(pattern)?;
+    check_length(pattern)?;
     RegexBuilder::new(pattern)
         .size_limit(MAX_COMPILED)
         .build()
-        .map_err(|error| format!("`{pattern}` is not a regular expression: {error}"))
+        .map_err(|error| format!("`{pattern}` isn't a valid regular expression: {error}"))
 }
 
-/// Whether it is of a length that a pattern has.
-pub(crate) fn bounded(pattern: &str) -> Result<(), String> {
+/// Checks the length of a pattern.
+pub(crate) fn check_length(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
-        return Err(format!("a pattern has 1 to {MAX_PATTERN} bytes, this one {}", pattern.len()));
+        return Err(format!(
+            "pattern is {} bytes; it has to be 1 to {MAX_PATTERN} bytes",
+            pattern.len()
+        ));
     }
     Ok(())
 }
 
-/// The one text that a glob matches, where it has no wildcard.
-pub(crate) fn plain(glob: &str) -> Option<String> {
+/// The only text that a glob without wildcards matches. `None` if it has a wildcard.
+pub(crate) fn single_text(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
     let mut characters = glob.chars();
     while let Some(c) = characters.next() {
@@ -140,7 +145,7 @@ pub(crate) fn plain(glob: &str) -> Option<String> {
     Some(text)
 }
 
-/// `text` as a glob that matches nothing else.
+/// A glob that matches `text` only.
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -152,8 +157,8 @@ pub fn literal(text: &str) -> String {
     out
 }
 
-/// The same glob, with its brackets and braces as nothing else.
-fn brackets_by_the_letter(glob: &str) -> String {
+/// A glob with its brackets and braces escaped.
+fn escape_brackets(glob: &str) -> String {
     let (mut out, mut escaped) = (String::with_capacity(glob.len()), false);
     for c in glob.chars() {
         if matches!(c, '[' | ']' | '{' | '}') && !escaped {
@@ -165,13 +170,13 @@ fn brackets_by_the_letter(glob: &str) -> String {
     out
 }
 
-/// The pattern of a permission, over whatever its tool acts on.
+/// The pattern of a permission. It matches the subjects of the tool.
 #[derive(Clone, Debug)]
 pub struct Pattern(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// This text and no other: no wildcard, in the same case, and nothing below it.
+    /// Exactly this text, in the same case, without wildcards, and nothing below it.
     Exact(String),
     Glob(Glob),
 }
@@ -179,17 +184,16 @@ enum Form {
 #[derive(Clone, Debug)]
 struct Glob {
     text: TextGlob,
-    /// What it comes to as a path.
+    /// The pattern as paths.
     spellings: Vec<String>,
-    /// The same compiled, once a path was compared.
+    /// The paths, compiled at the first comparison with a path.
     paths: OnceLock<PathGlobs>,
-    /// The one text that it matches, where it has no wildcard.
-    plain: Option<String>,
+    /// The only text that it matches. `None` if it has a wildcard.
+    single_text: Option<String>,
 }
 
 impl Pattern {
-    /// A pattern. `spellings`: what it comes to as a path, with `~` replaced and links in it
-    /// resolved.
+    /// Reads a pattern. `spellings`: the pattern as paths, with `~` replaced and links resolved.
     ///
     /// # Errors
     ///
@@ -199,11 +203,11 @@ impl Pattern {
             text: TextGlob::new(pattern)?,
             spellings,
             paths: OnceLock::new(),
-            plain: plain(pattern),
+            single_text: single_text(pattern),
         })))
     }
 
-    /// One that matches this very text (of a path, the real one) and no other.
+    /// A pattern that matches exactly this text. For a path, it is the real path.
     pub fn exactly(text: impl Into<String>) -> Self {
         Self(Form::Exact(text.into()))
     }
@@ -216,7 +220,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it matches one text by the letter, and nothing below that.
+    /// Whether it was made by [`exactly`](Self::exactly).
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.0, Form::Exact(_))
     }
@@ -233,28 +237,28 @@ impl Pattern {
             Form::Exact(only) => only == path,
             Form::Glob(glob) => {
                 glob.text.is_all()
-                    || glob.paths.get_or_init(|| glob.compiled()).covers(Path::new(path))
+                    || glob.paths.get_or_init(|| glob.compile()).covers(Path::new(path))
             }
         }
     }
 
-    /// Whether it is this very text and stands for no other.
+    /// Whether it matches this text and no other.
     pub(crate) fn is_exactly(&self, text: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == text,
-            Form::Glob(glob) => glob.plain.as_deref() == Some(text),
+            Form::Glob(glob) => glob.single_text.as_deref() == Some(text),
         }
     }
 }
 
 impl Glob {
-    fn compiled(&self) -> PathGlobs {
+    fn compile(&self) -> PathGlobs {
         let globs = |paths: Vec<String>| {
             PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect())
         };
-        // What is no glob over paths (`test [ -f x`) means itself there, and that always is one.
-        let by_the_letter =
-            || self.spellings.iter().map(|path| brackets_by_the_letter(path)).collect();
-        globs(self.spellings.clone()).or_else(|_| globs(by_the_letter())).unwrap_or_default()
+        // A text that isn't a valid glob (`test [ -f x`) matches itself: with its brackets escaped,
+        // it is always valid.
+        let escaped = || self.spellings.iter().map(|path| escape_brackets(path)).collect();
+        globs(self.spellings.clone()).or_else(|_| globs(escaped())).unwrap_or_default()
     }
 }

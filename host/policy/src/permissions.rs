@@ -1,4 +1,4 @@
-//! `[tools.permissions.TOOL]`: what each tool may do without asking, only with a yes, or not at
+//! `[tools.permissions.TOOL]`: what each tool may do without asking, with an approval, or not at
 //! all.
 
 use std::borrow::Cow;
@@ -15,50 +15,50 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::pattern::Pattern;
 
-/// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is
-/// part of.
+/// Bytes of the subjects that a remedy shows. Longer ones would make the rule in it hard to read.
 const MAX_SHOWN: usize = 256;
 
 /// One rule of a tool.
 #[derive(Clone, Debug)]
 pub struct Permission {
-    /// What it is about.
+    /// Pattern for the subjects of the tool.
     pub pattern: Pattern,
-    /// What becomes of that.
+    /// Verdict on a call that matches.
     pub verdict: Verdict,
-    /// As it is written: `pattern = "src/**", action = "allow"`.
+    /// The rule as it is written: `pattern = "src/**", action = "allow"`.
     pub rule: String,
-    /// Where it stands.
+    /// Place of the rule in the configuration.
     pub place: Origin,
 }
 
 /// The rules of all tools.
 ///
-/// The rules of one tool that come from one place are a list: the first that matches decides. Where
-/// there are several lists (the operator's, and that of a stranger's file), the most severe of
-/// their answers counts, so that no list undoes what another one denies.
+/// The rules of one tool from one place are a list. In a list, the first rule that matches decides.
+/// If there are several lists (the operator's, and that of a project's file), the most severe of
+/// their verdicts counts. So no list can allow what another one denies.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tools: HashMap<String, Vec<Vec<Permission>>>,
 }
 
-/// What the rules say of a call.
+/// The rule that decides on a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermissionMatch<'p> {
     pub(crate) permission: &'p Permission,
-    /// Whether a person has allowed exactly these commands: by rules without a wildcard.
+    /// Whether rules without a wildcard allow exactly these commands.
     pub(crate) exactly: bool,
 }
 
 impl Permissions {
-    /// Adds a list for the tool of a name or an alias. The first rule that matches decides.
+    /// Adds a list for the tool with this name or alias. In it, the first rule that matches
+    /// decides.
     pub fn add(&mut self, tool: impl Into<String>, list: Vec<Permission>) {
         if !list.is_empty() {
             self.tools.entry(tool.into()).or_default().push(list);
         }
     }
 
-    /// The names of tools that there are rules for.
+    /// The names of tools that have rules.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
@@ -71,8 +71,8 @@ impl Permissions {
         self.named_lists(tool, aliases).map(|(_, _, list)| list)
     }
 
-    /// The lists of a tool, each with the name that it stands under and its number among those of
-    /// that name.
+    /// The lists of a tool. Each has the name under which it was added, and its index among the
+    /// lists of that name.
     pub(crate) fn named_lists<'p, 'n>(
         &'p self,
         tool: &'n str,
@@ -85,12 +85,12 @@ impl Permissions {
         })
     }
 
-    /// One of these lists.
+    /// A list by its name and index.
     pub(crate) fn list(&self, name: &str, index: usize) -> &[Permission] {
         self.tools.get(name).and_then(|lists| lists.get(index)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is a list for the tool that denies whatever it is called with.
+    /// Whether a list denies every call of the tool.
     pub(crate) fn denies_all(&self, tool: &str, aliases: &[String]) -> bool {
         self.lists(tool, aliases).any(|list| {
             let denials = list.iter().take_while(|permission| permission.verdict == Verdict::Deny);
@@ -98,10 +98,9 @@ impl Permissions {
         })
     }
 
-    /// What the rules say of a call; None where they say nothing of something that it acts on, and
-    /// deny and ask for nothing else. `commands`: its command subjects, looked into, in their
-    /// order.
-    pub(crate) fn answer(
+    /// The rule that decides on a call. `None` if no rule matches one of its subjects, and no rule
+    /// denies or asks for the others. `commands`: the analysed command subjects, in their order.
+    pub(crate) fn find(
         &self,
         action: &Action<'_>,
         commands: &[Arc<Command>],
@@ -113,27 +112,29 @@ impl Permissions {
         if lists.is_empty() {
             return None;
         }
-        let mut answer = Answer { lists, worst: None, silent: false, exactly: true };
+        let mut matches =
+            SubjectMatches { lists, most_severe: None, has_unmatched: false, exactly: true };
         let mut commands = commands.iter();
         for subject in action.subjects {
             match subject.kind {
                 SubjectKind::Path | SubjectKind::Name => {
-                    answer.add_match(|pattern| pattern.matches_path(&subject.text));
+                    matches.add_match(|pattern| pattern.matches_path(&subject.text));
                 }
                 SubjectKind::Command => {
-                    answer.add_command(&subject.text, commands.next().map(|command| &**command));
+                    matches.add_command(&subject.text, commands.next().map(|command| &**command));
                 }
                 SubjectKind::Url | SubjectKind::Text => {
-                    answer.add_match(|pattern| pattern.matches_text(&subject.text));
+                    matches.add_match(|pattern| pattern.matches_text(&subject.text));
                 }
             }
         }
-        if action.subjects.is_empty() || !action.subjects_believed {
+        if action.subjects.is_empty() || !action.subjects_trusted {
             let text = format!("{} {}", action.tool, canonical(action.arguments));
-            answer.add_match(|pattern| pattern.matches_text(&text));
+            matches.add_match(|pattern| pattern.matches_text(&text));
         }
-        let Answer { worst, silent, exactly, .. } = answer;
-        let permission = worst.filter(|worst| !silent || worst.verdict > Verdict::Allow)?;
+        let SubjectMatches { most_severe, has_unmatched, exactly, .. } = matches;
+        let permission =
+            most_severe.filter(|rule| !has_unmatched || rule.verdict > Verdict::Allow)?;
         Some(PermissionMatch {
             permission,
             exactly: exactly && permission.verdict == Verdict::Allow,
@@ -141,50 +142,51 @@ impl Permissions {
     }
 }
 
-/// Collects what the rules say of everything that a call acts on.
-struct Answer<'p> {
+/// Collects the rules that match the subjects of a call.
+struct SubjectMatches<'p> {
     lists: Vec<&'p [Permission]>,
-    /// The most severe rule that matched, the first of those.
-    worst: Option<&'p Permission>,
-    /// Whether no rule matches something.
-    silent: bool,
+    /// The first of the most severe rules that matched.
+    most_severe: Option<&'p Permission>,
+    /// Whether a subject has no matching rule.
+    has_unmatched: bool,
     exactly: bool,
 }
 
-impl<'p> Answer<'p> {
-    /// The most severe of the first rules that match in each list.
+impl<'p> SubjectMatches<'p> {
+    /// The most severe rule of those that match first in each list.
     fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
-        let of_each = self
+        let first_matches = self
             .lists
             .iter()
             .filter_map(|list| list.iter().find(|permission| matches(&permission.pattern)));
-        of_each.fold(None, more_severe)
+        first_matches.fold(None, more_severe)
     }
 
     fn add_match(&mut self, matches: impl Fn(&Pattern) -> bool) {
         let first = self.first(&matches);
-        self.silent |= first.is_none();
-        self.worst = first.into_iter().fold(self.worst, more_severe);
+        self.has_unmatched |= first.is_none();
+        self.most_severe = first.into_iter().fold(self.most_severe, more_severe);
     }
 
-    /// A command is allowed where all that it consists of is, or where the whole is by the letter.
+    /// A command is allowed if each of its parts is allowed, or if a rule without a wildcard allows
+    /// the whole text.
     fn add_command(&mut self, text: &str, command: Option<&Command>) {
         let whole = self.first(&|pattern| pattern.matches_text(text));
         match whole {
             Some(permission)
                 if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) =>
             {
-                self.worst = more_severe(self.worst, permission);
+                self.most_severe = more_severe(self.most_severe, permission);
                 return;
             }
             Some(permission) if permission.verdict > Verdict::Allow => {
-                self.worst = more_severe(self.worst, permission);
+                self.most_severe = more_severe(self.most_severe, permission);
             }
             _ => {}
         }
         self.exactly = false;
         match command.map(|command| command.texts.as_slice()) {
-            None | Some([]) => self.silent |= whole.is_none(),
+            None | Some([]) => self.has_unmatched |= whole.is_none(),
             Some(texts) => {
                 texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text)));
             }
@@ -192,20 +194,18 @@ impl<'p> Answer<'p> {
     }
 }
 
-fn more_severe<'p>(worst: Option<&'p Permission>, next: &'p Permission) -> Option<&'p Permission> {
-    worst.filter(|worst| worst.verdict >= next.verdict).or(Some(next))
+fn more_severe<'p>(known: Option<&'p Permission>, next: &'p Permission) -> Option<&'p Permission> {
+    known.filter(|known| known.verdict >= next.verdict).or(Some(next))
 }
 
 impl Permissions {
-    /// What this gate says.
-    pub(crate) fn say(&self, permitted: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
-        let Permission { verdict, rule, place, .. } = permitted.permission;
+    /// The decision of this gate by the rule that matched.
+    pub(crate) fn decide(&self, matched: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
+        let Permission { verdict, rule, place, .. } = matched.permission;
         let remedy: Cow<'static, str> = match verdict {
-            Verdict::Allow => {
-                "To have it ask, put a rule with `action = \"ask\"` before it.".into()
-            }
+            Verdict::Allow => "To be asked, put a rule with `action = \"ask\"` before it.".into(),
             Verdict::Ask | Verdict::Deny => place.remedy(|| {
-                before(action, self.name_over(permitted.permission).unwrap_or(action.tool))
+                remedy_before(action, self.list_name(matched.permission).unwrap_or(action.tool))
             }),
         };
         Decision {
@@ -217,21 +217,21 @@ impl Permissions {
         }
     }
 
-    /// The name that a rule stands under: the tool's, or an alias of it. The first of another list
-    /// comes before no rule of this one.
-    fn name_over(&self, permission: &Permission) -> Option<&str> {
+    /// The name of the list that holds a rule: the tool's, or an alias of it. A new rule has to go
+    /// into the same list to come before this one.
+    fn list_name(&self, permission: &Permission) -> Option<&str> {
         let holds = |lists: &Vec<Vec<Permission>>| {
             lists.iter().flatten().any(|one| std::ptr::eq(one, permission))
         };
         self.tools.iter().find(|(_, lists)| holds(lists)).map(|(name, _)| name.as_str())
     }
 
-    /// The lines of the configuration that would allow exactly this call, and no other.
+    /// The lines of the configuration that would allow this call, and no other.
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
-        let first = || match self.in_the_way(tool) {
+        let first = || match self.overriding_source(tool) {
             Some(what) => format!(
-                "To allow it without asking, leave out {what}, in whose place the rules of berth.toml don't count, and"
+                "To allow it without asking, leave out {what}, which replaces the rules of berth.toml, and"
             ),
             None => "To allow it without asking,".to_owned(),
         };
@@ -244,9 +244,8 @@ impl Permissions {
         }
     }
 
-    /// The flag or variable that has taken the place of the list that the user's own file has for a
-    /// tool, or would have.
-    fn in_the_way(&self, tool: &str) -> Option<String> {
+    /// The flag or variable that replaces the list of the user's own file for a tool.
+    fn overriding_source(&self, tool: &str) -> Option<String> {
         self.tools.get(tool)?.iter().flatten().find_map(|permission| match &permission.place.kind {
             OriginKind::Flag(text) => Some(format!("`{text}`")),
             OriginKind::Variable(name) => Some(format!("the variable {name}")),
@@ -255,11 +254,11 @@ impl Permissions {
     }
 }
 
-/// The rules that would allow exactly this call, in the list under `name`, in the form that can be
-/// added to a file whatever stands in it before.
+/// The rules that would allow exactly this call, for the list `name`. They can be added to the end
+/// of any file. `None` if the subjects are too long.
 fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     let tool_and_arguments;
-    let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_believed {
+    let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_trusted {
         tool_and_arguments = format!("{} {}", action.tool, canonical(action.arguments));
         vec![&tool_and_arguments]
     } else {
@@ -278,7 +277,7 @@ fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
 }
 
-fn before(action: &Action<'_>, name: &str) -> String {
+fn remedy_before(action: &Action<'_>, name: &str) -> String {
     match rules_for(action, name) {
         Some(rules) => format!("To allow it, put before it:\n{rules}"),
         None => format!(

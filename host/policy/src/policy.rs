@@ -1,4 +1,4 @@
-//! The gates, in their order.
+//! The gates in their order.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,22 +18,21 @@ use crate::rules::RuleSet;
 use crate::trust::ProviderTrust;
 use crate::web::Web;
 
-/// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
+/// The order of the gates. It is fixed, and every gate decides on every call:
 ///
 /// 1. the blocklist: commands that never run;
-/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that only
-///    take away;
-/// 3. the tool's permissions: the first rule that matches allows, asks or denies;
-/// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at
-///    all;
-/// 5. the risk of commands, which asks even where a permission allows;
-/// 6. the network that commands want;
-/// 7. the hosts that the web tools go to;
-/// 8. trust in the plugin and in what asks for the call.
+/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that can only
+///    deny;
+/// 3. the permissions of the tool: the first rule that matches allows, asks or denies;
+/// 4. autonomy: the verdict on a call without a matching permission, and whether calls may act;
+/// 5. the risk of commands, which asks even if a permission allows the command;
+/// 6. the network for commands;
+/// 7. the hosts that the web tools request;
+/// 8. trust in the plugin and in the caller.
 ///
-/// The first that denies decides; else the first that asks; else the first that allows.
-/// [`Gate::Grants`] stands behind the blocklist, and is decided where paths are resolved;
-/// dependencies, quota and rate, which count calls, come last, when the call is sure to run.
+/// The first gate that denies decides; else the first that asks; else the first that allows.
+/// [`Gate::Grants`] comes after the blocklist, and is decided when paths are resolved.
+/// Dependencies, quota and rate come last, since they count calls that run.
 pub const GATES: [Gate; 10] = [
     Gate::Blocklist,
     Gate::Ceiling,
@@ -47,34 +46,33 @@ pub const GATES: [Gate; 10] = [
     Gate::Trust,
 ];
 
-/// Everything that calls are decided by. The default is what holds where nobody says anything,
-/// except for the blocklist, which is empty.
+/// All rules for calls. The default is the one of an empty configuration, except for the blocklist,
+/// which is empty.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Commands that never run.
     pub blocklist: Blocklist,
-    /// The organisation's rules: a set for each ceiling, each decided on by itself.
+    /// Rules of the organisation: one set for each ceiling. Each set decides by itself.
     pub ceiling: Vec<RuleSet>,
     /// `[tools.policy]`.
     pub policy: RuleSet,
-    /// `[tools.authorization]`, empty where it is not switched on.
+    /// `[tools.authorization]`. Empty if it isn't enabled.
     pub authorization: RuleSet,
     /// `[tools.permissions.TOOL]`.
     pub permissions: Permissions,
     /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
-    /// `[tools.shell] only_commands`: the programs that commands may start. Empty: any.
+    /// `[tools.shell] only_commands`: programs that commands may start. Empty: any program.
     pub only_commands: Placed<Vec<String>>,
-    /// `[tools.shell] strict_parse`: whether commands that can't be seen through are refused,
-    /// rather than asked for.
+    /// `[tools.shell] strict_parse`: whether unresolved commands are denied. If not, they ask.
     pub strict_parse: Placed<bool>,
-    /// Whether commands of high risk are refused rather than asked for.
+    /// Whether commands of high risk are denied. If not, they ask.
     pub block_high_risk: Placed<bool>,
-    /// Whether commands of medium risk are asked for, unless a permission allows them.
+    /// Whether commands of medium risk ask, unless a permission allows them.
     pub ask_for_medium_risk: Placed<bool>,
     /// `[tools.shell] network`.
     pub network: Placed<Network>,
-    /// `[tools.web]`. None: the web tools aren't there.
+    /// `[tools.web]`. `None` if the web tools aren't available.
     pub web: Option<Web>,
     /// `[plugins.NAME] trust`.
     pub trusted: ProviderTrust,
@@ -103,19 +101,19 @@ impl Default for Policy {
 impl Policy {
     /// Decides on a call.
     ///
-    /// Every gate is asked, in the order of [`GATES`]. The first that denies decides; else the
-    /// first that asks; else the first that allows. `confirmed`: a person has agreed, so what would
-    /// ask is allowed. Nothing else changes.
+    /// Every gate decides, in the order of [`GATES`]. The first that denies counts; else the first
+    /// that asks; else the first that allows. `confirmed`: whether a person has approved the call.
+    /// Then *ask* becomes *allow*, and nothing else changes.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
-        let seen = Seen::new(self, action);
+        let inputs = GateInputs::new(self, action);
         let mut decided: Option<Decision> = None;
         for gate in GATES {
-            let Some(said) = self.say(gate, action, &seen) else { continue };
-            if said.verdict == Verdict::Deny {
-                return said;
+            let Some(next) = self.decide_at(gate, action, &inputs) else { continue };
+            if next.verdict == Verdict::Deny {
+                return next;
             }
-            if decided.as_ref().is_none_or(|known| said.verdict > known.verdict) {
-                decided = Some(said);
+            if decided.as_ref().is_none_or(|known| next.verdict > known.verdict) {
+                decided = Some(next);
             }
         }
         let mut decision = decided.unwrap_or_else(undecided);
@@ -125,34 +123,34 @@ impl Policy {
         decision
     }
 
-    /// What each gate says of a call, in their order; None where it has nothing against it and
-    /// nothing for it.
+    /// The decision of each gate on a call, in their order. `None` if a gate has no rule about the
+    /// call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
-        let seen = Seen::new(self, action);
-        GATES.iter().map(|gate| (*gate, self.say(*gate, action, &seen))).collect()
+        let inputs = GateInputs::new(self, action);
+        GATES.iter().map(|gate| (*gate, self.decide_at(*gate, action, &inputs))).collect()
     }
 
-    /// Whether one of the commands never runs. This is looked at before anything else is: before
-    /// the paths of a call, too.
+    /// The denial, if one of the commands never runs. This is checked first, before the paths of a
+    /// call.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
         commands.into_iter().find_map(|text| {
-            self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny)
+            self.command_refusal(&Command::read(text))
+                .filter(|decision| decision.verdict == Verdict::Deny)
         })
     }
 
-    /// What is against a command line that a plugin starts by itself, sure or not: nobody can be
-    /// asked in the middle of a call.
-    pub fn against(&self, line: &str) -> Option<Decision> {
-        self.blocklisted(&Command::read(line))
+    /// The refusal of a command line that a plugin starts during a call. The verdict *ask* refuses
+    /// it too, since a running call can't ask.
+    pub fn line_refusal(&self, line: &str) -> Option<Decision> {
+        self.command_refusal(&Command::read(line))
     }
 
-    /// Whether what a call starts reaches the network, once it may run.
+    /// Whether the commands of a call reach the network, once the call may run.
     pub fn reaches_network(&self, action: &Action<'_>) -> bool {
         self.network.reaches(action)
     }
 
-    /// Whether every call of a tool is denied, whatever it is called with. Such a tool isn't worth
-    /// showing. `harmless`: it neither acts nor reaches the world.
+    /// Whether every call of a tool is denied, whatever its arguments. Such a tool isn't listed.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
         self.autonomy.value == Autonomy::ReadOnly && acts
@@ -165,52 +163,61 @@ impl Policy {
             || self.trusted.denies_all(provider, harmless)
     }
 
-    fn say(&self, gate: Gate, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
+    fn decide_at(
+        &self,
+        gate: Gate,
+        action: &Action<'_>,
+        inputs: &GateInputs<'_>,
+    ) -> Option<Decision> {
         match gate {
-            Gate::Blocklist => seen
+            Gate::Blocklist => inputs
                 .commands
                 .iter()
-                .filter_map(|command| self.say_of_blocklist(command, seen))
+                .filter_map(|command| self.decide_at_blocklist(command, inputs))
                 .reduce(more_severe),
             Gate::Ceiling => self.ceiling.iter().find_map(|rules| {
-                rules.say(gate, "the ceiling", action, self.trusted.least(action))
+                rules.decide(gate, "the ceiling", action, self.trusted.least(action))
             }),
             Gate::Policy => {
-                self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action))
+                self.policy.decide(gate, "[tools.policy]", action, self.trusted.least(action))
             }
-            Gate::Authorization => self.authorization.say(
+            Gate::Authorization => self.authorization.decide(
                 gate,
                 "[tools.authorization]",
                 action,
                 self.trusted.least(action),
             ),
             Gate::Permissions => {
-                seen.permitted.map(|permitted| self.permissions.say(permitted, action))
+                inputs.permission.map(|matched| self.permissions.decide(matched, action))
             }
             Gate::Autonomy => {
-                self.autonomy.say(action, &self.permissions, seen.permitted.is_some())
+                self.autonomy.decide(action, &self.permissions, inputs.permission.is_some())
             }
-            Gate::Risk => seen
+            Gate::Risk => inputs
                 .commands
                 .iter()
-                .filter_map(|command| self.say_of_risk(command, action, seen))
+                .filter_map(|command| self.decide_at_risk(command, action, inputs))
                 .reduce(more_severe),
-            Gate::Network => self.network.say(action, seen.exactly(), seen.allowed()),
-            Gate::Hosts => self.web.as_ref().and_then(|web| web.say(action, seen.allowed())),
-            Gate::Trust => self.trusted.say(action),
+            Gate::Network => {
+                self.network.decide(action, inputs.is_exactly_allowed(), inputs.is_allowed())
+            }
+            Gate::Hosts => {
+                self.web.as_ref().and_then(|web| web.decide(action, inputs.is_allowed()))
+            }
+            Gate::Trust => self.trusted.decide(action),
             Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
         }
     }
 
-    /// What the blocklist says of a command, and what the list of what alone may run does: the most
-    /// severe, of those the first.
-    fn blocklisted(&self, command: &Command) -> Option<Decision> {
-        let listed = self.blocklist.find(command).map(|blocked| self.on_the_list(&blocked));
-        let said = [listed, self.beside_the_only(command), self.unclear_at_all(command)];
-        said.into_iter().flatten().reduce(more_severe)
+    /// The decision on a command by `blocked_commands`, `only_commands` and `strict_parse`: the
+    /// first of the most severe ones.
+    fn command_refusal(&self, command: &Command) -> Option<Decision> {
+        let blocked = self.blocklist.find(command).map(|blocked| self.decide_on_blocked(&blocked));
+        let decisions = [blocked, self.only_commands_denial(command), self.strict_denial(command)];
+        decisions.into_iter().flatten().reduce(more_severe)
     }
 
-    fn beside_the_only(&self, command: &Command) -> Option<Decision> {
+    fn only_commands_denial(&self, command: &Command) -> Option<Decision> {
         let Placed { value: only, place } = &self.only_commands;
         if only.is_empty() {
             return None;
@@ -227,10 +234,10 @@ impl Policy {
         };
         match (command.beside(only), command.unclear) {
             (Some(program), _) => deny(
-                format!("only_commands, which doesn't have `{}`", bounded(program)),
+                format!("only_commands, which doesn't have `{}`", shorten(program)),
                 format!("To allow it, add {} to `only_commands` of [tools.shell].", toml(program)),
             ),
-            // Whether it starts only those can't be told.
+            // An unresolved command may start other programs.
             (None, Some(why)) => deny(
                 format!("only_commands, since its programs are unknown: {why}"),
                 "To allow such commands, take `only_commands` out of [tools.shell].".to_owned(),
@@ -239,11 +246,11 @@ impl Policy {
         }
     }
 
-    /// What is refused because it can't be seen through, where that is so.
-    fn unclear_at_all(&self, command: &Command) -> Option<Decision> {
+    /// The denial of an unresolved command, if `strict_parse` is on.
+    fn strict_denial(&self, command: &Command) -> Option<Decision> {
         let Placed { value: true, place } = &self.strict_parse else { return None };
         let substitutes =
-            command.substitutes.then_some("the output of a command is part of another one");
+            command.substitutes.then_some("the output of a command is part of another command");
         let why = command.unclear.or(substitutes)?;
         Some(Decision {
             verdict: Verdict::Deny,
@@ -251,12 +258,13 @@ impl Policy {
             rule: format!("strict_parse = true: {why}").into(),
             place: place.text.clone(),
             remedy: place.remedy(|| {
-                "To have such commands ask, set `strict_parse = false` in [tools.shell].".to_owned()
+                "To be asked about such commands, set `strict_parse = false` in [tools.shell]."
+                    .to_owned()
             }),
         })
     }
 
-    fn on_the_list(&self, blocked: &Blocked<'_, Origin>) -> Decision {
+    fn decide_on_blocked(&self, blocked: &Blocked<'_, Origin>) -> Decision {
         let entry = blocked.entry;
         match blocked.certain {
             true => Decision {
@@ -266,50 +274,49 @@ impl Policy {
                 place: blocked.place.text.clone(),
                 remedy: blocked.place.remedy(|| match blocked.place.kind {
                     OriginKind::Default(None) => {
-                        format!("To take it from the list, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
+                        format!("To allow it, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
                     }
                     OriginKind::Default(Some(ref place)) => {
-                        format!("To unblock it, put {entry:?} into `allowed_commands` in [tools.shell], in {place}.")
+                        format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {place}.")
                     }
                     _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
                 }),
             },
-            false => self.unclear(format!("the rule that a command asks which may be the blocked `{entry}`").into()),
+            false => self.ask_for_unresolved(format!("the command may be the blocked command `{entry}`").into()),
         }
     }
 
-    fn say_of_blocklist(&self, command: &Command, seen: &Seen<'_>) -> Option<Decision> {
-        let blocked = self.blocklisted(command);
-        let unclear = || {
+    fn decide_at_blocklist(&self, command: &Command, inputs: &GateInputs<'_>) -> Option<Decision> {
+        let refusal = self.command_refusal(command);
+        let unresolved = || {
             command.unclear.map(|why| {
-                self.unclear(
-                    format!("the rule that a command asks which can't be seen through: {why}")
-                        .into(),
-                )
+                self.ask_for_unresolved(format!("the command is unresolved: {why}").into())
             })
         };
-        blocked.or_else(unclear).filter(|said| said.verdict == Verdict::Deny || !seen.exactly())
+        refusal
+            .or_else(unresolved)
+            .filter(|decision| decision.verdict == Verdict::Deny || !inputs.is_exactly_allowed())
     }
 
-    fn unclear(&self, rule: Cow<'static, str>) -> Decision {
+    fn ask_for_unresolved(&self, rule: Cow<'static, str>) -> Decision {
         Decision {
             verdict: Verdict::Ask,
             gate: Gate::Blocklist,
             rule,
             place: "built in".into(),
-            remedy: "To have it run without asking, allow exactly this command, by a permission without `*` and `?`.".into(),
+            remedy: "To allow it without asking, allow exactly this command, by a permission without `*` and `?`.".into(),
         }
     }
 
-    fn say_of_risk(
+    fn decide_at_risk(
         &self,
         command: &Command,
         action: &Action<'_>,
-        seen: &Seen<'_>,
+        inputs: &GateInputs<'_>,
     ) -> Option<Decision> {
         let (risk, program) = command.risk();
-        let say = |verdict, place: &Origin, remedy: Cow<'static, str>| {
-            let rule = format!("the {} risk of `{}`", risk.as_str(), bounded(&program));
+        let decision = |verdict, place: &Origin, remedy: Cow<'static, str>| {
+            let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program));
             Some(Decision {
                 verdict,
                 gate: Gate::Risk,
@@ -319,24 +326,24 @@ impl Policy {
             })
         };
         match risk {
-            Risk::High if self.block_high_risk.value => say(
+            Risk::High if self.block_high_risk.value => decision(
                 Verdict::Deny,
                 &self.block_high_risk.place,
                 self.block_high_risk.place.remedy(|| {
-                    "To have it ask, set `block_high_risk_commands = false` in [tools.shell]."
+                    "To be asked, set `block_high_risk_commands = false` in [tools.shell]."
                         .to_owned()
                 }),
             ),
-            // A person's yes to exactly this is one to its risk.
-            Risk::High if self.autonomy.value != Autonomy::Full && !seen.exactly() => {
-                say(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
+            // A permission for exactly this command includes its risk.
+            Risk::High if self.autonomy.value != Autonomy::Full && !inputs.is_exactly_allowed() => {
+                decision(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
             }
             Risk::Medium
                 if self.autonomy.value != Autonomy::Full
                     && self.ask_for_medium_risk.value
-                    && !seen.allowed() =>
+                    && !inputs.is_allowed() =>
             {
-                say(
+                decision(
                     Verdict::Ask,
                     &self.ask_for_medium_risk.place,
                     self.permissions.to_allow(action).into(),
@@ -347,53 +354,54 @@ impl Policy {
     }
 }
 
-/// Where the blocked commands stand that nobody wrote.
+/// Place of the commands that are blocked by default.
 pub const BUILT_IN_COMMANDS: &str = "the default of [tools.shell]";
 
-/// A tool, as far as it matters whether it is shown.
+/// A tool, with the facts that decide whether it is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
-    /// Its full name.
+    /// Full name of the tool.
     pub name: &'a str,
-    /// Its other names.
+    /// Its aliases.
     pub aliases: &'a [String],
-    /// What offers it.
+    /// The plugin or provider that offers it.
     pub provider: &'a str,
-    /// Whether it can change something.
+    /// Whether the tool can change something.
     pub acts: bool,
-    /// Whether it neither acts nor reaches the world.
+    /// Whether the tool neither acts nor reaches the network.
     pub harmless: bool,
 }
 
-/// What several gates look at.
-struct Seen<'p> {
-    /// The commands that the call runs, looked into.
+/// Inputs that several gates share.
+struct GateInputs<'p> {
+    /// The commands of the call, analysed.
     commands: Vec<Arc<Command>>,
-    permitted: Option<PermissionMatch<'p>>,
+    /// The permission that matches the call.
+    permission: Option<PermissionMatch<'p>>,
 }
 
-impl<'p> Seen<'p> {
+impl<'p> GateInputs<'p> {
     fn new(policy: &'p Policy, action: &Action<'_>) -> Self {
         let commands =
             action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
         let commands: Vec<Arc<Command>> =
             commands.map(|subject| Command::read(&subject.text)).collect();
-        let permitted = policy.permissions.answer(action, &commands);
-        Self { commands, permitted }
+        let permission = policy.permissions.find(action, &commands);
+        Self { commands, permission }
     }
 
-    /// Whether a person has allowed exactly this.
-    fn exactly(&self) -> bool {
-        self.permitted.is_some_and(|permitted| permitted.exactly)
+    /// Whether permissions allow exactly this call.
+    fn is_exactly_allowed(&self) -> bool {
+        self.permission.is_some_and(|matched| matched.exactly)
     }
 
-    fn allowed(&self) -> bool {
-        self.permitted.is_some_and(|permitted| permitted.permission.verdict == Verdict::Allow)
+    fn is_allowed(&self) -> bool {
+        self.permission.is_some_and(|matched| matched.permission.verdict == Verdict::Allow)
     }
 }
 
-/// The beginning of what a model wrote, where it is long.
-fn bounded(text: &str) -> String {
+/// The beginning of an untrusted text, if it is long.
+fn shorten(text: &str) -> String {
     let mut shown: String = text.chars().take(120).collect();
     if shown.len() < text.len() {
         shown.push('…');
@@ -405,13 +413,13 @@ fn more_severe(known: Decision, next: Decision) -> Decision {
     if next.verdict > known.verdict { next } else { known }
 }
 
-/// The refusal of what no gate has said anything about.
+/// The refusal of a call that no gate decides.
 pub fn undecided() -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Permissions,
-        rule: Cow::Borrowed("the rule that what no gate decides is refused"),
+        rule: Cow::Borrowed("calls that no gate decides are refused"),
         place: Cow::Borrowed("built in"),
-        remedy: Cow::Borrowed("It is a fault of Berth's; please tell its maintainers."),
+        remedy: Cow::Borrowed("This is a bug in Berth; report it to its maintainers."),
     }
 }

@@ -1,16 +1,16 @@
-//! Which programs a plugin may start, and with which arguments.
+//! The programs that a plugin may start, and their arguments.
 
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::origin::Origin;
 
-/// The programs that the operator granted. The default grants none.
+/// The programs that the operator granted. The default grants no program.
 ///
-/// An entry is a program and a glob for each of its arguments, separated by spaces:
-/// `git {status,diff} **`. `*` and `?` stand for characters of one argument, `{a,b}` for one of
-/// several, and a last `**` for any further arguments, none among them. Without it, there have to
-/// be exactly as many arguments as globs. A program without `/` in its name is the one that is
-/// found on the operator's `PATH`.
+/// An entry is a program and a glob for each of its arguments, separated by spaces: `git
+/// {status,diff} **`. `*` and `?` match characters of one argument, and `{a,b}` matches `a` or `b`.
+/// A last `**` matches any number of further arguments, also zero. Without it, there have to be
+/// exactly as many arguments as globs. A program without `/` in its name is searched on the
+/// operator's `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);
 
@@ -19,16 +19,16 @@ struct Entry {
     program: String,
     arguments: Vec<GlobMatcher>,
     /// Whether further arguments may follow.
-    open: bool,
+    has_rest: bool,
     place: Origin,
 }
 
 impl Programs {
-    /// Compiles entries, each with the place where it stands.
+    /// Compiles entries, each with its place.
     ///
     /// # Errors
     ///
-    /// The first entry that is none, and why.
+    /// The first entry that isn't valid, and why.
     pub fn new<P: Into<Origin>>(
         entries: impl IntoIterator<Item = (String, P)>,
     ) -> Result<Self, String> {
@@ -39,7 +39,7 @@ impl Programs {
             .map(Self)
     }
 
-    /// Whether nothing is granted.
+    /// Whether no program is granted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -49,8 +49,8 @@ impl Programs {
         self.0.iter().any(|entry| entry.allows(program, arguments))
     }
 
-    /// Where the grants stand, for whoever is refused: that of an entry for the same program, else
-    /// the first.
+    /// The place of the grants, for refusals: the place of an entry for the same program, else of
+    /// the first entry.
     pub fn place(&self, program: &str) -> Option<&Origin> {
         let same = self.0.iter().find(|entry| entry.program == program);
         same.or(self.0.first()).map(|entry| &entry.place)
@@ -60,17 +60,17 @@ impl Programs {
 impl Entry {
     fn new(text: &str, place: Origin) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let program = words
-            .next()
-            .ok_or("an entry of `programs` names a program, and globs for its arguments")?;
+        let program = words.next().ok_or(
+            "an entry of `programs` is empty: write a program, and globs for its arguments",
+        )?;
         if program.contains(['*', '?', '{', '[', '"', '\'']) {
             return Err(format!(
-                "`{text}`: the program itself is a name or a path, without wildcards and quotes"
+                "`{text}`: wildcards and quotes aren't allowed in the program; write its name or path"
             ));
         }
         let mut globs: Vec<&str> = words.collect();
-        let open = globs.last() == Some(&"**");
-        if open {
+        let has_rest = globs.last() == Some(&"**");
+        if has_rest {
             globs.pop();
         }
         let compile = |glob: &&str| {
@@ -80,17 +80,17 @@ impl Entry {
                 .map_err(|error| format!("`{text}`: {}", error.kind()))
         };
         let arguments = globs.iter().map(compile).collect::<Result<_, _>>()?;
-        Ok(Self { program: program.to_owned(), arguments, open, place })
+        Ok(Self { program: program.to_owned(), arguments, has_rest, place })
     }
 
     fn allows(&self, program: &str, arguments: &[String]) -> bool {
-        let enough = if self.open {
+        let has_count = if self.has_rest {
             arguments.len() >= self.arguments.len()
         } else {
             arguments.len() == self.arguments.len()
         };
         program == self.program
-            && enough
+            && has_count
             && self.arguments.iter().zip(arguments).all(|(glob, argument)| glob.is_match(argument))
     }
 }
@@ -100,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_matched_one_by_one() {
+    fn each_argument_is_matched_with_its_glob() {
         let programs = ["git {status,diff} **", "git log --oneline", "make", "/opt/x/run *.txt"];
         let programs = Programs::new(programs.map(|text| (text.to_owned(), "here".to_owned())))
-            .expect("they are well formed");
+            .expect("valid entries");
         for (command, allowed) in [
             ("git status", true),
             ("git status -s", true),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_refused_with_its_reason() {
+    fn invalid_entry_is_refused() {
         for text in ["", "  ", "g* x", "'git' x", "git {a"] {
             assert!(Programs::new([(text.to_owned(), "here".to_owned())]).is_err(), "{text:?}");
         }

@@ -1,10 +1,9 @@
-//! What the rules about calls say of the paths that a call reaches, and not only of those that it
+//! The rules about calls, applied to all paths that a call reaches, and not only to those that it
 //! names.
 //!
-//! A call names a folder, and reaches what lies in it. So the rules over all tools and the
-//! permissions of its tool are asked about each path as if the call had named it. What lies below
-//! what a person has agreed to is agreed to by the same rule; what no rule is about stays the
-//! affair of the grants.
+//! A call that names a folder reaches everything in it. So the rules for all tools and the
+//! permissions of its tool decide on each path as if the call had named it. An approval of a path
+//! covers everything below the path, by the same rule. Paths without a rule are left to the grants.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,43 +19,46 @@ use crate::permissions::Permission;
 use crate::policy::Policy;
 use crate::rules::{Effect, Rule, RuleSet};
 
-/// Bytes of a path that a denial shows, and of one that stands whole in a remedy.
+/// Bytes of a path that a denial shows.
 const MAX_SHOWN: usize = 1024;
-const MAX_WHOLE: usize = 256;
 
-/// The rules that decide on the paths of one call. Made from a [`Policy`] for a call that it lets
-/// pass.
+/// Bytes of a path that a remedy contains.
+const MAX_IN_REMEDY: usize = 256;
+
+/// The rules that decide on the paths of one call. A [`Policy`] makes them for a call that it
+/// allows.
 #[derive(Debug)]
 pub struct ReachedPaths {
     policy: Arc<Policy>,
     tool: String,
-    sets: Vec<Set>,
-    lists: Vec<List>,
+    sets: Vec<MatchingSet>,
+    lists: Vec<MatchingList>,
     reasons: Vec<Reason>,
     /// The paths that the call names.
     named: Vec<(PathBuf, Access)>,
-    /// What a person has agreed to: below which path, and the rule that asked.
-    agreed: Vec<(PathBuf, usize)>,
+    /// Approved paths, each with the index of the reason that asked. An approval covers everything
+    /// below the path.
+    approved: Vec<(PathBuf, usize)>,
 }
 
-/// The rules of one set that are about the call, each with the number of its reason.
+/// The rules of one set that apply to the call, each with the index of its reason.
 #[derive(Debug)]
-struct Set {
+struct MatchingSet {
     index: usize,
     denying: Vec<(usize, usize)>,
-    /// Those that allow, where nothing passes that none of them matches.
+    /// The rules that allow, if a path needs one of them, and the index of their reason.
     allowing: Option<(Vec<usize>, usize)>,
 }
 
-/// A list of permissions, and the number of its first rule's reason.
+/// A list of permissions, and the index of the reason of its first rule.
 #[derive(Debug)]
-struct List {
+struct MatchingList {
     name: String,
     index: usize,
-    first: usize,
+    first_reason: usize,
 }
 
-/// Why a path is not let pass.
+/// Why a path is refused.
 #[derive(Clone, Copy, Debug)]
 enum Reason {
     Denied { set: usize, rule: usize },
@@ -65,8 +67,8 @@ enum Reason {
 }
 
 impl Policy {
-    /// What the rules say of the paths that a call reaches which they let pass. `None` where no
-    /// rule says anything of paths that the call doesn't name.
+    /// The rules for the paths that an allowed call reaches. `None` if no rule is about paths that
+    /// the call doesn't name.
     pub fn reached(self: &Arc<Self>, action: &Action<'_>) -> Option<Arc<ReachedPaths>> {
         let named = || action.subjects.iter().filter(|subject| subject.kind.is_path());
         let mut reached = ReachedPaths {
@@ -76,7 +78,7 @@ impl Policy {
             lists: Vec::new(),
             reasons: Vec::new(),
             named: Vec::new(),
-            agreed: Vec::new(),
+            approved: Vec::new(),
         };
         let trust = self.trusted.least(action);
         for index in 0..self.sets() {
@@ -90,29 +92,29 @@ impl Policy {
                 .filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths());
             let denying = denying
                 .map(|(rule, _)| {
-                    (*rule, reached.because(Reason::Denied { set: index, rule: *rule }))
+                    (*rule, reached.add_reason(Reason::Denied { set: index, rule: *rule }))
                 })
                 .collect::<Vec<_>>();
             let allowing: Vec<&(usize, &Rule)> =
                 about.iter().filter(|(_, rule)| rule.effect == Effect::Allow).collect();
-            // Where none is about the call, it is one that needs none.
+            // If no allowing rule applies to the call, the call needs none.
             let is_bounded = !allowing.is_empty()
                 && allowing.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
             let allowing = is_bounded.then(|| {
                 let rules = allowing.iter().map(|(rule, _)| *rule).collect();
-                (rules, reached.because(Reason::NotAllowed { set: index }))
+                (rules, reached.add_reason(Reason::NotAllowed { set: index }))
             });
             if !denying.is_empty() || allowing.is_some() {
-                reached.sets.push(Set { index, denying, allowing });
+                reached.sets.push(MatchingSet { index, denying, allowing });
             }
         }
-        // Permissions are compared with what the tool acts on: those of a tool that acts on
-        // commands are about commands.
+        // Permissions match the subjects of the tool. If the subjects are commands, the permissions
+        // are about commands and not about paths.
         if named().next().is_some() {
             for (name, index, list) in self.permissions.named_lists(action.tool, action.aliases) {
                 if list.iter().any(|permission| permission.verdict > Verdict::Allow) {
-                    let first = reached.reasons.len();
-                    reached.lists.push(List { name: name.to_owned(), index, first });
+                    let first_reason = reached.reasons.len();
+                    reached.lists.push(MatchingList { name: name.to_owned(), index, first_reason });
                     let list = reached.lists.len() - 1;
                     let rules = self.permissions.list(name, index).len();
                     reached
@@ -126,7 +128,7 @@ impl Policy {
         }
         reached.named =
             named().map(|subject| (PathBuf::from(&subject.text), subject.access)).collect();
-        reached.agreed = reached.agreed_to();
+        reached.approved = reached.approved_paths();
         Some(Arc::new(reached))
     }
 
@@ -134,7 +136,7 @@ impl Policy {
         self.ceiling.len() + 2
     }
 
-    /// A set of rules, with its gate and its name.
+    /// A set of rules with its gate and its name.
     fn set(&self, index: usize) -> (Gate, &'static str, &RuleSet) {
         match index.checked_sub(self.ceiling.len()) {
             None => (Gate::Ceiling, "the ceiling", &self.ceiling[index]),
@@ -145,64 +147,64 @@ impl Policy {
 }
 
 impl ReachedPaths {
-    /// What tells these rules from others of the same policy: answers that were made under others
-    /// may say something else.
+    /// A text that differs for different rules of the same policy. Cached answers of calls with
+    /// other rules may differ.
     pub fn identity(&self) -> String {
-        format!("{:?}", (&self.reasons, &self.named, &self.agreed))
+        format!("{:?}", (&self.reasons, &self.named, &self.approved))
     }
 
-    fn because(&mut self, reason: Reason) -> usize {
+    fn add_reason(&mut self, reason: Reason) -> usize {
         self.reasons.push(reason);
         self.reasons.len() - 1
     }
 
-    fn permissions(&self, list: &List) -> &[Permission] {
+    fn permissions(&self, list: &MatchingList) -> &[Permission] {
         self.policy.permissions.list(&list.name, list.index)
     }
 
-    /// The first rule of each list that matches a path, of those that are `looked_at`, with the
-    /// number of its reason.
-    fn first<'r>(
+    /// The first rule of each list that `is_included` and matches a path, with the index of its
+    /// reason.
+    fn first_matches<'r>(
         &'r self,
         path: &'r str,
-        looked_at: fn(&Permission) -> bool,
+        is_included: fn(&Permission) -> bool,
     ) -> impl Iterator<Item = (&'r Permission, usize)> {
         self.lists.iter().filter_map(move |list| {
             let mut rules = self.permissions(list).iter().enumerate();
             let (rule, permission) = rules.find(|(_, permission)| {
-                looked_at(permission) && permission.pattern.matches_path(path)
+                is_included(permission) && permission.pattern.matches_path(path)
             })?;
-            Some((permission, list.first + rule))
+            Some((permission, list.first_reason + rule))
         })
     }
 
-    /// What was asked about the paths that the call names: it runs, so somebody has agreed, just
-    /// now or for good, by a rule that allows exactly that path and stands before the one that
-    /// asks.
-    fn agreed_to(&self) -> Vec<(PathBuf, usize)> {
-        let mut agreed = Vec::new();
+    /// The approved paths: those that the call names and that a rule asks about. The call runs, so
+    /// a person has approved it: now, or earlier by a rule for exactly this path before the rule
+    /// that asks.
+    fn approved_paths(&self) -> Vec<(PathBuf, usize)> {
+        let mut approved = Vec::new();
         for (path, _) in &self.named {
             let text = path.to_string_lossy();
-            let asked = self.first(&text, |permission| !permission.pattern.is_exact());
+            let asked = self.first_matches(&text, |permission| !permission.pattern.is_exact());
             for (permission, reason) in
                 asked.filter(|(permission, _)| permission.verdict == Verdict::Ask)
             {
-                // One that asks about every call is about the call, and not about a path.
-                agreed.push((
+                // A rule that asks about every call is about the call, and not about a path.
+                approved.push((
                     if permission.pattern.is_all() { PathBuf::from("/") } else { path.clone() },
                     reason,
                 ));
             }
         }
-        agreed
+        approved
     }
 
     fn set_decides(
         &self,
-        set: &Set,
+        set: &MatchingSet,
         path: &Path,
         access: Access,
-        above: bool,
+        is_parent: bool,
     ) -> Result<(), usize> {
         let rules = &self.policy.set(set.index).2.rules;
         if let Some((_, reason)) =
@@ -212,7 +214,7 @@ impl ReachedPaths {
         }
         match &set.allowing {
             Some((allowing, reason))
-                if !above
+                if !is_parent
                     && !allowing.iter().any(|rule| rules[*rule].allows_path(path, access)) =>
             {
                 Err(*reason)
@@ -224,26 +226,27 @@ impl ReachedPaths {
 
 impl PathRules for ReachedPaths {
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal> {
-        // A folder above a named path is entered, and made, to get there. A rule that denies the
-        // folder denies what was named as well; a permission, only where none before it is about
-        // that.
-        let above = self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
+        // A call enters or makes the folders above a named path to get there. A rule of a set that
+        // denies such a folder denies the named path too. A permission does so only if no earlier
+        // one matches the named path.
+        let is_parent =
+            self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
         for set in &self.sets {
-            self.set_decides(set, path, access, above)
+            self.set_decides(set, path, access, is_parent)
                 .map_err(|rule| PathRefusal { rule, asks: false })?;
         }
-        if above {
+        if is_parent {
             return Ok(());
         }
         let mut asks = None;
-        for (permission, rule) in self.first(&path.to_string_lossy(), |_| true) {
+        for (permission, rule) in self.first_matches(&path.to_string_lossy(), |_| true) {
             match permission.verdict {
                 Verdict::Deny => return Err(PathRefusal { rule, asks: false }),
                 Verdict::Ask
                     if !self
-                        .agreed
+                        .approved
                         .iter()
-                        .any(|(below, agreed)| *agreed == rule && path.starts_with(below)) =>
+                        .any(|(folder, reason)| *reason == rule && path.starts_with(folder)) =>
                 {
                     asks = asks.or(Some(rule));
                 }
@@ -267,9 +270,10 @@ impl PathRules for ReachedPaths {
             place: place.text.clone().into_owned(),
             remedy,
         };
-        // It matches the path and what is below, whatever characters are in it.
-        let whole =
-            Some(literal(&shown)).filter(|text| text.len() <= MAX_WHOLE).map(|text| toml(&text));
+        // The glob matches the path and everything below it, also with special characters in it.
+        let glob = Some(literal(&shown))
+            .filter(|text| text.len() <= MAX_IN_REMEDY)
+            .map(|text| toml(&text));
         match self.reasons[refusal.rule] {
             Reason::Denied { set, rule } => {
                 let (gate, table, rules) = self.policy.set(set);
@@ -284,7 +288,7 @@ impl PathRules for ReachedPaths {
                     .find(|rule| rule.effect == Effect::Allow)
                     .map(|rule| rule.place.clone())
                     .unwrap_or_default();
-                let paths = whole.map(|text| format!("\npaths = [{text}]")).unwrap_or_default();
+                let paths = glob.map(|text| format!("\npaths = [{text}]")).unwrap_or_default();
                 let remedy = crate::rules::to_allow(&place, table, &self.tool, &paths);
                 denial(gate, crate::rules::none_allows(table), &place, remedy.into_owned())
             }
@@ -292,7 +296,7 @@ impl PathRules for ReachedPaths {
                 let list = &self.lists[list];
                 let permission = &self.permissions(list)[rule];
                 let name = &list.name;
-                let remedy = permission.place.remedy(|| match whole {
+                let remedy = permission.place.remedy(|| match glob {
                     Some(text) => {
                         format!("To allow it, put before it:\n[[tools.permissions.{name}]]\npattern = {text}\naction = \"allow\"")
                     }
@@ -301,7 +305,7 @@ impl PathRules for ReachedPaths {
                     ),
                 });
                 let remedy = match refusal.asks {
-                    true => format!("A call that names it asks for it. {remedy}"),
+                    true => format!("A call that names it asks for approval. {remedy}"),
                     false => remedy.into_owned(),
                 };
                 denial(Gate::Permissions, permission.rule.clone(), &permission.place, remedy)

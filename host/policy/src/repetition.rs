@@ -1,4 +1,4 @@
-//! Agents that go round in circles, for programs that run one.
+//! Detects agents that repeat themselves, for programs that run an agent.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -9,21 +9,21 @@ use serde_json::Value;
 
 use crate::canonical;
 
-/// When a repetition is taken for a circle.
+/// Limits from which on a repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepetitionLimits {
-    /// How many calls are remembered.
+    /// Number of calls that are remembered.
     pub window: usize,
-    /// So many outputs of the model in a row that are the same end it.
+    /// Number of equal outputs of the model in a row that end the loop. 0: never.
     pub outputs: usize,
-    /// The same call, in a row.
+    /// Levels for equal calls in a row.
     pub calls: Levels,
-    /// Two calls in turn, counted in pairs.
+    /// Levels for two calls that alternate, counted in pairs.
     pub pairs: Levels,
-    /// The same tool with the same result for different arguments, anywhere in the window.
+    /// Levels for one tool with the same result for different arguments, anywhere in the window.
     pub results: Levels,
-    /// Whether calls that only read are left alone: tools that are asked again and again until
-    /// something has happened.
+    /// Whether calls that only read are ignored, for example calls that poll until something
+    /// happens.
     pub exempt_read_only: bool,
 }
 
@@ -40,14 +40,14 @@ impl Default for RepetitionLimits {
     }
 }
 
-/// From how many times on what is done. 0: never.
+/// Numbers of repetitions from which on each reaction follows. 0: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// The model is told.
+    /// Warn the model.
     pub warn: usize,
-    /// The call isn't run.
+    /// Block the call.
     pub block: usize,
-    /// The loop ends.
+    /// End the loop.
     pub end: usize,
 }
 
@@ -63,55 +63,57 @@ impl Levels {
     }
 }
 
-/// What to do about a repetition. The later, the more severe.
+/// The reaction to a repetition. Later variants are more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reaction {
-    /// Run the call, and tell the model that it repeats itself.
+    /// Run the call, and warn the model that it repeats itself.
     Warn,
     /// Don't run the call, and tell the model why.
     Block,
-    /// End the loop, and tell the person.
+    /// End the loop, and tell the user.
     Break,
 }
 
-/// What repeats.
+/// Kind of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circle {
-    /// What the model says.
+pub enum RepetitionKind {
+    /// Equal outputs of the model.
     Outputs,
-    /// One call.
+    /// Equal calls.
     Calls,
-    /// Two calls in turn.
+    /// Two calls that alternate.
     Pairs,
-    /// The result, whatever the arguments are.
+    /// Equal results for different arguments.
     Results,
 }
 
 /// A repetition that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeated {
-    /// What repeats.
-    pub circle: Circle,
-    /// How many times it was there, this one included.
+    /// Kind of the repetition.
+    pub kind: RepetitionKind,
+    /// Number of times, this one included.
     pub times: usize,
-    /// What to do about it.
+    /// Reaction to it.
     pub reaction: Reaction,
 }
 
-/// In words that a model understands.
+/// The repetition as a text for the model.
 impl fmt::Display for Repeated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = self.times;
-        match self.circle {
-            Circle::Outputs => write!(f, "You have said the same thing {times} times in a row."),
-            Circle::Calls => write!(
+        match self.kind {
+            RepetitionKind::Outputs => {
+                write!(f, "You have said the same thing {times} times in a row.")
+            }
+            RepetitionKind::Calls => write!(
                 f,
                 "This call was made with the same arguments {times} times in a row. Do something else."
             ),
-            Circle::Pairs => {
-                write!(f, "The same two calls take turns, {times} times now. Do something else.")
+            RepetitionKind::Pairs => {
+                write!(f, "The same two calls have alternated {times} times. Do something else.")
             }
-            Circle::Results => write!(
+            RepetitionKind::Results => write!(
                 f,
                 "This tool has given the same result {times} times, whatever the arguments. Do something else."
             ),
@@ -119,11 +121,12 @@ impl fmt::Display for Repeated {
     }
 }
 
-/// Remembers the last calls and outputs of one agent, to notice when it goes round in circles: the
-/// same call again and again, two calls in turn, other arguments to the same end, the same words.
+/// Remembers the last calls and outputs of one agent, and detects repetitions: the same call in a
+/// row, two calls that alternate, the same result for different arguments, the same output.
 ///
-/// It decides on no call of the host: whoever runs the loop asks [`before`](Self::before) each call
-/// what to do about it, and tells [`after`](Self::after) it what it came to.
+/// The host doesn't use it for its own decisions. The program that runs the loop calls
+/// [`before`](Self::before) each call for the reaction, and [`after`](Self::after) it with the
+/// result.
 ///
 /// ```
 /// use berth_policy::{Reaction, Repetition, RepetitionLimits};
@@ -135,7 +138,7 @@ impl fmt::Display for Repeated {
 ///     let arguments = json!({ "path": "src/main.rs" });
 ///     let found = repetition.before("read", &arguments, true);
 ///     reactions.push(found.map(|found| found.reaction));
-///     // A call that is blocked isn't run, and counts all the same: a model that goes on with it comes to the end.
+///     // A blocked call isn't run, but it counts. A model that repeats it ends the loop.
 ///     repetition.after("read", &arguments, true, "fn main() {}");
 /// }
 /// assert_eq!(reactions, [None, None, Some(Reaction::Warn), Some(Reaction::Block), Some(Reaction::Break)]);
@@ -148,8 +151,8 @@ pub struct Repetition {
     same_outputs: usize,
 }
 
-/// A call that was made. Texts are remembered as digests: whoever makes two alike harms only their
-/// own loop.
+/// A call that was made. Texts are remembered as digests. A collision only affects the agent's own
+/// loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MadeCall {
     tool: u64,
@@ -159,30 +162,30 @@ struct MadeCall {
 }
 
 impl Repetition {
-    /// Begins with nothing remembered.
+    /// Starts without remembered calls.
     pub fn new(limits: RepetitionLimits) -> Self {
         Self { limits, calls: VecDeque::new(), last_output: None, same_outputs: 0 }
     }
 
-    /// What to do about a call that is about to be made, seen from those before it.
+    /// The reaction to the next call, after the calls before it. `None` if it doesn't repeat.
     pub fn before(&self, tool: &str, arguments: &Value, read_only: bool) -> Option<Repeated> {
         if self.is_exempt(read_only) {
             return None;
         }
         let (tool, call) = (digest(tool), digest((tool, canonical(arguments))));
         let found = [
-            (Circle::Calls, self.limits.calls, self.in_a_row(call)),
-            (Circle::Pairs, self.limits.pairs, self.pairs(call)),
-            (Circle::Results, self.limits.results, self.same_results(tool, call)),
+            (RepetitionKind::Calls, self.limits.calls, self.in_a_row(call)),
+            (RepetitionKind::Pairs, self.limits.pairs, self.pairs(call)),
+            (RepetitionKind::Results, self.limits.results, self.same_results(tool, call)),
         ];
-        let severe = |(circle, levels, times): (Circle, Levels, usize)| {
-            Some(Repeated { circle, times, reaction: levels.reaction(times)? })
+        let repeated = |(kind, levels, times): (RepetitionKind, Levels, usize)| {
+            Some(Repeated { kind, times, reaction: levels.reaction(times)? })
         };
-        // Of those that are as severe the first, which says most.
-        found.into_iter().filter_map(severe).rev().max_by_key(|found| found.reaction)
+        // Of equally severe ones the first, which is the most specific.
+        found.into_iter().filter_map(repeated).rev().max_by_key(|found| found.reaction)
     }
 
-    /// Remembers a call that was made or blocked, and what the model got to read of it.
+    /// Remembers a call that was made or blocked, and the result that the model read.
     pub fn after(&mut self, tool: &str, arguments: &Value, read_only: bool, result: &str) {
         if self.is_exempt(read_only) || self.limits.window == 0 {
             return;
@@ -195,21 +198,21 @@ impl Repetition {
         });
     }
 
-    /// What to do about what the model says. Ids that differ each time should be taken out of it.
-    pub fn said(&mut self, output: &str) -> Option<Repeated> {
+    /// The reaction to an output of the model. Remove ids that differ each time from it first.
+    pub fn check_output(&mut self, output: &str) -> Option<Repeated> {
         let output = digest(output);
         self.same_outputs =
             if self.last_output == Some(output) { self.same_outputs + 1 } else { 1 };
         self.last_output = Some(output);
         let ends = self.limits.outputs > 0 && self.same_outputs >= self.limits.outputs;
         ends.then_some(Repeated {
-            circle: Circle::Outputs,
+            kind: RepetitionKind::Outputs,
             times: self.same_outputs,
             reaction: Reaction::Break,
         })
     }
 
-    /// Forgets everything: something new was asked for.
+    /// Forgets all calls and outputs. Call it for a new task.
     pub fn clear(&mut self) {
         *self = Self::new(self.limits);
     }
@@ -218,28 +221,28 @@ impl Repetition {
         read_only && self.limits.exempt_read_only
     }
 
-    /// How often the call was made in a row, this time included.
+    /// Number of times that the call was made in a row, this time included.
     fn in_a_row(&self, call: u64) -> usize {
         1 + self.calls.iter().take_while(|made| made.call == call).count()
     }
 
-    /// How many pairs of two different calls in turn this one completes.
+    /// Number of pairs of two alternating calls up to this call.
     fn pairs(&self, call: u64) -> usize {
         let Some(other) = self.calls.front().map(|made| made.call).filter(|other| *other != call)
         else {
             return 0;
         };
-        let in_turn = self.calls.iter().zip([other, call].into_iter().cycle());
-        in_turn.take_while(|(made, expected)| made.call == *expected).count().div_ceil(2)
+        let alternating = self.calls.iter().zip([other, call].into_iter().cycle());
+        alternating.take_while(|(made, expected)| made.call == *expected).count().div_ceil(2)
     }
 
-    /// How often the tool has come to the result that it came to last, this time included, with at
-    /// least two different arguments.
+    /// Number of times that the tool returned its last result, this time included. 0 if all these
+    /// calls have the same arguments.
     fn same_results(&self, tool: u64, call: u64) -> usize {
         let Some(last) = self.calls.iter().find(|made| made.tool == tool) else { return 0 };
-        let alike =
+        let equal =
             self.calls.iter().filter(|made| (made.tool, made.result) == (tool, last.result));
-        let (count, differ) = alike
+        let (count, differ) = equal
             .fold((0, false), |(count, differ), made| (count + 1, differ || made.call != call));
         if differ { 1 + count } else { 0 }
     }
@@ -256,12 +259,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Calls as `tool argument result`, and what is said before each.
+    /// Checks the reactions before calls that are written as `tool argument result`.
     #[track_caller]
     fn check(
         limits: RepetitionLimits,
         calls: &[&str],
-        expected: &[Option<(Circle, usize, Reaction)>],
+        expected: &[Option<(RepetitionKind, usize, Reaction)>],
     ) {
         let mut repetition = Repetition::new(limits);
         let reactions: Vec<_> = calls
@@ -274,7 +277,7 @@ mod tests {
                 let read_only = tool == "read";
                 let found = repetition.before(tool, &arguments, read_only);
                 repetition.after(tool, &arguments, read_only, result);
-                found.map(|found| (found.circle, found.times, found.reaction))
+                found.map(|found| (found.kind, found.times, found.reaction))
             })
             .collect();
         assert_eq!(reactions, expected, "{calls:?}");
@@ -285,29 +288,30 @@ mod tests {
     const BREAK: Reaction = Reaction::Break;
 
     #[test]
-    fn the_same_call_again_and_again() {
+    fn equal_calls_in_a_row_are_found() {
         let limits = RepetitionLimits::default();
-        let of = |times, reaction| Some((Circle::Calls, times, reaction));
+        let repeated = |times, reaction| Some((RepetitionKind::Calls, times, reaction));
         check(
             limits,
             &["w x 1", "w x 2", "w x 3", "w x 4", "w x 5"],
-            &[None, None, of(3, WARN), of(4, BLOCK), of(5, BREAK)],
+            &[None, None, repeated(3, WARN), repeated(4, BLOCK), repeated(5, BREAK)],
         );
         check(limits, &["w x 1", "w x 2", "w y 3", "w x 4", "w x 5"], &[None; 5]);
     }
 
     #[test]
-    fn two_calls_in_turn() {
+    fn alternating_calls_are_found() {
         let calls = [
             "e x 1", "t x 2", "e x 3", "t x 4", "e x 5", "t x 6", "e x 7", "t x 8", "e x 9",
             "t x a", "e x b", "t x c",
         ];
         let mut expected = [None; 12];
-        let of = |times, reaction| Some((Circle::Pairs, times, reaction));
-        (expected[7], expected[8]) = (of(4, WARN), of(4, WARN));
-        (expected[9], expected[10], expected[11]) = (of(5, BLOCK), of(5, BLOCK), of(6, BREAK));
+        let repeated = |times, reaction| Some((RepetitionKind::Pairs, times, reaction));
+        (expected[7], expected[8]) = (repeated(4, WARN), repeated(4, WARN));
+        (expected[9], expected[10]) = (repeated(5, BLOCK), repeated(5, BLOCK));
+        expected[11] = repeated(6, BREAK);
         check(RepetitionLimits::default(), &calls, &expected);
-        // Each edit is another one: that is work.
+        // Each edit is different, so the agent makes progress.
         let work = [
             "e 1 a", "t x b", "e 2 c", "t x d", "e 3 e", "t x f", "e 4 g", "t x h", "e 5 i",
             "t x j",
@@ -316,13 +320,22 @@ mod tests {
     }
 
     #[test]
-    fn the_same_result_whatever_the_arguments() {
+    fn equal_results_for_different_arguments_are_found() {
         let calls = ["g 1 no", "g 2 no", "r x 5", "g 3 no", "g 4 no", "g 5 no", "g 6 no", "g 7 no"];
-        let of = |times, reaction| Some((Circle::Results, times, reaction));
+        let repeated = |times, reaction| Some((RepetitionKind::Results, times, reaction));
         check(
             RepetitionLimits::default(),
             &calls,
-            &[None, None, None, None, None, of(5, WARN), of(6, BLOCK), of(7, BREAK)],
+            &[
+                None,
+                None,
+                None,
+                None,
+                None,
+                repeated(5, WARN),
+                repeated(6, BLOCK),
+                repeated(7, BREAK),
+            ],
         );
         check(
             RepetitionLimits::default(),
@@ -332,26 +345,26 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_only_read_can_be_left_alone() {
+    fn read_only_tools_can_be_exempt() {
         let exempt = RepetitionLimits { exempt_read_only: true, ..RepetitionLimits::default() };
         check(exempt, &["read x 1"; 8], &[None; 8]);
         check(
             exempt,
             &["w x 1", "read x 1", "w x 1", "read x 1", "w x 1"],
-            &[None, None, None, None, Some((Circle::Calls, 3, WARN))],
+            &[None, None, None, None, Some((RepetitionKind::Calls, 3, WARN))],
         );
     }
 
     #[test]
-    fn what_lies_behind_the_window_is_forgotten() {
+    fn calls_before_the_window_are_forgotten() {
         let narrow = RepetitionLimits { window: 2, ..RepetitionLimits::default() };
-        let warned = Some((Circle::Calls, 3, WARN));
+        let warned = Some((RepetitionKind::Calls, 3, WARN));
         check(narrow, &["w x 1"; 6], &[None, None, warned, warned, warned, warned]);
         check(RepetitionLimits { window: 0, ..narrow }, &["w x 1"; 6], &[None; 6]);
     }
 
     #[test]
-    fn a_level_of_zero_is_never_reached() {
+    fn level_of_zero_is_never_reached() {
         let never = Levels { warn: 0, block: 0, end: 0 };
         let limits = RepetitionLimits {
             calls: never,
@@ -362,36 +375,36 @@ mod tests {
         };
         check(limits, &["w x 1"; 30], &[None; 30]);
         let mut repetition = Repetition::new(limits);
-        assert!((0..30).all(|_| repetition.said("again").is_none()));
+        assert!((0..30).all(|_| repetition.check_output("again").is_none()));
     }
 
     #[test]
-    fn the_same_words_end_it() {
+    fn equal_outputs_end_the_loop() {
         let mut repetition = Repetition::new(RepetitionLimits::default());
-        let said: Vec<bool> = ["a", "a", "b", "b", "b", "b", "a"]
+        let ends: Vec<bool> = ["a", "a", "b", "b", "b", "b", "a"]
             .iter()
-            .map(|words| repetition.said(words).is_some())
+            .map(|words| repetition.check_output(words).is_some())
             .collect();
-        assert_eq!(said, [false, false, false, false, true, true, false]);
+        assert_eq!(ends, [false, false, false, false, true, true, false]);
         let mut repetition = Repetition::new(RepetitionLimits::default());
-        assert!(repetition.said("a").or(repetition.said("a")).is_none());
+        assert!(repetition.check_output("a").or(repetition.check_output("a")).is_none());
         repetition.clear();
-        assert!(repetition.said("a").or(repetition.said("a")).is_none());
+        assert!(repetition.check_output("a").or(repetition.check_output("a")).is_none());
     }
 
     #[test]
-    fn arguments_are_compared_by_what_they_mean() {
+    fn arguments_are_compared_by_their_canonical_form() {
         let mut repetition = Repetition::new(RepetitionLimits::default());
         for arguments in [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#] {
             repetition.after(
                 "w",
-                &serde_json::from_str(arguments).expect("it is JSON"),
+                &serde_json::from_str(arguments).expect("valid JSON"),
                 false,
                 "x",
             );
         }
         let found =
-            repetition.before("w", &json!({ "b": 2, "a": 1 }), false).expect("the third time");
+            repetition.before("w", &json!({ "b": 2, "a": 1 }), false).expect("a repetition");
         assert_eq!(
             found.to_string(),
             "This call was made with the same arguments 3 times in a row. Do something else."

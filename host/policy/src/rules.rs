@@ -1,8 +1,8 @@
-//! Rules over all tools: the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`.
+//! Rules for all tools: the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`.
 //!
-//! Each set is decided on its own, and can only take away: a denial wins over everything, and where
-//! a set has rules that allow, nothing passes it that none of them matches. So an `allow` in one
-//! set never undoes what another one denies.
+//! Each set decides by itself, and can only deny. A rule that denies wins over all others. If a set
+//! has rules that allow, it denies every call that none of them matches. So an `allow` in one set
+//! never changes a denial of another set.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,75 +17,75 @@ use crate::origin::{Origin, OriginKind};
 use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
-/// Rules of one set. More nobody overlooks, and each one takes time on every call.
+/// Number of rules in one set. Each rule takes time on every call.
 pub const MAX_RULES: usize = 256;
 
-/// The tool that reads the rest of an answer, which its model is told to call. It needs no rule
-/// that allows: what it shows, a call came to that was allowed.
-const REST: &str = "read_overflow";
+/// The tool that reads the rest of an answer. Answers tell the model to call it. It needs no rule
+/// that allows, since it shows the output of an allowed call.
+const READ_OVERFLOW: &str = "read_overflow";
 
 /// A set of rules.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    /// The rules, in no order that matters.
+    /// The rules. Their order doesn't matter.
     pub rules: Vec<Rule>,
 }
 
-/// One rule. It matches where everything that it says does; what it doesn't say matches anything.
+/// One rule. It matches if all its conditions match. A condition that isn't set matches anything.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Whether it lets pass or refuses.
+    /// Whether the rule allows or denies.
     pub effect: Effect,
-    /// Names of tools. Empty: every tool.
+    /// Globs for names of tools. Empty: every tool.
     pub tools: Vec<TextGlob>,
-    /// The paths that are acted on. None: whatever is.
+    /// Globs for paths of the call. `None`: every subject.
     pub paths: Option<PathGlobs>,
-    /// How they are acted on.
+    /// Access to the subjects. `None`: any access.
     pub access: Option<Access>,
-    /// Arguments, all of them.
+    /// Conditions on arguments. All have to match.
     pub arguments: Vec<Argument>,
-    /// For a rule that allows: what is trusted at least so far. For one that denies: what is
-    /// trusted no further.
+    /// Trust. A rule that allows matches calls with this trust or more. A rule that denies matches
+    /// calls with this trust or less. `None`: any trust.
     pub trust: Option<Trust>,
-    /// Parts of an agent's work. Empty: any, also where nothing is said of it.
+    /// Phases of the agent's work. Empty: any phase, also an unknown one.
     pub phases: Vec<Phase>,
-    /// As it is written.
+    /// The rule as it is written.
     pub rule: String,
-    /// Where it stands.
+    /// Place of the rule in the configuration.
     pub place: Origin,
 }
 
-/// What a rule does.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Lets pass.
+    /// The rule allows.
     Allow,
-    /// Refuses.
+    /// The rule denies.
     Deny,
 }
 
-/// What an argument has to be.
+/// A condition on an argument.
 #[derive(Clone, Debug)]
 pub struct Argument {
     /// RFC 6901 pointer into the arguments.
     pub pointer: String,
-    /// What is looked for there.
+    /// Test of the value there.
     pub test: Test,
 }
 
-/// What is looked for in an argument. A number or truth value counts as its JSON text, of a list
-/// each element.
+/// A test of an argument. A number or boolean is tested as its JSON text. For a list, each element
+/// is tested.
 #[derive(Clone, Debug)]
 pub enum Test {
-    /// The whole text.
+    /// The glob matches the whole text.
     Glob(TextGlob),
-    /// Anywhere in the text.
+    /// The expression matches anywhere in the text.
     Expression(Regex),
 }
 
 impl RuleSet {
-    /// What this gate says: a denial, or nothing.
-    pub(crate) fn say(
+    /// The denial of this set. `None` if it lets the call pass.
+    pub(crate) fn decide(
         &self,
         gate: Gate,
         table: &str,
@@ -110,7 +110,7 @@ impl RuleSet {
         }
         let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
         let first = allowing.clone().next()?;
-        if action.tool == REST && action.built_in {
+        if action.tool == READ_OVERFLOW && action.built_in {
             return None;
         }
         let allowed = |subject| {
@@ -118,7 +118,7 @@ impl RuleSet {
                 .clone()
                 .any(|rule| rule.matches(action, trust) && rule.matches_subject(action, subject))
         };
-        let passes = (!as_a_whole(action) || allowed(None))
+        let passes = (!checks_whole_call(action) || allowed(None))
             && action.subjects.iter().all(|subject| allowed(Some(subject)));
         (!passes).then(|| Decision {
             verdict: Verdict::Deny,
@@ -129,10 +129,10 @@ impl RuleSet {
         })
     }
 
-    /// Whether it denies the tool whatever it is called with.
+    /// Whether it denies every call of the tool, whatever the arguments.
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
-        let named = |rule: &&Rule| rule.names(tool);
-        let whatever = |rule: &Rule| {
+        let is_named = |rule: &&Rule| rule.names(tool);
+        let has_no_other_condition = |rule: &Rule| {
             rule.paths.is_none()
                 && rule.access.is_none()
                 && rule.arguments.is_empty()
@@ -140,22 +140,28 @@ impl RuleSet {
                 && rule.phases.is_empty()
         };
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
-        self.rules.iter().filter(|rule| rule.effect == Effect::Deny).filter(named).any(whatever)
-            || allowing.peek().is_some() && tool != REST && !allowing.any(|rule| rule.names(tool))
+        self.rules
+            .iter()
+            .filter(|rule| rule.effect == Effect::Deny)
+            .filter(is_named)
+            .any(has_no_other_condition)
+            || allowing.peek().is_some()
+                && tool != READ_OVERFLOW
+                && !allowing.any(|rule| rule.names(tool))
     }
 }
 
-/// The rule that a set makes which has rules that allow.
+/// The rule of a denial by a set in which no rule that allows matches.
 pub(crate) fn none_allows(table: &str) -> String {
-    format!("the rules of {table} that allow, none of which matches")
+    format!("no rule of {table} that allows matches")
 }
 
-/// The rule that would let a tool pass such a set, `more` lines of it included.
+/// The remedy for such a denial: a rule that allows the tool. `more`: further lines of that rule.
 pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
     let table = table.trim_matches(['[', ']']);
     let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
     match &place.kind {
-        // The rules of such a file and those of the user's own are one list.
+        // The rules of a trusted file and of the user's own file are one list.
         OriginKind::Trusted(_) => {
             format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into()
         }
@@ -163,10 +169,10 @@ pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> C
     }
 }
 
-/// Whether a call is looked at beside its subjects: it has none, or what it says of them is not
-/// believed, so that it may do anything else.
-fn as_a_whole(action: &Action<'_>) -> bool {
-    action.subjects.is_empty() || !action.subjects_believed
+/// Whether the call is checked as a whole, and not only by its subjects: it has no subjects, or its
+/// tool isn't trusted to name all of them.
+fn checks_whole_call(action: &Action<'_>) -> bool {
+    action.subjects.is_empty() || !action.subjects_trusted
 }
 
 impl Rule {
@@ -176,55 +182,55 @@ impl Rule {
 
     fn denies(&self, action: &Action<'_>, trust: Trust) -> bool {
         self.matches(action, trust)
-            && (as_a_whole(action) && self.matches_subject(action, None)
+            && (checks_whole_call(action) && self.matches_subject(action, None)
                 || action
                     .subjects
                     .iter()
                     .any(|subject| self.matches_subject(action, Some(subject))))
     }
 
-    /// What undoes it where it denies.
+    /// The remedy for a denial by this rule.
     pub(crate) fn remedy(&self, table: &str) -> Cow<'static, str> {
         self.place
-            .remedy(|| format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less."))
+            .remedy(|| format!("A rule that allows can't change that. To allow it, take this rule out of {table}, or make it match less."))
     }
 
-    /// Whether it says something of paths that a call reaches without naming them. One that denies
-    /// all reading is about calls that read.
+    /// Whether it applies to paths that a call reaches without naming them. A rule that denies all
+    /// reading applies to calls only.
     pub(crate) fn is_about_paths(&self) -> bool {
         self.paths.is_some() || self.access == Some(Access::Write)
     }
 
-    /// Whether it denies a path to a call that it [`matches`](Self::matches).
+    /// Whether it denies access to a path for a call that it [`matches`](Self::matches).
     pub(crate) fn denies_path(&self, path: &Path, access: Access) -> bool {
-        self.bounds(access) && self.covers(path)
+        self.has_access(access) && self.covers(path)
     }
 
-    /// Whether it lets such a call have a path. What may be written may be read for that.
+    /// Whether it allows access to a path for such a call. A path that may be written may be read.
     pub(crate) fn allows_path(&self, path: &Path, access: Access) -> bool {
-        (self.bounds(access) || self.bounds(Access::Write)) && self.covers(path)
+        (self.has_access(access) || self.has_access(Access::Write)) && self.covers(path)
     }
 
-    /// Whether it is about such an access. Who may not read a path may not write it either: moved,
-    /// it could be read.
-    fn bounds(&self, access: Access) -> bool {
-        let reading = self.effect == Effect::Deny && self.paths.is_some();
-        self.access.is_none_or(|bound| bound == access || bound == Access::Read && reading)
+    /// Whether it is about this access. A rule that denies reading a path also denies writing it:
+    /// if the path were moved, it could be read.
+    fn has_access(&self, access: Access) -> bool {
+        let also_writes = self.effect == Effect::Deny && self.paths.is_some();
+        self.access.is_none_or(|bound| bound == access || bound == Access::Read && also_writes)
     }
 
     fn covers(&self, path: &Path) -> bool {
         self.paths.as_ref().is_none_or(|globs| globs.covers(path))
     }
 
-    /// Whether everything but the subject is as the rule says.
+    /// Whether all conditions but those on the subject match.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
-        let trusted = |bound: Trust| match self.effect {
+        let has_trust = |bound: Trust| match self.effect {
             Effect::Allow => trust <= bound,
             Effect::Deny => trust >= bound,
         };
         (self.names(action.tool)
             || action.aliases.iter().any(|alias| self.effect == Effect::Deny && self.names(alias)))
-            && self.trust.is_none_or(trusted)
+            && self.trust.is_none_or(has_trust)
             && (self.phases.is_empty()
                 || action.phase.is_some_and(|phase| self.phases.contains(&phase)))
             && self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
@@ -238,7 +244,7 @@ impl Rule {
         let path = || {
             subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text))
         };
-        self.bounds(access)
+        self.has_access(access)
             && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))
     }
 }
@@ -251,7 +257,7 @@ impl Argument {
             other => self.test.matches(&other.to_string()),
         };
         match arguments.pointer(&self.pointer) {
-            // What is allowed has to be so throughout.
+            // A rule that allows has to match every element.
             Some(Value::Array(items)) if effect == Effect::Allow => {
                 !items.is_empty() && items.iter().all(test)
             }

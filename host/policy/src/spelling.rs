@@ -1,41 +1,41 @@
-//! What the characters of a text stand for: the escapes of JSON, HTML, URLs, programming languages
-//! and quoted-printable, also within each other. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` are each
-//! a plus sign.
+//! Decodes escapes in a text: those of JSON, HTML, URLs, programming languages and
+//! quoted-printable, also inside each other. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` all stand
+//! for a plus sign.
 //!
-//! Nothing says how often a text was written so, and by which rules. So each place has several
-//! readings: `\\u002B` begins with a backslash, and is a plus sign.
+//! A text doesn't say how often it was escaped, and by which rules. So each place has several
+//! readings: `\\u002B` can be a backslash with text after it, or a plus sign.
 
 use std::cell::Cell;
 
-/// How often escapes are taken apart: `\u002B` once, in JSON in JSON twice.
+/// How often escapes are decoded: `\u002B` needs one time, and JSON inside JSON two times.
 pub const DEPTH: usize = 4;
 
-/// Bytes that stand for one character, at most: room for `&#x002B;` of which each byte is written
-/// so, and each byte of that.
+/// Bytes of the longest escape of one character. It has room for `&#x002B;` with each byte escaped
+/// twice in the same form.
 pub const REACH: usize = 512;
 
-/// Digits of a number: `&#x0000002B;` has so many.
+/// Digits of a number: `&#x0000002B;` has 8.
 const DIGITS: usize = 8;
 
-/// Readings of one place that are taken further: what is an escape again.
-const BEGUN: usize = 4;
+/// Readings of one place that are decoded further, since they start an escape again.
+const MAX_DEEPER: usize = 4;
 
-/// Whether something else than itself may begin with this byte.
+/// Whether an escape may begin with this byte.
 pub const fn is_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b'&' | b'%' | b'=')
 }
 
-/// One way to read what begins at a place.
+/// One way to read the text at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     bytes: [u8; 4],
     length: u8,
-    /// Where the text goes on.
+    /// Offset of the text after it.
     pub end: usize,
 }
 
 impl Reading {
-    /// What it stands for.
+    /// The bytes that it stands for.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -58,7 +58,7 @@ impl Reading {
 /// The escapes of a text.
 #[derive(Debug, Default)]
 pub struct Readings {
-    /// For each place of the text the index of its escape, if one may begin there.
+    /// For each place of the text, the index of the escape that may begin there, or [`NONE`].
     indexes: Vec<u32>,
     escapes: Vec<Escape>,
 }
@@ -66,19 +66,20 @@ pub struct Readings {
 /// No escape.
 const NONE: u32 = u32::MAX;
 
-/// What may be an escape.
+/// A place that may be an escape.
 #[derive(Debug)]
 struct Escape {
     start: usize,
-    /// What it stands for where the text was taken apart so often as was looked at so far.
+    /// The most likely reading after the rounds so far.
     latest: Option<Reading>,
+    /// All readings.
     all: Vec<Reading>,
-    /// Whether another look finds no more.
+    /// Whether another round finds no new reading.
     done: bool,
 }
 
 impl Readings {
-    /// Looks through a text, in a time that is linear in its length.
+    /// Reads a text, in a time that is linear in its length.
     pub fn new(text: &[u8]) -> Self {
         Self::to_depth(text, DEPTH)
     }
@@ -88,7 +89,7 @@ impl Readings {
         for (start, _) in text
             .iter()
             .enumerate()
-            .filter(|(start, byte)| is_escape(**byte) && may_be_one(&text[*start..]))
+            .filter(|(start, byte)| is_escape(**byte) && may_begin_escape(&text[*start..]))
         {
             readings.indexes[start] = readings.escapes.len() as u32;
             readings.escapes.push(Escape { start, latest: None, all: Vec::new(), done: false });
@@ -99,37 +100,37 @@ impl Readings {
                 break;
             }
             pending.retain(|index| {
-                readings.look(text, *index);
+                readings.decode_once(text, *index);
                 !readings.escapes[*index].done
             });
         }
         readings
     }
 
-    /// Takes an escape apart once more. What lies behind it was not looked at in this round: it is
-    /// what the round before made of it.
-    fn look(&mut self, text: &[u8], index: usize) {
+    /// Decodes an escape once more. The places after it still have the readings of the round
+    /// before.
+    fn decode_once(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
-        let place = Place { text, readings: self, start, unsure: Cell::new(false) };
+        let place = Place { text, readings: self, start, may_change: Cell::new(false) };
         let (mut deeper, mut again) = (Found::default(), Found::default());
-        // The latest one first; another one is it where `\\=2B` was `\=2B`, and not a backslash and
-        // a plus sign.
+        // The latest reading comes first. Others may be right too: `\\=2B` may stand for `\=2B`,
+        // and not for a backslash and a plus sign.
         let others = all.iter().filter(|reading| Some(**reading) != latest);
-        let begun = latest
+        let deeper_starts = latest
             .iter()
             .chain(others)
             .filter_map(Reading::ascii)
             .filter(|(byte, _)| is_escape(*byte));
-        begun.take(BEGUN).for_each(|(byte, at)| place.read(byte, at, &mut deeper));
-        // More of it may be readable by now than was in the round before: `&#4\u0033;` is 4 and
-        // more, and then 43.
+        deeper_starts.take(MAX_DEEPER).for_each(|(byte, at)| place.read(byte, at, &mut deeper));
+        // The places after it may have new readings since the round before: `&#4\u0033;` is first
+        // the number 4, and then 43.
         place.read(text[start], start + 1, &mut again);
-        // The likeliest is what the latest goes on to, or else the one that explains most of the
-        // text.
+        // The most likely reading is the one that continues the latest. Otherwise it is the one
+        // that covers most of the text.
         let longest =
             || [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end);
         let likely = deeper.likely.or_else(longest);
-        let unsure = place.unsure.get();
+        let may_change = place.may_change.get();
         let escape = &mut self.escapes[index];
         escape.latest = likely;
         let mut more = false;
@@ -139,10 +140,10 @@ impl Readings {
                 more |= reading.ascii().is_some_and(|(byte, _)| is_escape(byte));
             }
         }
-        escape.done = !more && !unsure;
+        escape.done = !more && !may_change;
     }
 
-    /// What may be read at a place beside the byte itself.
+    /// The readings of a place, without the byte itself.
     pub fn at(&self, place: usize) -> &[Reading] {
         match self.indexes.get(place) {
             Some(index) if *index != NONE => &self.escapes[*index as usize].all,
@@ -151,10 +152,10 @@ impl Readings {
     }
 }
 
-/// Whether an escape may begin with what begins so. Most that could begin one don't, as the signs
-/// of equality in HTML.
-fn may_be_one(text: &[u8]) -> bool {
-    // Behind another escape is not the next byte.
+/// Whether a text may begin with an escape. Most bytes that could begin one don't, such as the
+/// equals signs in HTML.
+fn may_begin_escape(text: &[u8]) -> bool {
+    // The next byte may be an escape itself, which stands for a digit.
     let is_hex =
         |at: usize| text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit());
     match (text[0], text.get(1)) {
@@ -167,12 +168,12 @@ fn may_be_one(text: &[u8]) -> bool {
     }
 }
 
-/// What a look has found.
+/// The readings that one round finds.
 #[derive(Default)]
 struct Found {
     readings: [Option<Reading>; 8],
     count: usize,
-    /// The longest of those that programs write; others are read that way by some.
+    /// The longest reading of the usual forms. Unlikely forms are left out.
     likely: Option<Reading>,
 }
 
@@ -195,7 +196,7 @@ impl Found {
     }
 }
 
-/// `text` with its escapes taken apart once. `None` where it has none.
+/// `text` with its escapes decoded once. `None` if it has no escapes.
 pub fn decoded(text: &str) -> Option<String> {
     let readings = Readings::to_depth(text.as_bytes(), 1);
     let mut out = Vec::with_capacity(text.len());
@@ -211,21 +212,20 @@ pub fn decoded(text: &str) -> Option<String> {
     any.then(|| String::from_utf8_lossy(&out).into_owned())
 }
 
-/// A place that is looked at.
+/// A place that is decoded.
 struct Place<'t> {
     text: &'t [u8],
     readings: &'t Readings,
     start: usize,
-    /// Whether something was looked at that may be read in another way in the next round.
-    unsure: Cell<bool>,
+    /// Whether a place was used whose reading may change in the next round.
+    may_change: Cell<bool>,
 }
 
-/// A number: its value, how many digits it has, and where it ends.
+/// A number: its value, the number of its digits, and its end.
 type Number = (u32, usize, usize);
 
 impl Place<'_> {
-    /// What an escape stands for that begins here with a byte, behind which the text goes on at
-    /// `at`.
+    /// Reads the escape that begins here with `byte`. `at` is the offset after that byte.
     fn read(&self, byte: u8, at: usize, found: &mut Found) {
         match byte {
             b'%' | b'=' => {
@@ -240,27 +240,27 @@ impl Place<'_> {
         }
     }
 
-    /// The byte of ASCII that the round before made of a place, and where the next one is. None
-    /// where that is too far away.
+    /// The ASCII byte of a place after the round before, and the offset after it. `None` if it
+    /// isn't ASCII or is too far away.
     fn byte(&self, at: usize) -> Option<(u8, usize)> {
         let plain = *self.text.get(at)?;
         let (byte, end) = match self.readings.indexes[at] {
             NONE => (plain, at + 1),
             index => {
                 let escape = &self.readings.escapes[index as usize];
-                self.unsure.set(self.unsure.get() || !escape.done);
+                self.may_change.set(self.may_change.get() || !escape.done);
                 escape.latest.map_or(Some((plain, at + 1)), |reading| reading.ascii())?
             }
         };
         (end - self.start <= REACH).then_some((byte, end))
     }
 
-    /// Where the text goes on behind a place, where one of these bytes is there.
+    /// The offset after a place, if the place has one of these bytes.
     fn sign(&self, at: usize, any: &[u8]) -> Option<usize> {
         self.byte(at).filter(|(byte, _)| any.contains(byte)).map(|(_, end)| end)
     }
 
-    /// A number of as many digits as there are, at most so many.
+    /// Reads a number with all its digits, up to `most`.
     fn number(&self, at: usize, radix: u32, most: usize) -> Option<Number> {
         let (mut value, mut count, mut end) = (0, 0, at);
         while let Some((digit, next)) = self
@@ -273,14 +273,14 @@ impl Place<'_> {
         (count > 0).then_some((value, count, end))
     }
 
-    /// A number of so many hexadecimal digits, and where it ends.
+    /// Reads a number with exactly so many hexadecimal digits. Returns its value and its end.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
         self.number(at, 16, digits)
             .filter(|(_, count, _)| *count == digits)
             .map(|(value, _, end)| (value, end))
     }
 
-    /// What stands behind `\u`: four digits, or two times four that are one character.
+    /// Reads the text after `\u`: four digits, or two groups of four for one character.
     fn unit(&self, at: usize) -> Option<Reading> {
         let (high, end) = self.code(at, 4)?;
         if !(0xD800..0xDC00).contains(&high) {
@@ -293,7 +293,7 @@ impl Place<'_> {
             .flatten()
     }
 
-    /// What stands behind `&`.
+    /// Reads the text after `&`.
     fn entity(&self, at: usize, found: &mut Found) {
         if let Some(at) = self.sign(at, b"#") {
             let number = match self.sign(at, b"xX") {
@@ -301,7 +301,7 @@ impl Place<'_> {
                 None => self.number(at, 10, DIGITS),
             };
             if let Some((code, _, end)) = number {
-                // With its `;`, or without.
+                // With or without the `;`.
                 found.add(self.sign(end, b";").and_then(|end| Reading::of_char(code, end)));
                 found.add_unlikely(Reading::of_char(code, end));
             }
@@ -314,7 +314,7 @@ impl Place<'_> {
         {
             name[length] = byte;
             (length, end) = (length + 1, next);
-            // Old ones count without a `;` too, whatever comes behind them.
+            // Old names also count without a `;`, whatever follows.
             if let Some(byte @ (b'&' | b'<' | b'>' | b'"')) = named(&name[..length]) {
                 old = Some(Reading::of_byte(byte, end));
             }
@@ -325,7 +325,7 @@ impl Place<'_> {
         found.add_unlikely(old);
     }
 
-    /// What stands behind `\`.
+    /// Reads the text after `\`.
     fn backslash(&self, at: usize, found: &mut Found) {
         let Some((byte, end)) = self.byte(at) else { return };
         match byte {
@@ -350,7 +350,7 @@ impl Place<'_> {
                 found.add(code.and_then(|(code, end)| Reading::of_char(code, end)));
             }
             b'\\' | b'/' | b'"' | b'\'' => found.add(Some(Reading::of_byte(byte, end))),
-            // As shells, Markdown and regular expressions write any sign.
+            // Shells, Markdown and regular expressions escape any sign like this.
             b' ' | b'!'..=b'/' | b':'..=b'@' | b'['..=b'`' | b'{'..=b'~' => {
                 found.add_unlikely(Some(Reading::of_byte(byte, end)));
             }
@@ -363,12 +363,12 @@ impl Place<'_> {
         if !byte.is_ascii_hexdigit() {
             return;
         }
-        // In C and in shells.
+        // The octal form of C and of shells.
         let octal = self.number(at, 8, 3);
         found.add_unlikely(
             octal.and_then(|(code, _, end)| Some(Reading::of_byte(u8::try_from(code).ok()?, end))),
         );
-        // In CSS, where a space ends it.
+        // The form of CSS, which a space ends.
         if let Some((code, _, end)) = self.number(at, 16, 6) {
             let end = self.sign(end, b" ").into_iter().chain([end]);
             end.for_each(|end| found.add_unlikely(Reading::of_char(code, end)));
@@ -379,7 +379,7 @@ impl Place<'_> {
 /// Letters of the longest name that is known.
 const LONGEST_NAME: usize = 16;
 
-/// What HTML names, as far as it is neither a letter nor a digit.
+/// The character of an HTML name, except letters and digits.
 fn named(name: &[u8]) -> Option<u8> {
     Some(match name {
         b"amp" | b"AMP" => b'&',
@@ -423,17 +423,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn reads(text: &str, as_what: &str) {
+    fn check(text: &str, expected: &str) {
         let readings = Readings::new(text.as_bytes());
         let whole = readings
             .at(0)
             .iter()
-            .any(|reading| reading.bytes() == as_what.as_bytes() && reading.end == text.len());
+            .any(|reading| reading.bytes() == expected.as_bytes() && reading.end == text.len());
         assert!(whole, "{text} is read as {:?}", readings.at(0));
     }
 
     #[test]
-    fn each_escape_is_read() {
+    fn each_form_of_escape_is_read() {
         for text in [
             "\\u002B",
             "\\u002b",
@@ -454,7 +454,7 @@ mod tests {
             "\\u{2b}",
             "\\U0000002B",
         ] {
-            reads(text, "+");
+            check(text, "+");
         }
         for text in [
             "\\ud83d\\ude00",
@@ -464,10 +464,10 @@ mod tests {
             "\\U0001F600",
             "%uD83D%uDE00",
         ] {
-            reads(text, "😀");
+            check(text, "😀");
         }
-        reads("\\/", "/");
-        reads("&DiacriticalGrave;", "`");
+        check("\\/", "/");
+        check("&DiacriticalGrave;", "`");
     }
 
     #[test]
@@ -496,17 +496,17 @@ mod tests {
             "\\\\\\+",
             "&#x26;&#x70;lus;",
         ] {
-            reads(text, "+");
+            check(text, "+");
         }
         let written =
             |text: &str| text.bytes().map(|byte| format!("\\u{byte:04x}")).collect::<String>();
         let twice = written(&written("+"));
-        reads(&twice, "+");
-        reads(&written(&twice), "+");
+        check(&twice, "+");
+        check(&written(&twice), "+");
     }
 
     #[test]
-    fn what_is_no_escape_stands_for_itself() {
+    fn invalid_escapes_stand_for_themselves() {
         for text in [
             "%2",
             "%zz",

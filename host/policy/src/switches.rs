@@ -1,21 +1,21 @@
-//! Tools that are switched off, all of them or those of a plugin.
+//! Tools that are switched off: all tools, or the tools of a plugin.
 
 use std::collections::BTreeMap;
 
 use crate::Decision;
 
-/// What is switched off, and by which line.
+/// The tools that are switched off, each with the decision that says by which line.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
-    /// All tools are.
+    /// The decision that switches off all tools.
     pub all: Option<Decision>,
-    /// All tools of these plugins and providers are.
+    /// The decisions that switch off plugins and providers, by name.
     pub providers: BTreeMap<String, Decision>,
 }
 
 impl Switches {
-    /// The refusal of a call of a tool of `provider`, where that is switched off.
-    pub fn off(&self, provider: &str) -> Option<&Decision> {
+    /// The refusal of calls of `provider`. `None` if its tools are switched on.
+    pub fn refusal(&self, provider: &str) -> Option<&Decision> {
         self.all.as_ref().or_else(|| self.providers.get(provider))
     }
 }

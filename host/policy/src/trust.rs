@@ -1,4 +1,4 @@
-//! How far what offers a tool, and what asks for a call, is trusted.
+//! The trust gate: trust in the plugin of a tool, and in the caller.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use crate::action::{Action, Trust};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 
-/// The trust that the operator has in plugins, by their names.
+/// The operator's trust in plugins.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderTrust {
-    /// Plugins that something is said of.
+    /// Trust in plugins by name, if the configuration sets it.
     pub plugins: HashMap<String, Placed<Trust>>,
 }
 
@@ -19,25 +19,25 @@ impl ProviderTrust {
         if self.plugins.is_empty() { None } else { self.plugins.get(provider) }
     }
 
-    /// How far the call is trusted: the least of its plugin and of what asks for it.
+    /// Trust in a call: the lower one of the trust in its plugin and in its caller.
     pub(crate) fn least(&self, action: &Action<'_>) -> Trust {
         self.get(action.provider).map_or(action.trust, |plugin| plugin.value.max(action.trust))
     }
 
-    /// Whether nothing of the plugin's tool passes.
+    /// Whether every call of the plugin's tool is denied.
     pub(crate) fn denies_all(&self, provider: &str, harmless: bool) -> bool {
         self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
-    /// What this gate says: a denial, or nothing.
-    pub(crate) fn say(&self, action: &Action<'_>) -> Option<Decision> {
+    /// The denial of this gate. `None` if it lets the call pass.
+    pub(crate) fn decide(&self, action: &Action<'_>) -> Option<Decision> {
         let least = self.least(action);
         if !refuses(least, action.is_harmless()) {
             return None;
         }
         let rule = match least {
             Trust::Blocked => "trust = \"blocked\"",
-            _ => "trust = \"quarantined\", which may look, but neither act nor reach the world",
+            _ => "trust = \"quarantined\", which denies calls that act or reach the network",
         };
         let plugin = self.get(action.provider).filter(|plugin| plugin.value == least);
         let (place, remedy): (_, Cow<'static, str>) = match plugin {
@@ -51,8 +51,8 @@ impl ProviderTrust {
                 (plugin.place.text.clone(), plugin.place.remedy(own))
             }
             None => (
-                "what the caller says of itself".into(),
-                "No key changes that: the call says that it is trusted no further.".into(),
+                "set by the caller".into(),
+                "No key changes that: the caller set this trust for the call.".into(),
             ),
         };
         Some(Decision {

@@ -1,12 +1,12 @@
-//! Lines of output that matter for security, whatever else they are part of.
+//! Lines of output that matter for security.
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-/// What stands in such a line, in six groups: warnings of a compiler about safety, faults while
-/// running, who may do what, cryptography, injection, advisories about dependencies.
+/// Patterns of such lines, in six groups: compiler warnings about safety, runtime errors, access
+/// control, cryptography, injection, advisories about dependencies.
 const PATTERNS: [&str; 20] = [
     r"unused \W?\w*Result\b",
     r"\bmust[ -]be[ -]used\b",
@@ -30,7 +30,7 @@ const PATTERNS: [&str; 20] = [
     r"\bvulnerabilit(y|ies) (was |were )?(detected|found)|\b[1-9]\d* (low|moderate|high|critical|known)? ?(severity )?vulnerabilit(y|ies)\b",
 ];
 
-/// Bytes that the compiled patterns may take.
+/// Bytes of the compiled patterns.
 const MAX_COMPILED: usize = 4 << 20;
 
 /// Finds the lines of a text that matter for security.
@@ -40,31 +40,31 @@ pub struct SecurityLines(Regex);
 impl Default for SecurityLines {
     fn default() -> Self {
         static KNOWN: LazyLock<Option<Regex>> =
-            LazyLock::new(|| compiled(PATTERNS.iter().copied()).ok());
+            LazyLock::new(|| compile(PATTERNS.iter().copied()).ok());
         Self(
-            KNOWN.clone().unwrap_or_else(|| {
-                unreachable!("the patterns are constants, which a test compiles")
-            }),
+            KNOWN
+                .clone()
+                .unwrap_or_else(|| unreachable!("a test compiles these constant patterns")),
         )
     }
 }
 
 impl SecurityLines {
-    /// The known ones and those in which one of `extra` matches, regular expressions of the
-    /// operator's.
+    /// Finds the known lines, and lines that one of `extra` matches: regular expressions of the
+    /// operator.
     ///
     /// # Errors
     ///
-    /// Where one is none, or all together take too much memory.
+    /// If an expression is invalid, or all together take too much memory.
     pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, String> {
         let mut extra = extra.into_iter().peekable();
         if extra.peek().is_none() {
             return Ok(Self::default());
         }
-        compiled(PATTERNS.into_iter().chain(extra)).map(Self)
+        compile(PATTERNS.into_iter().chain(extra)).map(Self)
     }
 
-    /// The places of those lines, without their ends, in their order.
+    /// The ranges of these lines in their order, without their line ends.
     pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -78,7 +78,7 @@ impl SecurityLines {
     }
 }
 
-fn compiled<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
+fn compile<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
     let all = patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
     RegexBuilder::new(&all)
         .case_insensitive(true)
@@ -91,12 +91,12 @@ fn compiled<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String
 mod tests {
     use super::*;
 
-    fn lines(text: &str) -> Vec<&str> {
+    fn found_lines(text: &str) -> Vec<&str> {
         SecurityLines::default().find(text).map(|range| &text[range]).collect()
     }
 
     #[test]
-    fn lines_that_matter_are_found_whole_and_once() {
+    fn security_line_is_found_whole_and_once() {
         for line in [
             "warning: unused `Result` that must be used",
             "warning: usage of an `unsafe` block",
@@ -118,21 +118,21 @@ mod tests {
             "fixes CVE-2024-12345",
         ] {
             let text = format!("before\n{line} {line}\nafter");
-            assert_eq!(lines(&text), [format!("{line} {line}")], "{line}");
+            assert_eq!(found_lines(&text), [format!("{line} {line}")], "{line}");
         }
     }
 
     #[test]
-    fn other_lines_are_left_alone() {
+    fn other_lines_are_not_found() {
         let text = "Compiling unsafe-libyaml v0.2.11\ntest permissions ... ok\nfound 0 vulnerabilities\n200 OK\nan expression of type Result\n";
-        assert_eq!(lines(text), Vec::<&str>::new());
+        assert_eq!(found_lines(text), Vec::<&str>::new());
     }
 
     #[test]
-    fn the_operator_adds_some() {
-        let with = SecurityLines::with(["license violation"]).expect("it compiles");
-        assert_eq!(with.find("a\nLICENSE violation: x\nb").next(), Some(2..22));
+    fn operator_adds_patterns() {
+        let lines = SecurityLines::with(["license violation"]).expect("a valid pattern");
+        assert_eq!(lines.find("a\nLICENSE violation: x\nb").next(), Some(2..22));
         assert!(SecurityLines::with(["("]).is_err());
-        assert_eq!(with.find("é\n401 unauthorized é").count(), 1);
+        assert_eq!(lines.find("é\n401 unauthorized é").count(), 1);
     }
 }

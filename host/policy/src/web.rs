@@ -1,4 +1,4 @@
-//! Which hosts the built-in web tools reach, asked for before a call runs.
+//! The hosts gate: which hosts the built-in web tools may request. It decides before a call runs.
 
 use std::sync::Arc;
 
@@ -10,43 +10,44 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::egress::{Missing, Reach, ReachStatus, Target};
 use crate::origin::Placed;
 
-/// The plugin that this is about. Others have hosts of their own, and nobody is asked for more.
+/// The plugin of the web tools. Other plugins have their own hosts, and their calls don't ask.
 const PLUGIN: &str = "web";
 
-/// `[tools.web]`, as far as it decides on whole calls. What it lets pass is decided on again,
-/// request by request.
+/// `[tools.web]`, as far as it decides on whole calls. Each request of an allowed call is checked
+/// again.
 #[derive(Clone, Debug)]
 pub struct Web {
-    /// What the requests of the plugin reach.
+    /// Hosts that the plugin's requests may reach.
     pub reach: Arc<Reach>,
-    /// `other_domains`: what becomes of a call to a host that nothing is said of.
+    /// `other_domains`: verdict on a call to a host without a rule.
     pub others: Placed<Verdict>,
 }
 
 impl Web {
-    /// `allowed`: whether a permission allows the call. That is a yes to where it goes.
-    pub(crate) fn say(&self, action: &Action<'_>, allowed: bool) -> Option<Decision> {
+    /// Decides for this gate. `allowed`: whether a permission allows the call. That includes its
+    /// hosts.
+    pub(crate) fn decide(&self, action: &Action<'_>, allowed: bool) -> Option<Decision> {
         let method = action.arguments.get("method").and_then(Value::as_str).unwrap_or("GET");
-        let said =
-            urls(action).filter_map(|url| self.say_of(url, &method.to_ascii_uppercase(), allowed));
-        said.reduce(|known, next| if next.verdict > known.verdict { next } else { known })
+        let decisions = urls(action)
+            .filter_map(|url| self.decide_on_url(url, &method.to_ascii_uppercase(), allowed));
+        decisions.reduce(|known, next| if next.verdict > known.verdict { next } else { known })
     }
 
-    fn say_of(&self, url: &str, method: &str, allowed: bool) -> Option<Decision> {
+    fn decide_on_url(&self, url: &str, method: &str, allowed: bool) -> Option<Decision> {
         let target = match Target::parse(url) {
             Ok(target) => target,
-            Err(why) => return Some(unreadable(why)),
+            Err(why) => return Some(invalid_url(why)),
         };
-        match self.reach.standing(&target, method, &[]) {
+        match self.reach.status(&target, method, &[]) {
             Err(denial) => Some(denied(&denial)),
             Ok(ReachStatus::Granted) => None,
             Ok(ReachStatus::Unlisted(missing)) => {
-                self.say_of_other(&target, method, missing, allowed)
+                self.decide_on_unlisted(&target, method, missing, allowed)
             }
         }
     }
 
-    fn say_of_other(
+    fn decide_on_unlisted(
         &self,
         target: &Target,
         method: &str,
@@ -62,11 +63,14 @@ impl Web {
         };
         let what = match missing {
             Missing::Host => format!("{} is not in {}", target.host, self.reach.key()),
-            Missing::Port | Missing::Method => {
-                format!("{target} is not in {} like this", self.reach.key())
+            Missing::Port => {
+                format!("{target} is not in {} with this port or scheme", self.reach.key())
+            }
+            Missing::Method => {
+                format!("{target} is not in {} with this method", self.reach.key())
             }
         };
-        // Where both can be changed, the list is what is meant: the other opens everything.
+        // If both keys can be changed, the remedy names the list: the other key opens every host.
         let remedy = place
             .elsewhere()
             .filter(|_| *value == Verdict::Deny)
@@ -81,8 +85,8 @@ impl Web {
     }
 }
 
-/// The places that a call of the web tools goes to, as [`Target::origin`]: once it was decided that
-/// it may run, they count as granted for it. None for the tools of other plugins.
+/// The origins that a call of the web tools requests, as [`Target::origin`]. Once the call may run,
+/// they count as granted for it. Empty for the tools of other plugins.
 pub fn origins(action: &Action<'_>) -> Vec<String> {
     let mut origins: Vec<String> = urls(action)
         .filter_map(|url| Target::parse(url).ok())
@@ -93,13 +97,13 @@ pub fn origins(action: &Action<'_>) -> Vec<String> {
     origins
 }
 
-/// The URLs that a call is about, where it is one of the web tools'.
+/// The URLs of a call of the web tools. Empty for other calls.
 fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
-    let is_ours = action.built_in && action.provider == PLUGIN;
+    let is_web_tool = action.built_in && action.provider == PLUGIN;
     action
         .subjects
         .iter()
-        .filter(move |subject| is_ours && subject.kind == SubjectKind::Url)
+        .filter(move |subject| is_web_tool && subject.kind == SubjectKind::Url)
         .map(|subject| &*subject.text)
 }
 
@@ -107,8 +111,8 @@ fn denied(denial: &Denial) -> Decision {
     Decision { gate: Gate::Hosts, ..Decision::from_grants(denial) }
 }
 
-/// A call whose URL can't be read fails before it comes here. A gate that can't tell denies.
-fn unreadable(why: String) -> Decision {
+/// Denies a call with an invalid URL. Such a call fails earlier, so this is only a safeguard.
+fn invalid_url(why: String) -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Hosts,

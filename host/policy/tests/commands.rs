@@ -1,4 +1,4 @@
-//! What commands are taken for: a table that people read, row by row.
+//! The analysis of commands, compared with a readable table, row by row.
 
 use std::fmt::Write;
 
@@ -10,12 +10,11 @@ use berth_policy::{
     Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust, Verdict,
 };
 
-/// Rows of `decision | class | programs | command`, under headings that say what the commands are
-/// in truth.
+/// Rows of `decision | class | programs | command`. A heading says what the commands below it
+/// really are.
 const TABLE: &str = include_str!("commands/table.txt");
 
-/// Harmless commands that ask, by the number that there are. Each is a nuisance, and each more of
-/// them a defect.
+/// Number of harmless commands that ask. It must not grow.
 const FALSE_ALARMS: usize = 22;
 
 struct Row<'t> {
@@ -43,8 +42,7 @@ fn rows() -> Vec<Row<'static>> {
     rows
 }
 
-/// What the gates say of a command by themselves, in the default configuration, where nothing else
-/// asks for it.
+/// The decision of the blocklist and risk gates on a command in the default configuration.
 fn decision(command: &str) -> &'static str {
     let list =
         Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the default")));
@@ -62,20 +60,21 @@ fn decision(command: &str) -> &'static str {
         built_in: true,
         annotations: Annotations::default(),
         subjects: &subjects,
-        subjects_believed: true,
+        subjects_trusted: true,
         arguments: &arguments,
         trust: Trust::Trusted,
         phase: None,
         caller: None,
     };
-    let said = policy.explain(&action);
-    let of = |gate| {
-        said.iter()
+    let decisions = policy.explain(&action);
+    let verdict = |gate| {
+        decisions
+            .iter()
             .find(|(known, _)| *known == gate)
-            .and_then(|(_, said)| said.as_ref())
-            .map(|said| said.verdict)
+            .and_then(|(_, decision)| decision.as_ref())
+            .map(|decision| decision.verdict)
     };
-    match (of(Gate::Blocklist), of(Gate::Risk)) {
+    match (verdict(Gate::Blocklist), verdict(Gate::Risk)) {
         (Some(Verdict::Deny), _) | (_, Some(Verdict::Deny)) => "deny",
         (Some(Verdict::Ask), _) => "ask?",
         (_, Some(Verdict::Ask)) => "ask",
@@ -84,9 +83,9 @@ fn decision(command: &str) -> &'static str {
 }
 
 fn row(command: &str, written: &str) -> String {
-    let looked = analyze(command);
+    let analysis = analyze(command);
     let mut programs: Vec<String> = Vec::new();
-    for simple in &looked.commands {
+    for simple in &analysis.commands {
         let name =
             if simple.program.is_empty() { simple.text.clone() } else { simple.program.clone() };
         let mut shown = name;
@@ -101,11 +100,11 @@ fn row(command: &str, written: &str) -> String {
         }
     }
     let programs = if programs.is_empty() { "-".to_owned() } else { programs.join(" ") };
-    format!("{} | {} | {programs} | {written}", decision(command), looked.class().as_str())
+    format!("{} | {} | {programs} | {written}", decision(command), analysis.class().as_str())
 }
 
 #[test]
-fn every_command_is_taken_for_what_the_table_says() {
+fn each_command_is_analysed_as_in_the_table() {
     let (mut wrong, mut alarms, mut misses) = (String::new(), Vec::new(), Vec::new());
     let rows = rows();
     for Row { truth, row: written, command } in &rows {
@@ -119,7 +118,7 @@ fn every_command_is_taken_for_what_the_table_says() {
             "harmless" if decision != "allow" => alarms.push(source),
             "hostile" if decision == "allow" => misses.push(source),
             "harmless" | "changes" | "hostile" => {}
-            other => panic!("`{other}` is no kind of commands"),
+            other => panic!("`{other}` isn't a known heading"),
         }
     }
     println!("{} commands, {} false alarms, {} misses", rows.len(), alarms.len(), misses.len());

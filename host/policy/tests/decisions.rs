@@ -1,4 +1,4 @@
-//! The decisions, table by table: which gate decides, and how.
+//! Decisions on calls: which gate decides, and its verdict.
 
 #[expect(
     unreachable_pub,
@@ -40,7 +40,7 @@ fn check(policy: &Policy, call: &Call, verdict: Verdict, gate: Gate) {
 }
 
 #[test]
-fn without_a_rule_what_reads_is_allowed_and_what_acts_asks() {
+fn default_allows_reading_and_asks_for_acting() {
     let policy = Policy::default();
     check(&policy, &read("/w/a"), Allow, Gate::Autonomy);
     check(&policy, &write("/w/a"), Ask, Gate::Autonomy);
@@ -49,13 +49,13 @@ fn without_a_rule_what_reads_is_allowed_and_what_acts_asks() {
 }
 
 #[test]
-fn autonomy_denies_asks_or_allows_what_no_rule_is_about() {
+fn autonomy_decides_on_calls_without_a_rule() {
     check(&autonomy(Autonomy::ReadOnly), &read("/w/a"), Allow, Gate::Autonomy);
     check(&autonomy(Autonomy::ReadOnly), &write("/w/a"), Deny, Gate::Autonomy);
     check(&autonomy(Autonomy::Full), &write("/w/a"), Allow, Gate::Autonomy);
     check(&autonomy(Autonomy::Full), &bash("rm x"), Allow, Gate::Autonomy);
     check(&autonomy(Autonomy::Full), &bash("sudo x"), Deny, Gate::Blocklist);
-    // Neither level undoes what a rule says.
+    // Neither level changes the decision of a rule.
     let asks = Policy { autonomy: placed(Autonomy::Full), ..permitting("write", &[&[("*", Ask)]]) };
     check(&asks, &write("/w/a"), Ask, Gate::Permissions);
     let allows =
@@ -64,7 +64,7 @@ fn autonomy_denies_asks_or_allows_what_no_rule_is_about() {
 }
 
 #[test]
-fn the_first_permission_that_matches_decides() {
+fn first_matching_permission_decides() {
     let policy =
         permitting("write", &[&[("notes/secret*", Deny), ("notes/**", Allow), ("src", Ask)]]);
     check(&policy, &write("/w/notes/secret.txt"), Deny, Gate::Permissions);
@@ -79,7 +79,7 @@ fn the_first_permission_that_matches_decides() {
         Ask,
         Gate::Autonomy,
     );
-    // Rules about what only reads count too.
+    // Rules about calls that only read count too.
     let policy = permitting("read", &[&[("**/.env", Deny), ("keys/**", Ask)]]);
     check(&policy, &read("/w/.env"), Deny, Gate::Permissions);
     check(&policy, &read("/w/keys/a"), Ask, Gate::Permissions);
@@ -87,25 +87,25 @@ fn the_first_permission_that_matches_decides() {
 }
 
 #[test]
-fn everything_that_a_call_acts_on_is_matched_by_itself() {
+fn each_subject_of_a_call_is_matched_by_itself() {
     let policy =
         permitting("move_path", &[&[("trash/**", Deny), ("a/**", Allow), ("b/**", Allow)]]);
     check(&policy, &moved("/w/a/x", "/w/b/x"), Allow, Gate::Permissions);
     check(&policy, &moved("/w/a/x", "/w/trash/x"), Deny, Gate::Permissions);
     check(&policy, &moved("/w/trash/x", "/w/a/x"), Deny, Gate::Permissions);
-    // What no rule is about asks, though the other half is allowed.
+    // A subject without a rule asks, although the other subject is allowed.
     check(&policy, &moved("/w/a/x", "/w/c/x"), Ask, Gate::Autonomy);
 }
 
 #[test]
-fn the_most_severe_of_several_lists_counts() {
+fn most_severe_of_several_lists_counts() {
     let policy = permitting("write", &[&[("*", Ask)], &[("keys/**", Deny), ("*", Allow)]]);
     check(&policy, &write("/w/keys/a"), Deny, Gate::Permissions);
     check(&policy, &write("/w/a"), Ask, Gate::Permissions);
 }
 
 #[test]
-fn an_alias_names_the_tool() {
+fn permission_for_an_alias_applies_to_the_tool() {
     let policy = permitting("file_write", &[&[("*", Allow)]]);
     check(&policy, &write("/w/a"), Ask, Gate::Autonomy);
     check(
@@ -117,21 +117,26 @@ fn an_alias_names_the_tool() {
 }
 
 #[test]
-fn without_a_subject_the_tool_and_its_arguments_are_matched() {
+fn call_without_subject_is_matched_by_tool_and_arguments() {
     let policy = permitting("remember", &[&[("*\"kind\":\"note\"*", Allow)]]);
-    let of = |arguments: Value| Call { arguments, ..call("remember", false, &[]) };
-    check(&policy, &of(json!({ "text": "x", "kind": "note" })), Allow, Gate::Permissions);
-    check(&policy, &of(json!({ "text": "x", "kind": "key" })), Ask, Gate::Autonomy);
+    let remember = |arguments: Value| Call { arguments, ..call("remember", false, &[]) };
+    check(&policy, &remember(json!({ "text": "x", "kind": "note" })), Allow, Gate::Permissions);
+    check(&policy, &remember(json!({ "text": "x", "kind": "key" })), Ask, Gate::Autonomy);
     let exact = permitting("remember", &[&[("remember {\"a\":1,\"b\":2}", Allow)]]);
-    check(&exact, &of(json!({ "b": 2, "a": 1 })), Allow, Gate::Permissions);
-    // A tool that isn't believed in what it acts on is matched as a whole as well.
+    check(&exact, &remember(json!({ "b": 2, "a": 1 })), Allow, Gate::Permissions);
+    // If the tool's subjects aren't trusted, the whole call is matched too.
     let policy = permitting("write", &[&[("notes/**", Allow), ("keys/**", Deny)]]);
-    check(&policy, &Call { believed: false, ..write("/w/notes/a") }, Ask, Gate::Autonomy);
-    check(&policy, &Call { believed: false, ..write("/w/keys/a") }, Deny, Gate::Permissions);
+    check(&policy, &Call { subjects_trusted: false, ..write("/w/notes/a") }, Ask, Gate::Autonomy);
+    check(
+        &policy,
+        &Call { subjects_trusted: false, ..write("/w/keys/a") },
+        Deny,
+        Gate::Permissions,
+    );
 }
 
 #[test]
-fn a_command_is_allowed_where_all_that_it_consists_of_is() {
+fn command_is_allowed_if_all_its_parts_are_allowed() {
     let policy = permitting(
         "bash",
         &[&[
@@ -167,11 +172,12 @@ fn a_command_is_allowed_where_all_that_it_consists_of_is() {
 }
 
 #[test]
-fn the_risk_of_a_command_asks_even_where_a_permission_allows() {
+fn risk_of_a_command_asks_even_if_a_permission_allows() {
     let policy = permitting("bash", &[&[("rm old.txt", Allow), ("*", Allow)]]);
     check(&policy, &bash("rm new.txt"), Ask, Gate::Risk);
     check(&policy, &bash("mv a b"), Allow, Gate::Permissions);
-    // A yes to exactly this is one to its risk; in another case it is another command.
+    // A permission for exactly this command includes its risk. In another case, it is another
+    // command.
     check(&policy, &bash("rm old.txt"), Allow, Gate::Permissions);
     check(&policy, &bash("rm OLD.txt"), Ask, Gate::Risk);
     check(&policy, &bash("rm old.txt; rm b"), Ask, Gate::Risk);
@@ -182,23 +188,23 @@ fn the_risk_of_a_command_asks_even_where_a_permission_allows() {
             Policy { block_high_risk: placed(true), autonomy: placed(level), ..policy.clone() };
         check(&blocked, &bash("rm old.txt"), Deny, Gate::Risk);
     }
-    // Of a tool that only reads, nothing but the risk asks.
-    let looking = |command| Call { annotations: read("x").annotations, ..bash(command) };
-    check(&Policy::default(), &looking("ls"), Allow, Gate::Autonomy);
-    check(&Policy::default(), &looking("git push"), Ask, Gate::Risk);
+    // For a tool that only reads, only the risk asks.
+    let reading = |command| Call { annotations: read("x").annotations, ..bash(command) };
+    check(&Policy::default(), &reading("ls"), Allow, Gate::Autonomy);
+    check(&Policy::default(), &reading("git push"), Ask, Gate::Risk);
     let unasked = Policy { ask_for_medium_risk: placed(false), ..Policy::default() };
-    check(&unasked, &looking("git commit"), Allow, Gate::Autonomy);
-    check(&unasked, &looking("git push"), Ask, Gate::Network);
+    check(&unasked, &reading("git commit"), Allow, Gate::Autonomy);
+    check(&unasked, &reading("git push"), Ask, Gate::Network);
     check(
         &Policy { network: placed(Network::Allow), ..unasked },
-        &looking("git push"),
+        &reading("git push"),
         Allow,
         Gate::Autonomy,
     );
 }
 
 #[test]
-fn what_the_blocklist_can_not_see_through_asks_whoever_allows_it() {
+fn unresolved_command_asks_unless_exactly_allowed() {
     for policy in [permitting("bash", &[&[("*", Allow)]]), autonomy(Autonomy::Full)] {
         check(&policy, &bash("$X y"), Ask, Gate::Blocklist);
         check(&policy, &bash("dd $X"), Ask, Gate::Blocklist);
@@ -234,7 +240,8 @@ fn policies_deny_by_tool_path_access_argument_trust_and_phase() {
         arguments: vec![Argument { pointer: "/to".into(), test }],
         ..rule(Effect::Deny, &[], &[])
     };
-    let policy = policed(vec![with(Test::Expression(expression("@evil\\.org$").expect("one")))]);
+    let policy =
+        policed(vec![with(Test::Expression(expression("@evil\\.org$").expect("an expression")))]);
     let to = |to: Value| Call { arguments: json!({ "to": to }), ..call("mail", false, &[]) };
     check(&policy, &to(json!("a@evil.org")), Deny, Gate::Policy);
     check(&policy, &to(json!(["a@good.org", "a@evil.org"])), Deny, Gate::Policy);
@@ -269,28 +276,28 @@ fn policies_deny_by_tool_path_access_argument_trust_and_phase() {
 }
 
 #[test]
-fn what_a_tool_that_is_not_believed_says_it_acts_on_passes_no_rule() {
-    // It acts, and names one text that it reads.
-    let stranger = |believed| Call {
-        believed,
+fn untrusted_subjects_do_not_satisfy_a_rule() {
+    // The call acts, but names only one text that it reads.
+    let third_party = |subjects_trusted| Call {
+        subjects_trusted,
         ..call("sh__act", false, &[(SubjectKind::Text, Access::Read, "x")])
     };
     let writing =
         policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &["sh__*"], &[]) }]);
-    check(&writing, &stranger(false), Deny, Gate::Policy);
-    check(&writing, &stranger(true), Allow, Gate::Autonomy);
+    check(&writing, &third_party(false), Deny, Gate::Policy);
+    check(&writing, &third_party(true), Allow, Gate::Autonomy);
     let reading =
         policed(vec![Rule { access: Some(Access::Read), ..rule(Effect::Allow, &[], &[]) }]);
-    check(&reading, &stranger(false), Deny, Gate::Policy);
+    check(&reading, &third_party(false), Deny, Gate::Policy);
     let below = policed(vec![rule(Effect::Allow, &[], &["notes/**"])]);
-    check(&below, &Call { believed: false, ..write("/w/notes/a") }, Deny, Gate::Policy);
+    check(&below, &Call { subjects_trusted: false, ..write("/w/notes/a") }, Deny, Gate::Policy);
     check(&below, &write("/w/notes/a"), Allow, Gate::Autonomy);
     let anything = policed(vec![rule(Effect::Allow, &["sh__*"], &[])]);
-    check(&anything, &stranger(false), Allow, Gate::Autonomy);
+    check(&anything, &third_party(false), Allow, Gate::Autonomy);
 }
 
 #[test]
-fn where_a_policy_allows_something_nothing_else_passes_it() {
+fn policy_with_allowing_rules_denies_everything_else() {
     let policy = policed(vec![
         rule(Effect::Allow, &["read"], &[]),
         rule(Effect::Allow, &["move_path"], &["a", "b"]),
@@ -299,13 +306,13 @@ fn where_a_policy_allows_something_nothing_else_passes_it() {
     check(&policy, &write("/w/a/x"), Deny, Gate::Policy);
     check(&policy, &moved("/w/a/x", "/w/b/x"), Allow, Gate::Autonomy);
     check(&policy, &moved("/w/a/x", "/w/c/x"), Deny, Gate::Policy);
-    // It lets pass, and no more: what would ask still asks.
+    // A rule that allows only lets the call pass: the other gates can still ask.
     let supervised = Policy { autonomy: placed(Autonomy::Supervised), ..policy };
     check(&supervised, &moved("/w/a/x", "/w/b/x"), Ask, Gate::Autonomy);
 }
 
 #[test]
-fn trust_takes_away_what_acts_or_everything() {
+fn low_trust_denies_acting_calls_or_all_calls() {
     let policy = autonomy(Autonomy::Full);
     let fetch = Call {
         annotations: Annotations { read_only: true, open_world: true, ..Annotations::default() },
@@ -325,16 +332,16 @@ fn trust_takes_away_what_acts_or_everything() {
                 "{trust:?} {}",
                 call.tool
             );
-            let mut of_plugin = policy.clone();
-            of_plugin.trusted.plugins.insert("some".to_owned(), placed(trust));
+            let mut plugin_policy = policy.clone();
+            plugin_policy.trusted.plugins.insert("some".to_owned(), placed(trust));
             assert_eq!(
-                decide(&of_plugin, &call, false).verdict,
+                decide(&plugin_policy, &call, false).verdict,
                 verdict,
                 "{trust:?} {}",
                 call.tool
             );
-            // The least of both counts, and no yes changes that.
-            let confirmed = decide(&of_plugin, &Call { trust: Trust::Verified, ..call }, true);
+            // The lower trust counts, and an approval doesn't change that.
+            let confirmed = decide(&plugin_policy, &Call { trust: Trust::Verified, ..call }, true);
             assert_eq!(confirmed.verdict, verdict);
         }
     }
@@ -364,8 +371,8 @@ fn denying(gates: &[Gate]) -> Policy {
 }
 
 #[test]
-fn the_gates_stand_in_one_order_and_the_first_that_denies_is_told() {
-    assert!(GATES.is_sorted(), "the order is that of the definition");
+fn first_gate_that_denies_is_reported() {
+    assert!(GATES.is_sorted(), "the gates are in the order of their definition");
     let subjects = [
         (SubjectKind::Command, Access::Write, "sudo x"),
         (SubjectKind::Url, Access::Read, "https://example.com/"),
@@ -375,17 +382,18 @@ fn the_gates_stand_in_one_order_and_the_first_that_denies_is_told() {
     for (at, gate) in GATES.iter().enumerate() {
         check(&denying(&[*gate]), &call, Deny, *gate);
         check(&denying(&GATES[at..]), &call, Deny, *gate);
-        let said = denying(&GATES[at..]).explain(&call.action());
-        assert_eq!(said.iter().map(|(gate, _)| *gate).collect::<Vec<_>>(), GATES);
-        for (gate, said) in &said[at..] {
-            assert_eq!(said.as_ref().map(|said| said.verdict), Some(Deny), "{gate:?}");
+        let decisions = denying(&GATES[at..]).explain(&call.action());
+        assert_eq!(decisions.iter().map(|(gate, _)| *gate).collect::<Vec<_>>(), GATES);
+        for (gate, decision) in &decisions[at..] {
+            let verdict = decision.as_ref().map(|decision| decision.verdict);
+            assert_eq!(verdict, Some(Deny), "{gate:?}");
         }
     }
     check(&denying(&[]), &call, Allow, Gate::Autonomy);
 }
 
 #[test]
-fn a_denial_further_on_wins_over_an_earlier_question() {
+fn later_denial_wins_over_earlier_ask() {
     let asking = Policy { block_high_risk: placed(true), ..permitting("bash", &[&[("*", Ask)]]) };
     check(&asking, &bash("rm x"), Deny, Gate::Risk);
     check(&asking, &bash("ls"), Ask, Gate::Permissions);
@@ -403,7 +411,7 @@ fn approval_skips_the_question_and_no_other_gate() {
 }
 
 #[test]
-fn a_tool_is_hidden_where_its_rules_deny_every_call() {
+fn tool_is_hidden_if_its_rules_deny_every_call() {
     let hidden = |policy: &Policy, acts: bool| {
         policy.denies_all(&Definition {
             name: "write",
@@ -447,7 +455,7 @@ fn a_tool_is_hidden_where_its_rules_deny_every_call() {
     };
     assert!(
         !rest(vec![rule(Effect::Allow, &["read"], &[])]),
-        "what a model is told to call needs no rule that allows"
+        "`read_overflow` needs no rule that allows"
     );
     assert!(rest(vec![rule(Effect::Deny, &["read_*"], &[])]));
     assert!(
@@ -461,7 +469,7 @@ fn a_tool_is_hidden_where_its_rules_deny_every_call() {
 }
 
 #[test]
-fn a_refusal_tells_the_line_that_would_change_it() {
+fn refusal_names_the_line_that_would_change_it() {
     let remedy = |policy: &Policy, call: &Call| decide(policy, call, false).remedy.into_owned();
     let policy = Policy::default();
     assert_eq!(
@@ -472,7 +480,7 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));
     assert!(remedy(&permitting("write", &[&[("*", Deny)]]), &write("/w/a")).contains("before it"));
     assert!(remedy(&autonomy(Autonomy::Full), &bash("sudo x")).contains("blocked_commands"));
-    // What it says does what it says.
+    // The remedy works.
     let text = remedy(&policy, &write("/w/it's [a]"));
     assert!(text.contains("pattern = \"/w/it's [a]\"\nexact = true\n"), "{text}");
     let exactly =

@@ -1,5 +1,5 @@
-//! Where requests may go: the spellings of hosts and addresses, patterns, and what no spelling gets
-//! around.
+//! The targets of requests: spellings of hosts and addresses, patterns, and blocked addresses in
+//! every spelling.
 
 #[expect(
     unreachable_pub,
@@ -18,8 +18,8 @@ use proptest::prelude::*;
 
 use support::{placed, reaching};
 
-/// What reaches whatever isn't forbidden.
-fn anything() -> Reach {
+/// A reach that allows everything that isn't blocked.
+fn reach_everything() -> Reach {
     let mut grants: Vec<_> = Vec::new();
     for written in ["https://*", "http://*"] {
         let grant = Grant::new(written).expect("a grant");
@@ -29,17 +29,17 @@ fn anything() -> Reach {
 }
 
 /// Whether a request passes, up to its connection: by its URL, and by the address that it has or
-/// that its name leads to. A port is no reason to refuse here.
-fn passes(reach: &Reach, url: &str, leads_to: Option<IpAddr>) -> Result<Target, String> {
+/// that its name resolves to. Every port is granted here.
+fn passes(reach: &Reach, url: &str, resolves_to: Option<IpAddr>) -> Result<Target, String> {
     let target = Target::parse(url)?;
     reach.request(&target, "GET", &[target.origin()]).map_err(|denial| denial.to_string())?;
-    if let Some(address) = target.host.address().or(leads_to) {
+    if let Some(address) = target.host.address().or(resolves_to) {
         reach.address(&target, address, &[]).map_err(|denial| denial.to_string())?;
     }
     Ok(target)
 }
 
-/// The rows of a table, each with the heading above it; what is escaped stands for itself.
+/// The rows of a table, each with its heading. Escapes are decoded.
 fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, String, Option<&'static str>)> {
     let mut heading = "";
     table.lines().filter_map(move |line| match line.strip_prefix('#') {
@@ -47,7 +47,7 @@ fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, String, Opti
             heading = rest.strip_prefix("# ").unwrap_or(heading);
             None
         }
-        // The empty text is a row of its own in its place, and no line.
+        // Empty lines separate sections. They aren't rows.
         None if line.is_empty() => None,
         None => {
             let (spelled, meant) = line
@@ -81,11 +81,11 @@ fn unescaped(text: &str) -> String {
 }
 
 #[test]
-fn no_spelling_of_what_is_forbidden_passes() {
-    let (reach, mut count, mut missed) = (anything(), 0, Vec::new());
-    for (what, url, leads_to) in rows(include_str!("egress/forbidden.txt")) {
-        let leads_to = leads_to.map(|address| address.parse().expect("an address"));
-        let passed = passes(&reach, &url, leads_to);
+fn blocked_targets_are_refused_in_every_spelling() {
+    let (reach, mut count, mut missed) = (reach_everything(), 0, Vec::new());
+    for (what, url, resolves_to) in rows(include_str!("egress/forbidden.txt")) {
+        let resolves_to = resolves_to.map(|address| address.parse().expect("an address"));
+        let passed = passes(&reach, &url, resolves_to);
         match passed {
             Ok(target) => missed.push(format!("{what}: {url:?} passes as {target}")),
             Err(why) => assert!(why.len() < 1024, "{what}: {why}"),
@@ -93,12 +93,12 @@ fn no_spelling_of_what_is_forbidden_passes() {
         count += 1;
     }
     assert!(missed.is_empty(), "{missed:#?}");
-    assert!(count >= 150, "{count} are few");
+    assert!(count >= 150, "only {count} rows");
 }
 
 #[test]
-fn what_is_allowed_passes_as_the_place_that_it_is() {
-    let (reach, mut count) = (anything(), 0);
+fn allowed_targets_pass_in_their_normal_form() {
+    let (reach, mut count) = (reach_everything(), 0);
     for (what, url, meant) in rows(include_str!("egress/allowed.txt")) {
         let passed =
             passes(&reach, &url, None).unwrap_or_else(|why| panic!("{what}: {url:?}: {why}"));
@@ -109,10 +109,11 @@ fn what_is_allowed_passes_as_the_place_that_it_is() {
         );
         count += 1;
     }
-    assert!(count >= 150, "{count} are few");
+    assert!(count >= 150, "only {count} rows");
 }
 
-/// Addresses of version 4 that nobody doubts of, told by another hand than the table of the rules.
+/// Addresses of version 4 that are surely special, computed independently of the table of the
+/// rules.
 fn surely_forbidden(address: Ipv4Addr) -> bool {
     let [a, b, ..] = address.octets();
     address.is_private()
@@ -127,7 +128,7 @@ fn surely_forbidden(address: Ipv4Addr) -> bool {
         || a >= 240
 }
 
-/// Addresses that are forbidden, of each range about as many.
+/// Blocked addresses, evenly distributed over the ranges.
 fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     let ranges = [
         (0x0000_0000_u32, 8),
@@ -155,7 +156,7 @@ fn forbidden_v4() -> impl Strategy<Value = Ipv4Addr> {
     })
 }
 
-/// Every form that an address of version 4 has in a URL.
+/// An address of version 4 in each form that it can have in a URL.
 fn spelled(address: Ipv4Addr, form: u8, zeros: usize) -> String {
     let [a, b, c, d] = address.octets().map(u32::from);
     let (all, zeros) = (address.to_bits(), "0".repeat(zeros));
@@ -202,34 +203,34 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_spelling_of_a_forbidden_address_passes(address in forbidden_v4(), form in 0..FORMS, zeros in 0..4_usize, port in any::<bool>()) {
+    fn blocked_address_is_refused_in_every_spelling(address in forbidden_v4(), form in 0..FORMS, zeros in 0..4_usize, port in any::<bool>()) {
         let url = format!("https://{}{}/", spelled(address, form, zeros), if port { ":443" } else { "" });
-        let passed = passes(&anything(), &url, None);
+        let passed = passes(&reach_everything(), &url, None);
         prop_assert!(passed.is_err(), "{address} as {url} passes as {passed:?}");
     }
 
     #[test]
-    fn what_nothing_opens_is_not_opened_by_another_spelling(form in 11..FORMS) {
+    fn address_that_can_not_be_opened_stays_blocked_in_every_spelling(form in 11..FORMS) {
         for address in [Ipv4Addr::new(169, 254, 169, 254), Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)] {
             let url = format!("http://{}/", spelled(address, form, 0));
             let ranges = ["10.0.0.0/8", "168.0.0.0/8", "100.0.0.0/8", "169.0.0.0/8", "::/7", "2000::/7", "fc00::/7", "*.example.com"];
-            let opened = Reach { private: ranges.iter().filter_map(|range| PrivateHosts::new(range).ok()).map(placed).collect(), ..anything() };
+            let opened = Reach { private: ranges.iter().filter_map(|range| PrivateHosts::new(range).ok()).map(placed).collect(), ..reach_everything() };
             prop_assert!(passes(&opened, &url, None).is_err(), "{url}");
-            let Ok(Target { host: TargetHost::Address(leads_to), .. }) = Target::parse(&url) else { continue };
-            prop_assert!(passes(&opened, "http://a.example.com/", Some(leads_to)).is_err(), "{leads_to}");
+            let Ok(Target { host: TargetHost::Address(resolves_to), .. }) = Target::parse(&url) else { continue };
+            prop_assert!(passes(&opened, "http://a.example.com/", Some(resolves_to)).is_err(), "{resolves_to}");
         }
     }
 
     #[test]
-    fn every_address_is_decided_on_and_special_ones_are_known(bits in any::<u32>()) {
+    fn special_addresses_are_blocked_in_both_versions(bits in any::<u32>()) {
         let address = Ipv4Addr::from_bits(bits);
         prop_assert!(!surely_forbidden(address) || forbidden(address.into()).is_some(), "{address}");
         prop_assert_eq!(forbidden(address.into()), forbidden(address.to_ipv6_mapped().into()));
     }
 
     #[test]
-    fn of_version_six_only_what_is_given_out_passes(bits in any::<u128>(), given_out in any::<bool>()) {
-        let address = Ipv6Addr::from_bits(if given_out { bits >> 3 | 1 << 125 } else { bits });
+    fn only_assigned_addresses_of_version_six_pass(bits in any::<u128>(), assigned in any::<bool>()) {
+        let address = Ipv6Addr::from_bits(if assigned { bits >> 3 | 1 << 125 } else { bits });
         if forbidden(address.into()).is_none() {
             let [first, second, ..] = address.segments();
             prop_assert!(first & 0xe000 == 0x2000 || first == 0x64 && second == 0xff9b || address.to_ipv4_mapped().is_some(), "{address}");
@@ -237,113 +238,113 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written_is_read_without_trouble(text in "\\PC{0,80}|[a-z0-9.:/@%\\[\\]\\\\?#* -]{0,60}") {
+    fn any_text_is_read_without_panic_and_reads_back_equal(text in "\\PC{0,80}|[a-z0-9.:/@%\\[\\]\\\\?#* -]{0,60}") {
         for text in [text.clone(), format!("https://{text}"), format!("http://{text}/")] {
             if let Ok((target, url)) = Target::with_url(&text) {
                 let shown = target.to_string();
                 prop_assert_eq!(Target::parse(&shown), Ok(target.clone()), "{}", &text);
                 prop_assert_eq!(Target::with_url(&url), Ok((target.clone(), url.clone())), "{}", &text);
-                // What other code reads out of the same URL is the same place.
-                let parsed = url::Url::parse(&text).expect("it was read");
-                let host = parsed.host_str().expect("it has a host");
+                // Other URL parsers read the same target from the URL.
+                let parsed = url::Url::parse(&text).expect("a URL");
+                let host = parsed.host_str().expect("a host");
                 let host = host.strip_suffix('.').unwrap_or(host);
                 let is_mapped = matches!(parsed.host(), Some(url::Host::Ipv6(address)) if address.to_ipv4_mapped().is_some());
                 prop_assert!(is_mapped || host == target.host.to_string(), "{text}: {host} is {}", target.host);
                 prop_assert_eq!(parsed.port_or_known_default(), Some(target.port));
                 prop_assert!(parsed.username().is_empty() && parsed.password().is_none());
-                let built: http::Uri = url.parse().expect("it is a URI");
+                let built: http::Uri = url.parse().expect("a URI");
                 prop_assert_eq!(built.authority().map(ToString::to_string), Some(target.authority()));
             }
             let (pattern, private) = (HostPattern::new(&text), PrivateHosts::new(&text));
-            prop_assert!(pattern.is_err() || HostPattern::new(pattern.as_ref().expect("it is one").as_str()) == pattern);
-            prop_assert!(private.is_err() || PrivateHosts::new(private.as_ref().expect("it is one").as_str()) == private);
+            prop_assert!(pattern.is_err() || HostPattern::new(pattern.as_ref().expect("a valid one").as_str()) == pattern);
+            prop_assert!(private.is_err() || PrivateHosts::new(private.as_ref().expect("a valid one").as_str()) == private);
         }
     }
 }
 
-/// Whether a pattern fits hosts, and doesn't fit others.
+/// Checks that a pattern matches some hosts, and doesn't match others.
 #[track_caller]
-fn fits(pattern: &str, fitting: &[&str], others: &[&str]) {
-    let read = HostPattern::new(pattern).expect("it is a pattern");
-    let host = |text: &&str| Target::parse(&format!("https://{text}/")).expect("it is a host").host;
-    for (hosts, expected) in [(fitting, true), (others, false)] {
+fn check_pattern(pattern: &str, matching: &[&str], others: &[&str]) {
+    let parsed = HostPattern::new(pattern).expect("a pattern");
+    let host = |text: &&str| Target::parse(&format!("https://{text}/")).expect("a host").host;
+    for (hosts, expected) in [(matching, true), (others, false)] {
         for text in hosts {
-            assert_eq!(read.matches(&host(text)), expected, "{pattern} and {text}");
+            assert_eq!(parsed.matches(&host(text)), expected, "{pattern} and {text}");
         }
     }
 }
 
 #[test]
-fn patterns_fit_what_they_say() {
-    fits(
+fn patterns_match_exactly_their_hosts() {
+    check_pattern(
         "example.com",
         &["example.com", "EXAMPLE.com."],
         &["a.example.com", "example.org", "xexample.com", "example.com.evil.org"],
     );
-    fits(
+    check_pattern(
         "*.example.com",
         &["a.example.com", "a.b.example.com"],
         &["example.com", "xexample.com", "example.com.evil.org", "127.0.0.1"],
     );
-    fits("*", &["example.com", "8.8.8.8", "[::1]", "localhost"], &[]);
-    fits("*.zip", &["a.zip", "a.b.zip"], &["zip", "azip.com"]);
-    fits(
+    check_pattern("*", &["example.com", "8.8.8.8", "[::1]", "localhost"], &[]);
+    check_pattern("*.zip", &["a.zip", "a.b.zip"], &["zip", "azip.com"]);
+    check_pattern(
         "api-*.example.com",
         &["api-1.example.com", "api-.example.com"],
         &["api.example.com", "x.api-1.example.com", "api-1.x.example.com"],
     );
-    fits(
+    check_pattern(
         "*.eu-*.example.com",
         &["a.eu-1.example.com", "a.b.eu-1.example.com"],
         &["eu-1.example.com", "a.us.example.com"],
     );
-    fits(
+    check_pattern(
         "a.*.example.com",
         &["a.x.example.com"],
         &["a.x.y.example.com", "a.example.com", "b.x.example.com"],
     );
-    fits("**.example.com", &["a.example.com"], &["example.com", "a.b.example.com"]);
-    fits("*.MÜNCHEN.de", &["a.xn--mnchen-3ya.de", "a.münchen.de"], &["münchen.de"]);
-    fits(
+    check_pattern("**.example.com", &["a.example.com"], &["example.com", "a.b.example.com"]);
+    check_pattern("*.MÜNCHEN.de", &["a.xn--mnchen-3ya.de", "a.münchen.de"], &["münchen.de"]);
+    check_pattern(
         "8.8.8.8",
         &["8.8.8.8", "0x08080808", "[::ffff:8.8.8.8]", "[64:ff9b::8.8.8.8]"],
         &["8.8.8.9", "8.8.8.8.example.com"],
     );
-    fits("0x08080808", &["8.8.8.8"], &[]);
-    fits("2606:4700::1", &["[2606:4700:0::1]"], &["[2606:4700::2]"]);
-    fits("[2606:4700::1]", &["[2606:4700::1]"], &[]);
+    check_pattern("0x08080808", &["8.8.8.8"], &[]);
+    check_pattern("2606:4700::1", &["[2606:4700:0::1]"], &["[2606:4700::2]"]);
+    check_pattern("[2606:4700::1]", &["[2606:4700::1]"], &[]);
 }
 
 #[track_caller]
-fn wrong(read: Result<impl std::fmt::Debug, String>, expected: &str) {
-    let why = read.expect_err("it is wrong");
+fn check_error(result: Result<impl std::fmt::Debug, String>, expected: &str) {
+    let why = result.expect_err("an error");
     assert!(why.contains(expected), "{why}");
 }
 
 #[test]
-fn what_is_wrong_with_a_pattern_is_told_with_what_to_write() {
+fn error_of_a_pattern_says_what_to_write() {
     for (written, expected) in [
         (
             "*example.com",
             "write `*.example.com` for the names below example.com, and `example.com` for itself",
         ),
-        ("https://example.com/x", "no URL: write `example.com`"),
+        ("https://example.com/x", "not a URL: write `example.com`"),
         ("example.com/path", "without a path: write `example.com`"),
         ("example.com:8080", "without the port `8080`: write `example.com`"),
-        ("10.0.0.0/8", "by `allowed_private_hosts`"),
-        ("user@example.com", "a name or password has no place"),
-        ("example.*", "no place in the last two parts"),
-        ("ex*.com", "no place in the last two parts"),
-        ("*.*", "no place in the last two parts"),
-        ("", "it is empty"),
-        ("a b.com", "' ' is in it"),
+        ("10.0.0.0/8", "only valid in `allowed_private_hosts`"),
+        ("user@example.com", "a user name or password isn't allowed"),
+        ("example.*", "`*` isn't allowed in the last two parts"),
+        ("ex*.com", "`*` isn't allowed in the last two parts"),
+        ("*.*", "`*` isn't allowed in the last two parts"),
+        ("", "the pattern is empty"),
+        ("a b.com", "' ' isn't allowed in it"),
         ("a..com", "is empty"),
-        ("a!.com", "'!' is in the name"),
+        ("a!.com", "'!' isn't allowed in a name"),
         ("*.0.0.1", "isn't a valid host pattern"),
     ] {
-        wrong(HostPattern::new(written), expected);
+        check_error(HostPattern::new(written), expected);
     }
-    wrong(HostPattern::new(&"a".repeat(300)), "at most 260 are allowed");
+    check_error(HostPattern::new(&"a".repeat(300)), "the limit is 260");
 }
 
 #[test]
@@ -368,7 +369,7 @@ fn grants_name_scheme_host_and_port() {
     }
 }
 
-/// Whether what opens a private host opens an address of a target.
+/// Whether an entry for private hosts opens an address of a target.
 #[track_caller]
 fn opens(private: &str, url: &str, address: &str) -> bool {
     let private = PrivateHosts::new(private).unwrap_or_else(|why| panic!("{why}"));
@@ -376,7 +377,7 @@ fn opens(private: &str, url: &str, address: &str) -> bool {
 }
 
 #[test]
-fn a_private_host_is_opened_as_it_is_written_and_no_further() {
+fn entry_opens_exactly_its_private_hosts() {
     assert!(opens("localhost:3000", "http://localhost:3000/", "127.0.0.1"));
     assert!(opens("localhost:3000", "http://LOCALHOST.:3000/", "::1"));
     assert!(!opens("localhost:3000", "http://localhost:3001/", "127.0.0.1"));
@@ -398,7 +399,7 @@ fn a_private_host_is_opened_as_it_is_written_and_no_further() {
     );
     assert!(opens("*.corp.example.com", "https://wiki.corp.example.com/", "10.0.0.1"));
     assert!(!opens("*.corp.example.com", "https://wiki.example.com/", "10.0.0.1"));
-    // No opened name leads to credentials.
+    // No entry opens an address of a metadata service.
     assert!(!opens("*.corp.example.com", "https://wiki.corp.example.com/", "169.254.169.254"));
     assert!(!opens("fc00::/7", "https://[fd00:ec2::254]/", "fd00:ec2::254"));
     assert!(!opens("100.64.0.0/10", "https://100.100.100.200/", "100.100.100.200"));
@@ -407,32 +408,32 @@ fn a_private_host_is_opened_as_it_is_written_and_no_further() {
         ("0.0.0.0/0", "wider than /8"),
         ("::/0", "wider than /7"),
         ("10.0.0.1/8", "write `10.0.0.0/8`"),
-        ("10.0.0.0/33", "are written as `10.0.0.0/8`"),
+        ("10.0.0.0/33", "is written as `10.0.0.0/8`"),
         ("localhost:0", "ports are numbers from 1 to 65535"),
         ("localhost:http", "ports are numbers from 1 to 65535"),
-        ("http://localhost:3000/", "no URL: write `localhost:3000`"),
-        ("169.254.169.254", "nothing opens"),
-        ("[::ffff:169.254.169.254]:80", "nothing opens"),
-        ("metadata.google.internal", "nothing opens"),
-        ("localhost/x", "are written as"),
+        ("http://localhost:3000/", "not a URL: write `localhost:3000`"),
+        ("169.254.169.254", "can't be opened"),
+        ("[::ffff:169.254.169.254]:80", "can't be opened"),
+        ("metadata.google.internal", "can't be opened"),
+        ("localhost/x", "is written as"),
         ("[::1", "isn't a valid host pattern"),
-        ("[::1]x", "after `]`"),
+        ("[::1]x", "may follow `]`"),
     ] {
-        wrong(PrivateHosts::new(written), expected);
+        check_error(PrivateHosts::new(written), expected);
     }
 }
 
-/// The refusal of a request, in words.
+/// The text of the refusal of a request.
 #[track_caller]
 fn refused(reach: &Reach, method: &str, url: &str) -> String {
     reach
         .request(&Target::parse(url).expect("a URL"), method, &[])
-        .expect_err("it is refused")
+        .expect_err("a refusal")
         .to_string()
 }
 
 #[test]
-fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
+fn refusal_names_rule_place_and_remedy() {
     let reach = reaching(
         &["docs.rs", "https://api.example.com:8443"],
         &["*.evil.com"],
@@ -454,7 +455,7 @@ fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
         (
             "GET",
             "http://docs.rs/",
-            "GET http://docs.rs is refused: https_only = true (here). Ask for it by https; or, to allow http, set `https_only = false` in \
+            "GET http://docs.rs is refused: https_only = true (here). Use https; or, to allow http, set `https_only = false` in \
              [tools.web].",
         ),
         (
@@ -466,22 +467,22 @@ fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
         (
             "GET",
             "http://localhost:3001/",
-            "GET http://localhost:3001 is refused: the rule that no request goes to private places: the host is a name that only this \
+            "GET http://localhost:3001 is refused: private addresses are blocked: the host is a name that only this \
              machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` of [tools.web].",
         ),
         (
             "GET",
             "http://169.254.169.254/",
-            "GET http://169.254.169.254 is refused: the rule that no request goes to private places: the host is the address of a metadata \
+            "GET http://169.254.169.254 is refused: private addresses are blocked: the host is the address of a metadata \
              service (built in). No key changes that.",
         ),
     ] {
         assert_eq!(refused(&reach, method, url), expected);
     }
     assert!(refused(&reach, &"X\u{1b}\n".repeat(1000), "https://example.com/").len() < 300);
-    let nowhere = Reach { place: Origin::default(), ..reaching(&[], &[], &[]) };
+    let without_grants = Reach { place: Origin::default(), ..reaching(&[], &[], &[]) };
     assert!(
-        refused(&nowhere, "GET", "https://example.com/")
+        refused(&without_grants, "GET", "https://example.com/")
             .ends_with("write in berth.toml:\n[tools.web]\nallowed_domains = [\"example.com\"]")
     );
     let plugin = Reach { table: "plugins.x".to_owned(), ..reaching(&["a.com"], &[], &[]) };
@@ -492,25 +493,25 @@ fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
 }
 
 #[test]
-fn an_address_is_refused_for_what_it_is_whatever_led_to_it() {
+fn blocked_address_is_refused_for_every_name() {
     let reach = reaching(
         &["*"],
         &["8.8.4.4"],
         &["10.0.0.0/8:443", "0.0.0.0/8:443", "127.0.0.1:443", "169.254.0.0/16"],
     );
     let refused = |url: &str, address: &str, own: &[std::net::SocketAddr]| {
-        let decided = reach.address(
+        let result = reach.address(
             &Target::parse(url).expect("a URL"),
             address.parse().expect("an address"),
             own,
         );
-        decided.map_err(|denial| denial.to_string())
+        result.map_err(|denial| denial.to_string())
     };
     assert_eq!(refused("https://a.com/", "10.0.0.1", &[]), Ok(()));
     assert_eq!(refused("https://a.com/", "8.8.8.8", &[]), Ok(()));
     assert_eq!(
-        refused("https://a.com/", "192.168.1.1", &[]).expect_err("it is private"),
-        "connect to 192.168.1.1 for https://a.com is refused: the rule that no request goes to private places: the address is private \
+        refused("https://a.com/", "192.168.1.1", &[]).expect_err("a private address"),
+        "connect to 192.168.1.1 for https://a.com is refused: private addresses are blocked: the address is private \
          (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` of [tools.web]."
     );
     for address in ["169.254.169.254", "0.0.0.0", "::ffff:169.254.1.1", "8.8.4.4", "::ffff:8.8.4.4"]
@@ -526,7 +527,7 @@ fn an_address_is_refused_for_what_it_is_whatever_led_to_it() {
         ("127.0.0.1:443", "::ffff:127.0.0.1"),
     ] {
         let why =
-            refused("https://a.com/", address, &own(listening)).expect_err("it is Berth's own");
+            refused("https://a.com/", address, &own(listening)).expect_err("an address of Berth");
         assert!(why.contains("where Berth listens"), "{listening} {address}: {why}");
     }
     assert_eq!(refused("https://a.com/", "127.0.0.1", &own("127.0.0.1:8443")), Ok(()));
@@ -534,13 +535,13 @@ fn an_address_is_refused_for_what_it_is_whatever_led_to_it() {
 }
 
 #[test]
-fn an_opened_private_host_may_be_asked_in_the_open_and_others_only_as_granted() {
+fn opened_private_host_may_use_http_and_others_as_granted() {
     let reach = reaching(
         &["docs.rs", "http://old.example.com", "https://x.com:8443"],
         &["evil.com"],
         &["localhost:3000", "10.0.0.0/8"],
     );
-    let decided = |reach: &Reach, method: &str, url: &str, approved: &[&str]| {
+    let is_granted = |reach: &Reach, method: &str, url: &str, approved: &[&str]| {
         let approved: Vec<String> = approved.iter().map(|origin| (*origin).to_owned()).collect();
         reach.request(&Target::parse(url).expect("a URL"), method, &approved).is_ok()
     };
@@ -551,7 +552,7 @@ fn an_opened_private_host_may_be_asked_in_the_open_and_others_only_as_granted() 
         "http://localhost:3000/",
         "http://10.1.1.1:1234/",
     ] {
-        assert!(decided(&reach, "GET", url, &[]), "{url}");
+        assert!(is_granted(&reach, "GET", url, &[]), "{url}");
     }
     for url in [
         "http://docs.rs/",
@@ -561,42 +562,46 @@ fn an_opened_private_host_may_be_asked_in_the_open_and_others_only_as_granted() 
         "https://other.com/",
         "https://evil.com/",
     ] {
-        assert!(!decided(&reach, "GET", url, &[]), "{url}");
+        assert!(!is_granted(&reach, "GET", url, &[]), "{url}");
     }
-    // What was decided on for a call is one origin, and undoes nothing that denies.
-    assert!(decided(&reach, "POST", "https://other.com/", &["https://other.com"]));
-    assert!(!decided(&reach, "GET", "https://other.com:8443/", &["https://other.com"]));
-    assert!(!decided(&reach, "GET", "https://a.other.com/", &["https://other.com"]));
+    // An approved origin is exactly one origin, and doesn't change a denial.
+    assert!(is_granted(&reach, "POST", "https://other.com/", &["https://other.com"]));
+    assert!(!is_granted(&reach, "GET", "https://other.com:8443/", &["https://other.com"]));
+    assert!(!is_granted(&reach, "GET", "https://a.other.com/", &["https://other.com"]));
     for url in [
         "https://evil.com/",
         "http://other.com/",
         "https://127.0.0.1/",
         "https://metadata.google.internal/",
     ] {
-        assert!(!decided(&reach, "GET", url, &[url.trim_end_matches('/')]), "{url}");
+        assert!(!is_granted(&reach, "GET", url, &[url.trim_end_matches('/')]), "{url}");
     }
     let kind = OriginKind::Ceiling("/etc/berth/ceiling.toml".to_owned());
     let ceiling = Placed { value: true, place: Origin { text: "the ceiling".into(), kind } };
-    assert!(!decided(
+    assert!(!is_granted(
         &Reach { https_only: ceiling, ..reach.clone() },
         "GET",
         "http://old.example.com/",
         &[]
     ));
-    let mut of_methods = reach;
-    of_methods.grants[0].value.methods = vec!["GET".to_owned()];
+    let mut with_methods = reach;
+    with_methods.grants[0].value.methods = vec!["GET".to_owned()];
     assert!(
-        decided(&of_methods, "GET", "https://docs.rs/", &[])
-            && !decided(&of_methods, "POST", "https://docs.rs/", &[])
+        is_granted(&with_methods, "GET", "https://docs.rs/", &[])
+            && !is_granted(&with_methods, "POST", "https://docs.rs/", &[])
     );
-    assert!(!decided(&of_methods, "get", "https://docs.rs/", &[]));
+    assert!(!is_granted(&with_methods, "get", "https://docs.rs/", &[]));
 }
 
 #[test]
-fn in_the_open_localhost_is_this_machine() {
+fn localhost_over_http_has_to_be_a_loopback_address() {
     let reach = reaching(&[], &[], &["localhost"]);
     let connects = |url: &str, address: &str| {
-        reach.address(&Target::parse(url).expect("a URL"), address.parse().expect("one"), &[])
+        reach.address(
+            &Target::parse(url).expect("a URL"),
+            address.parse().expect("an address"),
+            &[],
+        )
     };
     for address in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
         connects("http://localhost:3000/", address)
@@ -604,18 +609,18 @@ fn in_the_open_localhost_is_this_machine() {
     }
     for address in ["10.0.0.1", "192.0.2.1", "1.1.1.1", "64:ff9b::7f00:1"] {
         let denial = connects("http://localhost:3000/", address).expect_err(address);
-        assert_eq!(denial.rule, "the rule that `localhost` is this machine", "{address}");
+        assert_eq!(denial.rule, "`localhost` has to be this machine", "{address}");
     }
-    // There a certificate says who it is.
-    connects("https://localhost:3000/", "10.0.0.1").expect("it is opened");
+    // With https, a certificate proves which host it is.
+    connects("https://localhost:3000/", "10.0.0.1").expect("an opened address");
 }
 
 #[test]
-fn a_pattern_covers_what_is_narrower_and_nothing_else() {
+fn pattern_covers_narrower_patterns_only() {
     let host = |one: &str, other: &str| {
         HostPattern::new(one)
-            .expect("it is one")
-            .covers(&HostPattern::new(other).expect("it is one"))
+            .expect("a valid one")
+            .covers(&HostPattern::new(other).expect("a valid one"))
     };
     for (wide, narrow) in [
         ("*", "*.a.example"),
@@ -646,8 +651,8 @@ fn a_pattern_covers_what_is_narrower_and_nothing_else() {
     }
     let private = |one: &str, other: &str| {
         PrivateHosts::new(one)
-            .expect("it is one")
-            .covers(&PrivateHosts::new(other).expect("it is one"))
+            .expect("a valid one")
+            .covers(&PrivateHosts::new(other).expect("a valid one"))
     };
     for (wide, narrow) in [
         ("localhost", "localhost:1"),

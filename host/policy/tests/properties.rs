@@ -1,4 +1,4 @@
-//! What no rule may undo, tried with rules and calls of every kind.
+//! Properties of decisions that hold for random rules and calls.
 
 #[expect(
     unreachable_pub,
@@ -34,20 +34,20 @@ fn calls() -> impl Strategy<Value = Call> {
         Trust::Blocked,
     ]);
     (any_of(&TOOLS), any_of(&PATHS), any_of(&PATHS), any_of(&COMMANDS), any::<bool>(), trust)
-        .prop_map(|(tool, one, other, command, believed, trust)| {
+        .prop_map(|(tool, one, other, command, subjects_trusted, trust)| {
             let call = match tool {
                 "read" => read(one),
                 "write" => write(one),
                 "move_path" => moved(one, other),
                 _ => bash(command),
             };
-            Call { believed, trust, ..call }
+            Call { subjects_trusted, trust, ..call }
         })
 }
 
-type Written = (&'static str, Verdict);
+type WrittenRule = (&'static str, Verdict);
 
-fn written() -> impl Strategy<Value = Vec<Written>> {
+fn written_rules() -> impl Strategy<Value = Vec<WrittenRule>> {
     prop::collection::vec((any_of(&PATTERNS), any_of(&VERDICTS)), 0..4)
 }
 
@@ -64,20 +64,20 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(one, 0..3)
 }
 
-/// What a policy is made of, so that it can be made again with something more or less.
+/// The parts of a policy, from which a test can build it again with a part more or less.
 #[derive(Clone, Debug)]
-struct Made {
-    lists: Vec<(&'static str, Vec<Written>)>,
+struct PolicyParts {
+    lists: Vec<(&'static str, Vec<WrittenRule>)>,
     sets: [Vec<Rule>; 3],
     autonomy: Autonomy,
     block_high_risk: bool,
 }
 
-fn policies() -> impl Strategy<Value = Made> {
-    let lists = prop::collection::vec((any_of(&TOOLS), written()), 0..4);
+fn policies() -> impl Strategy<Value = PolicyParts> {
+    let lists = prop::collection::vec((any_of(&TOOLS), written_rules()), 0..4);
     let level = any_of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
     (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(
-        |(lists, one, two, three, autonomy, block_high_risk)| Made {
+        |(lists, one, two, three, autonomy, block_high_risk)| PolicyParts {
             lists,
             sets: [one, two, three],
             autonomy,
@@ -86,7 +86,7 @@ fn policies() -> impl Strategy<Value = Made> {
     )
 }
 
-impl Made {
+impl PolicyParts {
     fn policy(&self) -> Policy {
         let mut policy = autonomy(self.autonomy);
         for (tool, rules) in &self.lists {
@@ -104,13 +104,13 @@ impl Made {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// An allow, wherever it is added, undoes no denial of the blocklist or of the rules over all
-    /// tools, unless it stands in the very set whose rules that allow denied by having no match.
+    /// An added allow doesn't change a denial of the blocklist or of the rules for all tools. The
+    /// exception is an allow in the set that denied because none of its rules that allow matched.
     #[test]
-    fn no_allow_undoes_a_denial(made in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..8_usize) {
-        let before = decide(&made.policy(), &call, true);
+    fn added_allow_does_not_change_a_denial(parts in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..8_usize) {
+        let before = decide(&parts.policy(), &call, true);
         prop_assume!(before.verdict == Verdict::Deny);
-        let mut more = made.clone();
+        let mut more = parts.clone();
         let lists = more.lists.len();
         match place {
             0..=2 => more.sets[place].push(rule(Effect::Allow, &[], &[])),
@@ -120,20 +120,20 @@ proptest! {
             _ => {}
         }
         let after = decide(&more.policy(), &call, true);
-        let own = match place {
+        let is_own_rule = match place {
             0..=2 => [Gate::Ceiling, Gate::Policy, Gate::Authorization][place] == before.gate && before.rule.contains("that allow"),
             5 => before.gate == Gate::Autonomy,
-            // An earlier rule of the same list is what decides.
+            // An earlier rule of the same list decides.
             6.. => before.gate == Gate::Permissions,
             _ => false,
         };
-        prop_assert!(after.verdict == Verdict::Deny || own, "{before:?} became {after:?}");
+        prop_assert!(after.verdict == Verdict::Deny || is_own_rule, "{before:?} became {after:?}");
     }
 
-    /// A rule at the end of a list changes nothing that an earlier one of it decides.
+    /// A rule at the end of a list doesn't change a decision of an earlier rule in it.
     #[test]
-    fn a_permission_at_the_end_changes_no_earlier_answer(call in calls(), rules in written(), last in (any_of(&PATTERNS), any_of(&VERDICTS))) {
-        let with = |rules: &[Written]| {
+    fn permission_at_the_end_does_not_change_earlier_decision(call in calls(), rules in written_rules(), last in (any_of(&PATTERNS), any_of(&VERDICTS))) {
+        let with = |rules: &[WrittenRule]| {
             let mut policy = autonomy(Autonomy::Supervised);
             policy.permissions.add(call.tool, list(rules));
             policy
@@ -141,16 +141,16 @@ proptest! {
         let all = [rules.as_slice(), &[("*", Verdict::Ask)]].concat();
         let longer = [all.as_slice(), &[last]].concat();
         prop_assert_eq!(decide(&with(&all), &call, false), decide(&with(&longer), &call, false));
-        // Where nothing decides yet, it may, but it takes back no denial.
+        // If no earlier rule decides, it may decide, but it doesn't change a denial.
         let (short, long) = (decide(&with(&rules), &call, false), decide(&with(&[rules.as_slice(), &[last]].concat()), &call, false));
         prop_assert!(short.verdict < Verdict::Deny || long.verdict == Verdict::Deny, "{short:?} became {long:?}");
     }
 
-    /// Without one of the permissions that allow, without autonomy, or with one rule more that
-    /// denies, no more is allowed.
+    /// Removing permissions that allow, lowering autonomy, or adding a rule that denies never
+    /// allows more.
     #[test]
-    fn taking_away_never_allows_more(made in policies(), call in calls(), place in 0..10_usize, confirmed in any::<bool>()) {
-        let mut less = made.clone();
+    fn stricter_policy_never_allows_more(parts in policies(), call in calls(), place in 0..10_usize, confirmed in any::<bool>()) {
+        let mut less = parts.clone();
         let sets = less.sets.len();
         match place {
             0 => less.autonomy = Autonomy::Supervised.min(less.autonomy),
@@ -160,7 +160,7 @@ proptest! {
             6..=8 => less.lists.push((call.tool, vec![("*", VERDICTS[place % 3].max(Verdict::Ask))])),
             _ => less.lists.iter_mut().for_each(|(_, rules)| rules.retain(|(_, verdict)| *verdict != Verdict::Allow)),
         }
-        let (before, after) = (decide(&made.policy(), &call, confirmed), decide(&less.policy(), &call, confirmed));
+        let (before, after) = (decide(&parts.policy(), &call, confirmed), decide(&less.policy(), &call, confirmed));
         prop_assert!(after.verdict >= before.verdict, "{before:?} became {after:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the rules say of paths that a call reaches without naming them.
+//! Rules for paths that a call reaches without naming them.
 
 #[expect(
     unreachable_pub,
@@ -23,17 +23,17 @@ fn reached(policy: Policy, call: &Call) -> Option<Arc<ReachedPaths>> {
     Arc::new(policy).reached(&call.action())
 }
 
-/// What becomes of paths, of which none means that no rule has a word on any.
+/// Checks the verdicts on paths that a call reaches.
 #[track_caller]
 fn check(policy: Policy, call: &Call, expected: &[(&str, Access, Verdict)]) {
-    let reached = reached(policy, call).expect("there are rules about paths");
+    let reached = reached(policy, call).expect("rules about paths");
     for (path, access, verdict) in expected {
-        let said = match reached.decide(Path::new(path), *access) {
+        let decided = match reached.decide(Path::new(path), *access) {
             Ok(()) => Verdict::Allow,
             Err(refusal) if refusal.asks => Verdict::Ask,
             Err(_) => Verdict::Deny,
         };
-        assert_eq!(said, *verdict, "{access:?} {path}");
+        assert_eq!(decided, *verdict, "{access:?} {path}");
     }
 }
 
@@ -42,7 +42,7 @@ fn bound(rule: Rule, access: Access) -> Rule {
 }
 
 #[test]
-fn nothing_is_compiled_where_no_rule_is_about_paths() {
+fn nothing_is_compiled_without_a_rule_about_paths() {
     let (deny, allow) = (Effect::Deny, Effect::Allow);
     assert!(reached(Policy::default(), &read("/w")).is_none());
     assert!(reached(policed(vec![rule(deny, &["write"], &["a"])]), &read("/w")).is_none());
@@ -60,10 +60,10 @@ fn nothing_is_compiled_where_no_rule_is_about_paths() {
         )
         .is_none()
     );
-    // It writes nothing in any case.
+    // The call doesn't write.
     assert!(reached(policed(vec![bound(rule(deny, &[], &["a"]), WRITE)]), &read("/w")).is_none());
     assert!(reached(permitting("read", &[&[("a", Verdict::Allow)]]), &read("/w")).is_none());
-    // These are about commands.
+    // These permissions are about commands.
     assert!(
         reached(permitting("bash", &[&[("*", Verdict::Ask), ("a", Verdict::Deny)]]), &bash("ls"))
             .is_none()
@@ -71,7 +71,7 @@ fn nothing_is_compiled_where_no_rule_is_about_paths() {
 }
 
 #[test]
-fn a_denial_holds_for_all_that_it_covers() {
+fn denial_applies_to_everything_below_its_path() {
     let rules = vec![
         rule(Effect::Deny, &["grep", "bash"], &["secret"]),
         bound(rule(Effect::Deny, &[], &["cold"]), WRITE),
@@ -100,14 +100,14 @@ fn a_denial_holds_for_all_that_it_covers() {
 }
 
 #[test]
-fn who_may_not_read_may_not_write_and_who_may_write_may_read() {
+fn denied_reading_denies_writing_and_allowed_writing_allows_reading() {
     let denying = vec![bound(rule(Effect::Deny, &[], &["a"]), READ)];
     check(
         policed(denying.clone()),
         &moved("/w", "/v"),
         &[("/w/a", READ, Verdict::Deny), ("/w/a", WRITE, Verdict::Deny)],
     );
-    // The gates say the same of what is named.
+    // The gates decide the same for the named path.
     assert_eq!(support::decide(&policed(denying), &write("/w/a"), false).verdict, Verdict::Deny);
     let allowing = vec![
         bound(rule(Effect::Allow, &[], &["a"]), WRITE),
@@ -127,7 +127,7 @@ fn who_may_not_read_may_not_write_and_who_may_write_may_read() {
 }
 
 #[test]
-fn rules_that_allow_let_folders_above_be_entered_and_made() {
+fn allowed_path_allows_entering_and_making_its_parents() {
     let policy = policed(vec![rule(Effect::Allow, &[], &["/w/new/file"])]);
     check(
         policy,
@@ -151,19 +151,19 @@ fn rules_that_allow_let_folders_above_be_entered_and_made() {
 }
 
 #[test]
-fn each_set_is_asked_by_itself() {
+fn each_set_of_rules_decides_by_itself() {
     let mut policy = policed(vec![rule(Effect::Allow, &[], &["/w"])]);
     policy.authorization = RuleSet { rules: vec![rule(Effect::Deny, &[], &["a"])] };
     policy.ceiling =
         vec![RuleSet::default(), RuleSet { rules: vec![rule(Effect::Deny, &[], &["b"])] }];
-    let gates = |path: &str| {
-        let reached = reached(policy.clone(), &read("/w")).expect("there are rules about paths");
-        let refusal = reached.decide(Path::new(path), READ).expect_err("a rule is against it");
+    let denial_of = |path: &str| {
+        let reached = reached(policy.clone(), &read("/w")).expect("rules about paths");
+        let refusal = reached.decide(Path::new(path), READ).expect_err("a refusal");
         reached.explain(refusal, Path::new(path), READ)
     };
-    assert_eq!(gates("/w/a").capability, "authorization");
-    assert_eq!(gates("/w/b").capability, "ceiling");
-    let denial = gates("/v");
+    assert_eq!(denial_of("/w/a").capability, "authorization");
+    assert_eq!(denial_of("/w/b").capability, "ceiling");
+    let denial = denial_of("/v");
     assert_eq!((&*denial.capability, &*denial.action), ("policy", "read /v"));
     assert!(
         denial.remedy.ends_with("effect = \"allow\"\ntools = [\"read\"]\npaths = [\"/v\"]"),
@@ -172,7 +172,7 @@ fn each_set_is_asked_by_itself() {
 }
 
 #[test]
-fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
+fn approval_covers_paths_of_the_rule_that_asked() {
     let (allow, ask, deny) = (Verdict::Allow, Verdict::Ask, Verdict::Deny);
     let list: &[(&str, Verdict)] = &[
         ("/w/a/open", allow),
@@ -196,18 +196,18 @@ fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
             ("/v", READ, allow),
         ],
     );
-    // A person has agreed to the folder.
+    // A person has approved the call for the folder.
     let named: &[(&str, Access, Verdict)] =
         &[("/w/a/x", READ, allow), ("/w/c/b", READ, ask), ("/w/b", READ, deny)];
     check(permitting("read", &[list]), &read_at("/w/a"), named);
-    // The most severe of several lists, and each question by itself.
+    // The most severe of several lists counts. Each rule that asks needs its own approval.
     let lists: &[&[(&str, Verdict)]] = &[list, &[("/w/a/x", deny), ("/w/a/y", ask)]];
     check(
         permitting("read", lists),
         &read_at("/w/a"),
         &[("/w/a/x", READ, deny), ("/w/a/y", READ, ask), ("/w/a/z", READ, allow)],
     );
-    // So somebody has for good.
+    // A permission for exactly this folder approves it permanently.
     let mut policy = permitting("read", &[]);
     let exactly = Permission {
         pattern: Pattern::exactly("/w/a"),
@@ -222,7 +222,7 @@ fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
         &[("/w/a/x", READ, allow), ("/w/b", READ, deny), ("/w/c/b", READ, ask)],
     );
     check(policy, &read_at("/w"), &[("/w/a/x", READ, ask), ("/w/a", READ, allow)]);
-    // What asks about every call asks about no path.
+    // A rule that asks about every call doesn't ask about a path.
     check(
         permitting("read", &[&[("/v", deny), ("*", ask)]]),
         &read_at("/w/a"),
@@ -231,15 +231,15 @@ fn permissions_keep_their_order_and_a_yes_covers_what_its_rule_asks_for() {
 }
 
 #[test]
-fn a_question_says_how_it_is_answered() {
+fn refusal_of_an_asking_rule_names_the_remedy() {
     let reached = reached(permitting("read", &[&[("[a]", Verdict::Ask)]]), &read("/w"))
-        .expect("there are rules about paths");
+        .expect("rules about paths");
     let path = Path::new("/w/[a]");
-    let refusal = reached.decide(Path::new("/w/a"), READ).expect_err("it asks");
+    let refusal = reached.decide(Path::new("/w/a"), READ).expect_err("a refusal that asks");
     assert!(refusal.asks);
     assert_eq!(
         reached.explain(refusal, path, READ).remedy,
-        "A call that names it asks for it. To allow it, put before it:\n[[tools.permissions.read]]\npattern = \"/w/\\\\[a\\\\]\"\naction = \"allow\""
+        "A call that names it asks for approval. To allow it, put before it:\n[[tools.permissions.read]]\npattern = \"/w/\\\\[a\\\\]\"\naction = \"allow\""
     );
 }
 
@@ -257,14 +257,13 @@ fn rules_under_an_alias_count() {
 }
 
 #[test]
-fn other_rules_have_another_identity() {
+fn different_rules_have_different_identities() {
     let policy = Arc::new(policed(vec![
         rule(Effect::Deny, &[], &["a"]),
         Rule { phases: vec![Phase::Planner], ..rule(Effect::Deny, &[], &["b"]) },
     ]));
-    let identity = |call: &Call| {
-        policy.reached(&call.action()).expect("there are rules about paths").identity()
-    };
+    let identity =
+        |call: &Call| policy.reached(&call.action()).expect("rules about paths").identity();
     assert_eq!(identity(&read("/w")), identity(&read("/w")));
     assert_ne!(identity(&read("/w")), identity(&read("/v")));
     assert_ne!(
@@ -274,23 +273,20 @@ fn other_rules_have_another_identity() {
 }
 
 #[test]
-fn rules_that_name_whole_paths_say_where_they_begin() {
+fn anchors_are_folders_before_the_first_wildcard() {
     let rules = vec![rule(Effect::Deny, &[], &["/etc/ssl", "/usr/*/x", "b", "/a/\\[b/c", "/**"])];
-    let anchors =
-        reached(policed(rules), &bash("ls")).expect("there are rules about paths").anchors();
+    let anchors = reached(policed(rules), &bash("ls")).expect("rules about paths").anchors();
     assert_eq!(anchors, ["/etc/ssl", "/usr", "/a", "/"].map(std::path::PathBuf::from));
 }
 
 #[test]
-fn what_is_built_beside_its_place_has_one() {
+fn written_in_is_the_written_path_in_a_folder() {
     let policy = || policed(vec![rule(Effect::Deny, &[], &["a"])]);
-    let moved = reached(policy(), &moved("/w/x", "/v/y")).expect("there are rules about paths");
+    let moved = reached(policy(), &moved("/w/x", "/v/y")).expect("rules about paths");
     assert_eq!(moved.written_in(Path::new("/v")), Some(Path::new("/v/y")));
     assert_eq!(moved.written_in(Path::new("/")), None);
     assert_eq!(
-        reached(policy(), &read("/w/x"))
-            .expect("there are rules about paths")
-            .written_in(Path::new("/w")),
+        reached(policy(), &read("/w/x")).expect("rules about paths").written_in(Path::new("/w")),
         None
     );
 }

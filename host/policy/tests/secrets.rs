@@ -1,9 +1,9 @@
-//! Where secrets of requests go.
+//! The requests that a secret is put into.
 
 use berth_policy::egress::{Placement, PrivateHosts, SecretHost, SecretRule, Target};
 
 #[test]
-fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
+fn secret_goes_only_into_requests_of_its_rule() {
     let rule = SecretRule {
         name: "token".to_owned(),
         hosts: [
@@ -14,16 +14,16 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
             "localhost:4000",
             "127.0.0.2",
         ]
-        .map(|host| SecretHost::new(host).expect("it is one"))
+        .map(|host| SecretHost::new(host).expect("a valid one"))
         .to_vec(),
         methods: vec!["GET".to_owned()],
         paths: vec!["/v1/".to_owned(), "/me".to_owned()],
         placement: Placement::Query { name: "key".to_owned() },
     };
     let private = ["127.0.0.1", "127.0.0.2", "localhost:3000", "10.0.0.1"]
-        .map(|private| PrivateHosts::new(private).expect("it is one"));
+        .map(|private| PrivateHosts::new(private).expect("a valid one"));
     let goes = |url: &str, method: &str, path: &str| {
-        rule.goes(&Target::parse(url).expect("a URL"), method, path, &private)
+        rule.applies_to(&Target::parse(url).expect("a URL"), method, path, &private)
     };
     let api = "https://api.example.com/";
     for path in ["/v1", "/v1/", "/v1/x", "/me", "/me/x?y=../..", "/v1/a.b", "/me#/../x"] {
@@ -58,7 +58,7 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
         !goes("https://example.com/", "GET", "/v1")
             && !goes("https://a.api.example.com/", "GET", "/v1")
     );
-    // To the port that is named, or else to that of https.
+    // Only the named port, or the default port of https, matches.
     assert!(
         !goes("https://api.example.com:8443/", "GET", "/v1")
             && !goes("https://api.example.com:80/", "GET", "/v1")
@@ -68,7 +68,7 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
             && !goes("https://x.a.example/", "GET", "/v1")
     );
     assert!(goes("https://127.0.0.2/", "GET", "/v1"));
-    // In the open only to this machine, where it was opened, on a port that is named.
+    // By http, only this machine matches, if it is opened on the named port.
     assert!(
         !goes("http://api.example.com/", "GET", "/v1")
             && !goes("http://api.example.com:443/", "GET", "/v1")
@@ -89,13 +89,13 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
         !goes("http://127.0.0.2/", "GET", "/v1") && !goes("http://127.0.0.2:443/", "GET", "/v1")
     );
     let anywhere = SecretRule { methods: Vec::new(), paths: Vec::new(), ..rule.clone() };
-    assert!(anywhere.goes(&Target::parse(api).expect("a URL"), "DELETE", "/../x", &[]));
+    assert!(anywhere.applies_to(&Target::parse(api).expect("a URL"), "DELETE", "/../x", &[]));
     let nowhere = SecretRule { hosts: Vec::new(), ..anywhere };
-    assert!(!nowhere.goes(&Target::parse(api).expect("a URL"), "GET", "/", &[]));
+    assert!(!nowhere.applies_to(&Target::parse(api).expect("a URL"), "GET", "/", &[]));
 }
 
 #[test]
-fn a_secret_is_for_hosts_of_one_owner() {
+fn secret_host_must_not_cover_hosts_of_many_owners() {
     for written in [
         "example.com",
         "*.example.com",
@@ -114,11 +114,11 @@ fn a_secret_is_for_hosts_of_one_owner() {
         ("*.com", "at least two parts of a name"),
         ("*.com:443", "at least two parts of a name"),
         ("com", "add its port"),
-        ("*.*.com", "`*` has no place"),
-        ("https://example.com", "no URL"),
+        ("*.*.com", "`*` isn't allowed"),
+        ("https://example.com", "not a URL"),
         ("example.com:0", "ports are numbers"),
         ("example.com:x", "ports are numbers"),
-        ("10.0.0.0/8", "ranges of addresses"),
+        ("10.0.0.0/8", "a range of addresses"),
     ] {
         let why = SecretHost::new(written).expect_err(written);
         assert!(why.contains(expected), "{written}: {why}");

@@ -1,4 +1,4 @@
-//! The gate of the web tools: where they go, before they run.
+//! The hosts gate: the hosts that a call of the web tools may request.
 
 #[expect(
     unreachable_pub,
@@ -31,7 +31,7 @@ fn policy(reach: Reach, others: Verdict) -> Policy {
     Policy { web: Some(web), ..autonomy(berth_policy::Autonomy::Supervised) }
 }
 
-/// What becomes of a call for a URL, where others are denied, asked for, and allowed.
+/// Checks the verdicts on a call for a URL, with `other_domains` set to deny, ask and allow.
 #[track_caller]
 fn check(url: &'static str, expected: [Verdict; 3]) {
     let reach = reaching(
@@ -51,7 +51,7 @@ fn check(url: &'static str, expected: [Verdict; 3]) {
 }
 
 #[test]
-fn what_is_listed_passes_what_is_denied_does_not_and_others_are_as_is_said_of_them() {
+fn listed_hosts_pass_denied_ones_fail_and_others_follow_their_key() {
     check("https://docs.rs/serde", [Allow; 3]);
     check("https://DOCS.RS./serde", [Allow; 3]);
     check("https://a.b.example.com/", [Allow; 3]);
@@ -70,28 +70,28 @@ fn what_is_listed_passes_what_is_denied_does_not_and_others_are_as_is_said_of_th
 }
 
 #[test]
-fn a_permission_is_a_yes_to_where_it_goes_but_undoes_no_denial() {
-    let permitted = |others, url| {
+fn permission_includes_the_host_but_does_not_change_a_denial() {
+    let verdict = |others, url| {
         let mut policy = policy(reaching(&[], &["evil.com"], &[]), others);
         policy.permissions.add("fetch", list(&[("https://*.com/*", Allow)]));
         decide(&policy, &fetch(url), false).verdict
     };
-    assert_eq!(permitted(Ask, "https://good.com/x"), Allow);
-    assert_eq!(permitted(Ask, "https://good.org/x"), Ask);
-    assert_eq!(permitted(Ask, "https://evil.com/x"), Deny);
-    assert_eq!(permitted(Deny, "https://good.com/x"), Deny);
+    assert_eq!(verdict(Ask, "https://good.com/x"), Allow);
+    assert_eq!(verdict(Ask, "https://good.org/x"), Ask);
+    assert_eq!(verdict(Ask, "https://evil.com/x"), Deny);
+    assert_eq!(verdict(Deny, "https://good.com/x"), Deny);
 }
 
 #[test]
-fn only_the_web_tools_of_berth_are_asked_for() {
+fn hosts_gate_ignores_tools_of_other_plugins() {
     let policy = policy(reaching(&[], &[], &[]), Deny);
-    let of_others = Call { provider: "some", ..fetch("https://example.com/") };
-    assert_eq!(decide(&policy, &of_others, false).verdict, Allow);
-    assert!(origins(&of_others.action()).is_empty());
+    let other_plugin = Call { provider: "some", ..fetch("https://example.com/") };
+    assert_eq!(decide(&policy, &other_plugin, false).verdict, Allow);
+    assert!(origins(&other_plugin.action()).is_empty());
 }
 
 #[test]
-fn a_method_is_no_way_around_and_every_url_counts() {
+fn denied_host_is_denied_for_every_method_and_url() {
     let policy = policy(reaching(&["a.com"], &["b.com"], &[]), Ask);
     let mut two = fetch("https://a.com/");
     two.subjects.push(berth_policy::ResolvedSubject {
@@ -105,7 +105,7 @@ fn a_method_is_no_way_around_and_every_url_counts() {
 }
 
 #[test]
-fn a_question_names_the_host_and_the_line_that_makes_it_needless() {
+fn decision_that_asks_names_host_and_remedy() {
     let decision = decide(
         &policy(reaching(&["docs.rs"], &[], &[]), Ask),
         &fetch("https://еxample.com/"),

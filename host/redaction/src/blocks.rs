@@ -1,82 +1,83 @@
-//! Private keys as text: PEM, OpenSSH, PGP.
+//! Private keys as text blocks: PEM, OpenSSH, PGP.
 
-use super::found::{Found, looked_at};
+use super::found::{Found, count_examined};
 use super::mark;
 use super::shapes::begins;
 
-/// Base64 characters without which a block holds no key.
-pub(super) const LEAST: usize = 40;
+/// Base64 characters that a private key has at least.
+pub(super) const MIN_KEY: usize = 40;
 
-/// Lines in a row that are neither a header nor part of a key, after which the block is over.
-const STRAY: usize = 3;
+/// Lines in a row after which a block ends, if they are neither a header nor part of a key.
+const MAX_OTHER_LINES: usize = 3;
 
-/// A key whose block begins at the `-BE` at `at`, to its end, or as far as it is there.
-pub(super) fn begun(text: &[u8], at: usize) -> Option<Found> {
+/// The key whose block begins at the `-BE` at `at`, up to its end or the end of the text.
+pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 1 - dashes_before(text, at + 1);
     let label = text[at + 1..].strip_prefix(b"BEGIN")?;
-    let mut at = at + 6 + closing(label)?;
-    // Where the next block begins, this one is over: nothing is looked at for both.
+    let mut at = at + 6 + key_label_length(label)?;
+    // This block ends where the next one begins, so that no byte is examined for both.
     let next = position(&text[at..], b"-BEGIN").map_or(text.len(), |next| at + next);
     let text = &text[..next - dashes_before(text, next).min(next - at)];
-    looked_at(text.len() - at);
-    let (mut end, mut held, mut stray) = (at, 0, 0);
-    while at < text.len() && stray < STRAY {
+    count_examined(text.len() - at);
+    let (mut end, mut key_length, mut other_lines) = (at, 0, 0);
+    while at < text.len() && other_lines < MAX_OTHER_LINES {
         let (line, next) = line(text, at);
         if let Some(dashes) = position(line, b"-----END") {
-            held += run(&line[..dashes]);
+            key_length += run(&line[..dashes]);
             let label = at + dashes + 8;
-            end = label + closing(&text[label..]).unwrap_or(0);
+            end = label + key_label_length(&text[label..]).unwrap_or(0);
             break;
         }
         let length = run(line);
-        if length >= 16 || length > 0 && held > 0 && stray == 0 && only_numbered(line, length) {
-            held += length;
-            stray = 0;
+        let is_last = length > 0 && key_length > 0 && other_lines == 0;
+        if length >= 16 || is_last && only_numbered(line, length) {
+            key_length += length;
+            other_lines = 0;
             end = at + line.trim_ascii_end().len() - trailing(line);
         } else if !line.trim_ascii().is_empty() && position(line, b": ").is_none() {
-            stray += 1;
+            other_lines += 1;
         }
         at = next;
     }
-    (held >= LEAST).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
+    (key_length >= MIN_KEY).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
 }
 
-/// A key whose block ends with the `-EN` at `at`, and begins before the text. What lies before
-/// `from` was dealt with.
-pub(super) fn ended(text: &[u8], at: usize, from: usize) -> Option<Found> {
+/// The key whose block ends with the `-EN` at `at`, and begins before the text. The text before
+/// `from` is already examined.
+pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Found> {
     let label = text[at + 1..].strip_prefix(b"END")?;
-    let end = at + 4 + closing(label)?;
+    let end = at + 4 + key_label_length(label)?;
     let dashes = at + 1 - dashes_before(text, at + 1);
-    // What lies before the end of another block was looked at for that one.
+    // The text before the end of another block was examined for that block.
     let from = text[from..dashes.max(from)]
         .windows(4)
         .rposition(|window| window == b"-END")
         .map_or(from, |other| from + other + 4);
-    looked_at(dashes.saturating_sub(from));
+    count_examined(dashes.saturating_sub(from));
     let mut line_start = text[from..dashes.max(from)]
         .iter()
         .rposition(|byte| *byte == b'\n')
         .map_or(from, |at| from + at + 1);
-    let (mut start, mut held) = (None, 0);
+    let (mut start, mut key_length) = (None, 0);
     while line_start > from {
         let before = &text[from..line_start - 1];
         let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let line = &before[begin..];
         let length = run(line);
-        if length < 16 && !(held == 0 && length > 0 && only_numbered(line, length)) {
+        if length < 16 && !(key_length == 0 && length > 0 && only_numbered(line, length)) {
             break;
         }
-        held += length;
+        key_length += length;
         line_start = from + begin;
         start = Some(line_start + line.trim_ascii_end().len() - trailing(line) - length);
     }
-    let start = start.filter(|_| held >= LEAST)?;
+    let start = start.filter(|_| key_length >= MIN_KEY)?;
     Some(Found { start, end, kind: mark::PRIVATE_KEY })
 }
 
-/// How the base64 of private keys begins, without what stands around it: OpenSSH's, elliptic
-/// curves' (RFC 5915, and RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA's,
-/// which goes on as [`is_rsa`] says.
+/// The first characters of private keys in base64, without a header: OpenSSH keys, keys of elliptic
+/// curves (RFC 5915, and RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA keys,
+/// which [`is_rsa`] checks further.
 pub(super) const BEGINNINGS: [&str; 9] = [
     "b3BlbnNzaC1rZXktdjE",
     "MHcCAQEEI",
@@ -89,29 +90,29 @@ pub(super) const BEGINNINGS: [&str; 9] = [
     "MII",
 ];
 
-/// A key that begins at `at` without a line before it that says so: what a search shows of it, or a
-/// file's part.
+/// The key that begins at `at` without a header line: in the output of a search, or in a part of a
+/// file.
 pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;
     if !begins(text, at) || *known == "MII" && !is_rsa(&text[at..]) {
         return None;
     }
     let length = text[at..].iter().take_while(|byte| is_base64(**byte)).count();
-    looked_at(length);
-    if length < LEAST {
+    count_examined(length);
+    if length < MIN_KEY {
         return None;
     }
-    // Where nothing comes behind it in its line, the next lines are its own too, as long as they
-    // are full; its last one need not be.
+    // If nothing follows the key in its line, the next lines belong to it too, as long as they are
+    // full. Its last line may be shorter.
     let mut end = at + length;
     let (rest, mut next) = line(&text[..text.len().min(end + 16)], end);
     let mut whole = trailing(rest) == rest.trim_ascii_end().len();
     while whole && next < text.len() {
         let (line, after) = line(text, next);
-        looked_at(after - next);
+        count_examined(after - next);
         let length = run(line);
-        let full = length >= LEAST;
-        // A mark in its place is no end.
+        let full = length >= MIN_KEY;
+        // A line with a mark doesn't end the key.
         whole = full || mark::around(line, 0, line.len()).count() > 1;
         if full || line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length) {
             end = next + line.trim_ascii_end().len() - trailing(line);
@@ -121,9 +122,9 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Whether what begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence of so many
-/// bytes, the version 0, and then a number of more than 127 bytes, or the algorithm. A certificate
-/// and a public key begin otherwise.
+/// Whether a text that begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence with its
+/// length, the version 0, and then a number of more than 127 bytes, or the algorithm. Certificates
+/// and public keys begin differently.
 fn is_rsa(text: &[u8]) -> bool {
     let Some([_, _, _, _, _, b'A' | b'Q' | b'g' | b'w', b'I', b'B', rest @ ..]) =
         text.first_chunk::<12>()
@@ -141,9 +142,9 @@ fn dashes_before(text: &[u8], at: usize) -> usize {
     text[..at].iter().rev().take(5).take_while(|byte| **byte == b'-').count()
 }
 
-/// How far a label reaches, its closing dashes included, where it is a private key's:
-/// ` RSA PRIVATE KEY-----`.
-fn closing(label: &[u8]) -> Option<usize> {
+/// Length of the label of a private key with its closing dashes: ` RSA PRIVATE KEY-----`. `None`
+/// for other labels.
+fn key_label_length(label: &[u8]) -> Option<usize> {
     let words = label
         .iter()
         .take(48)
@@ -158,10 +159,10 @@ fn closing(label: &[u8]) -> Option<usize> {
     (private && dashes >= 4).then_some(words + dashes)
 }
 
-/// The line that begins at `at`, and where the next one does. A line end that is written as `\n` is
-/// one too.
+/// The line that begins at `at`, and the start of the next line. An escaped line end `\n` counts
+/// too.
 fn line(text: &[u8], at: usize) -> (&[u8], usize) {
-    // No key has a longer line, and what has none is not searched to its end time and again.
+    // No key has a longer line. The bound keeps the time linear for a text without line ends.
     let rest = &text[at..text.len().min(at + 16 * 1024)];
     for (offset, byte) in rest.iter().enumerate() {
         match byte {
@@ -175,8 +176,8 @@ fn line(text: &[u8], at: usize) -> (&[u8], usize) {
     (rest, at + rest.len())
 }
 
-/// How many base64 characters stand together at the end of a line, without what a language puts
-/// behind a text.
+/// Number of base64 characters at the end of a line, without trailing quotes and signs of a
+/// programming language.
 fn run(line: &[u8]) -> usize {
     let line = &line[..line.trim_ascii_end().len() - trailing(line)];
     line.iter().rev().take_while(|byte| is_base64(**byte)).count()
@@ -184,18 +185,18 @@ fn run(line: &[u8]) -> usize {
 
 fn trailing(line: &[u8]) -> usize {
     let line = line.trim_ascii_end();
-    let junk = line
+    let quotes = line
         .iter()
         .rev()
         .take(8)
         .take_while(|byte| matches!(byte, b'"' | b'\'' | b',' | b'\\' | b' ' | b';' | b'`'))
         .count();
-    let plus =
-        line[..line.len() - junk].ends_with(b"\" +") || line[..line.len() - junk].ends_with(b"' +");
-    if plus { junk + 3 } else { junk }
+    let plus = line[..line.len() - quotes].ends_with(b"\" +")
+        || line[..line.len() - quotes].ends_with(b"' +");
+    if plus { quotes + 3 } else { quotes }
 }
 
-/// Whether nothing but a line's number, its file or a sign comes before the last characters of a
+/// Whether only a line number, a file name or a sign comes before the last `run` characters of a
 /// line.
 fn only_numbered(line: &[u8], run: usize) -> bool {
     let line = &line[..line.trim_ascii_end().len() - trailing(line)];

@@ -1,35 +1,36 @@
-//! Secrets in another writing: base64, and percent signs.
+//! Encoded secrets: base64 and percent-encoding.
 
 use super::blocks;
-use super::found::{Found, looked_at};
+use super::found::{Found, count_examined};
 use super::keys::Keys;
 use super::mark;
 
-/// The search for what is encoded: it comes from above, since it also finds what is encoded again.
+/// The search in a decoded text. The caller passes it in, since a decoded text may be encoded
+/// again.
 type Find = fn(&str, &dyn Fn(usize) -> Keys, u8) -> Vec<Found>;
 
-/// Characters of base64 that can hide something: a short password with its key takes as many.
-const LEAST: usize = 24;
+/// Shortest run of base64 that is decoded: the length of a short password with its key.
+const MIN_RUN: usize = 24;
 
-/// Characters of it without those that only fill it up.
-const LEAST_UNFILLED: usize = LEAST - 2;
+/// Characters of the shortest run without padding.
+const MIN_UNPADDED: usize = MIN_RUN - 2;
 
-/// Places in a run from which on it is decoded: a path that stands before base64 is of the same
-/// characters.
-const STARTS: usize = 4;
+/// Number of places in a run at which decoding is tried. A path before base64 has the same
+/// characters, so the base64 may start later.
+const MAX_STARTS: usize = 4;
 
-/// Bytes of one text that are decoded. What is longer holds no key and value by themselves, and its
-/// parts are looked at nevertheless.
+/// Bytes that are decoded as one text. A longer run is decoded in parts.
 const MAX_DECODED: usize = 64 * 1024;
 
-/// Bytes of a word with percent signs that are decoded at once.
+/// Bytes of a percent-encoded word that are decoded at once.
 const MAX_WORD: usize = 8192;
 
-/// How often something may be encoded again.
+/// Number of nested encodings that are decoded.
 const DEPTH: u8 = 2;
 
-/// The runs of base64 in `text` that hold secrets when they are decoded, or that are lines of a
-/// private key, since they stand in its file. Nothing within `taken` (in order) is looked at.
+/// The runs of base64 in `text` that hold secrets after decoding, or that are lines of a private
+/// key, since they are in its file. `taken`: secrets that were found before, in order. They are
+/// skipped.
 pub(super) fn base64(
     text: &[u8],
     taken: &[Found],
@@ -42,44 +43,40 @@ pub(super) fn base64(
         return found;
     }
     let mut taken = taken.iter().peekable();
-    // A run of so many characters has one at every place that is a multiple of their number.
-    let mut at = LEAST_UNFILLED - 1;
+    // Every run of at least MIN_UNPADDED characters has one of these places.
+    let mut at = MIN_UNPADDED - 1;
     while at < text.len() {
         if !is_base64(text[at]) {
-            at += LEAST_UNFILLED;
+            at += MIN_UNPADDED;
             continue;
         }
-        let back = text[..at]
-            .iter()
-            .rev()
-            .take(LEAST_UNFILLED)
-            .take_while(|byte| is_base64(**byte))
-            .count();
+        let back =
+            text[..at].iter().rev().take(MIN_UNPADDED).take_while(|byte| is_base64(**byte)).count();
         let start = at - back;
         let end = at + text[at..].iter().take_while(|byte| is_base64(**byte)).count();
-        at = end + LEAST_UNFILLED;
-        // A sign of equality fills a run up, or stands before one: `DATA=…`.
+        at = end + MIN_UNPADDED;
+        // `=` pads a run, or comes before one: `DATA=…`.
         let end = end + text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
-        if end - start < LEAST {
+        if end - start < MIN_RUN {
             continue;
         }
         while taken.next_if(|found| found.end <= start).is_some() {}
         if taken.peek().is_some_and(|found| found.start < end) {
             continue;
         }
-        let of_key = end - start >= blocks::LEAST && keys(start) == Keys::PrivateKey;
-        let secret = of_key.then_some((start, mark::PRIVATE_KEY)).or_else(|| {
-            let behind = text[start..end]
+        let is_key_line = end - start >= blocks::MIN_KEY && keys(start) == Keys::PrivateKey;
+        let secret = is_key_line.then_some((start, mark::PRIVATE_KEY)).or_else(|| {
+            let after_slashes = text[start..end]
                 .iter()
                 .enumerate()
                 .filter(|(_, byte)| **byte == b'/')
                 .map(|(at, _)| start + at + 1);
             let starts = std::iter::once(start)
-                .chain(behind)
-                .filter(|start| tells(&text[*start..end]))
-                .take(STARTS);
+                .chain(after_slashes)
+                .filter(|start| decodes_to_text(&text[*start..end]))
+                .take(MAX_STARTS);
             starts
-                .map(|start| Some((start, hidden(&text[start..end], find, depth)?)))
+                .map(|start| Some((start, kind_in_base64(&text[start..end], find, depth)?)))
                 .find_map(|secret| secret)
         });
         if let Some((start, kind)) = secret {
@@ -89,10 +86,10 @@ pub(super) fn base64(
     found
 }
 
-/// The kind of the first secret that a run holds.
-fn hidden(run: &[u8], find: Find, depth: u8) -> Option<&'static str> {
+/// Kind of the first secret in a run of base64.
+fn kind_in_base64(run: &[u8], find: Find, depth: u8) -> Option<&'static str> {
     let mut rest = run;
-    while rest.len() >= LEAST {
+    while rest.len() >= MIN_RUN {
         let (now, later) = rest.split_at(rest.len().min(MAX_DECODED));
         rest = later;
         let Some(plain) = decoded(now) else { continue };
@@ -107,23 +104,22 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Whether what begins so may be text in base64. Names and hashes are base64 too, and decode to
-/// anything: the first bytes tell.
-fn tells(run: &[u8]) -> bool {
+/// Whether the first bytes of a run decode to text. Names and hashes are base64 too, but don't.
+fn decodes_to_text(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
     let mut bytes = Vec::new();
     decode(first, &mut bytes);
     bytes.len() >= 6 && bytes.iter().all(is_text)
 }
 
-/// What base64 of either alphabet says, where that is text.
+/// The text of a run of base64, in either alphabet. `None` if it isn't text.
 pub(super) fn decoded(run: &[u8]) -> Option<String> {
-    if !tells(run) {
+    if !decodes_to_text(run) {
         return None;
     }
     let mut bytes = Vec::with_capacity(run.len() / 4 * 3 + 3);
     decode(run, &mut bytes);
-    // A block may end within a character.
+    // The last character may be cut off.
     let valid = match std::str::from_utf8(&bytes) {
         Ok(text) => text.len(),
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -137,9 +133,9 @@ fn is_text(byte: &u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')
 }
 
-/// Decodes up to the first character that is not base64.
+/// Decodes up to the first character that isn't base64.
 fn decode(run: &[u8], into: &mut Vec<u8>) {
-    let (mut bits, mut held) = (0u32, 0);
+    let (mut bits, mut bit_count) = (0u32, 0);
     for byte in run {
         let value = match byte {
             b'A'..=b'Z' => byte - b'A',
@@ -150,16 +146,16 @@ fn decode(run: &[u8], into: &mut Vec<u8>) {
             _ => return,
         };
         bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            into.push((bits >> held) as u8);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            into.push((bits >> bit_count) as u8);
         }
     }
 }
 
-/// The secrets in a word that is written with percent signs, one of which is at `at`, and where the
-/// word ends. What lies before `from` was dealt with.
+/// The secrets in the percent-encoded word around `at`, and the end of the word. The text before
+/// `from` is already examined.
 pub(super) fn percent(
     text: &str,
     at: usize,
@@ -178,7 +174,7 @@ pub(super) fn percent(
     };
     let start = at - bytes[from..at].iter().rev().take(256).take_while(part).count();
     let start = text.ceil_char_boundary(start);
-    // A mark is none of it, though its first part has no white space in it.
+    // A mark ends the word, although it begins without white space.
     let ends = |offset: usize, byte: u8| byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
     let length = bytes[at..]
         .iter()
@@ -204,11 +200,11 @@ pub(super) fn percent(
         }
     }
     places.push(end);
-    looked_at(end - start);
-    // What is no text is no secret, and hides none: every byte keeps its place.
+    count_examined(end - start);
+    // Bytes that aren't text become `?`, so that every byte keeps its place.
     let plain = String::from_utf8(plain).unwrap_or_else(|error| {
-        let shown = |byte: u8| if byte.is_ascii() { char::from(byte) } else { '?' };
-        error.into_bytes().into_iter().map(shown).collect()
+        let to_char = |byte: u8| if byte.is_ascii() { char::from(byte) } else { '?' };
+        error.into_bytes().into_iter().map(to_char).collect()
     });
     let place = keys(start);
     let found = find(&plain, &|_| place, depth + 1);

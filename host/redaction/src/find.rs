@@ -1,12 +1,12 @@
-//! One pass over a text, which stops at three bytes by which a secret or its key may begin, and
-//! looks closer there.
+//! One pass over a text. It stops at three bytes with which a secret or its key may begin, and
+//! checks the text there.
 
 use super::found::Found;
 use super::keys::{self, Keys};
 use super::{blocks, encoded, mark, multiline, places, shapes};
 
-/// The secrets in `text`, in order, none within another. `keys` says what values count of a key at
-/// an offset. `depth`: how often the text was decoded.
+/// The secrets in `text`, in order and without overlap. `keys` returns the kind of the place at the
+/// offset of a key. `depth`: how often the text was decoded.
 pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     let mut found = scan(text, keys, depth);
     let hidden = encoded::base64(text.as_bytes(), &found, find, keys, depth);
@@ -20,7 +20,7 @@ pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<F
 fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     let bytes = text.as_bytes();
     let mut found: Vec<Found> = Vec::new();
-    // What lies before is dealt with; words with percent signs are looked at once.
+    // The text before `from` is already examined, so that a percent-encoded word is decoded once.
     let (mut from, mut at) = (0, 0);
     while let Some(next) = next_trigger(bytes, at) {
         at = next;
@@ -43,7 +43,7 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
         match secret_at(text, at, from, keys) {
             Some(secret) if secret.start >= from => {
                 (from, at) = (secret.end, secret.end);
-                apart(bytes, secret, &mut found);
+                add_without_marks(bytes, secret, &mut found);
             }
             _ => at += 1,
         }
@@ -51,8 +51,8 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     found
 }
 
-/// A secret, or what a mark leaves of it on either side.
-fn apart(bytes: &[u8], secret: Found, found: &mut Vec<Found>) {
+/// Adds a secret, or its parts before, between and after marks.
+fn add_without_marks(bytes: &[u8], secret: Found, found: &mut Vec<Found>) {
     for (start, end) in mark::around(bytes, secret.start, secret.end) {
         let whole = (start, end) == (secret.start, secret.end);
         let (start, end) = if whole { (start, end) } else { multiline::trimmed(bytes, start, end) };
@@ -67,8 +67,8 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
     let three = [bytes[at], bytes[at + 1], bytes[at + 2]];
     match &three {
         b"://" => places::url(bytes, at),
-        b"-BE" => blocks::begun(bytes, at),
-        b"-EN" => blocks::ended(bytes, at, from),
+        b"-BE" => blocks::block_from_begin(bytes, at),
+        b"-EN" => blocks::block_from_end(bytes, at, from),
         b":AA" => shapes::telegram(bytes, at),
         b"1//" => shapes::google_refresh(bytes, at),
         b"\\u0" => keys::escaped(text, at, keys),
@@ -77,7 +77,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"b3B" | b"MHc" | b"MIG" | b"MIH" | b"MC4" | b"MII" => blocks::headless(bytes, at),
         _ => {
             let found = shapes::at(bytes, at).or_else(|| {
-                shapes::discord_begins(three).then(|| shapes::discord(bytes, at)).flatten()
+                shapes::begins_discord(three).then(|| shapes::discord(bytes, at)).flatten()
             });
             found.or_else(|| match three.map(|byte| byte.to_ascii_lowercase()) {
                 lower if lower == *b"bea" || lower == *b"bas" => {
@@ -92,7 +92,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
     }
 }
 
-/// A set of three bytes each, which may hold a few more than were put in.
+/// A set of groups of three bytes. It may also report a few groups that weren't put in.
 struct Threes([u64; 1024]);
 
 impl Threes {
@@ -111,7 +111,7 @@ impl Threes {
         self.0[hash >> 6] |= 1 << (hash & 63);
     }
 
-    /// Puts the beginning of a word in, in every case.
+    /// Puts in the first three letters of a word, in upper and lower case.
     const fn put_any_case(&mut self, word: &str) {
         let word = word.as_bytes();
         let mut cases = 0;
@@ -130,7 +130,7 @@ impl Threes {
     }
 }
 
-/// How keys' telling words begin, in small letters.
+/// The first three letters of the words of keys, in lower case.
 static KEYS: Threes = {
     let mut threes = Threes([0; 1024]);
     let mut index = 0;
@@ -142,7 +142,7 @@ static KEYS: Threes = {
     threes
 };
 
-/// Whatever a secret or its key begins with, or is found by.
+/// The groups of three bytes at which the scanner stops.
 static TRIGGERS: Threes = {
     let mut threes = Threes([0; 1024]);
     let mut index = 0;
@@ -157,7 +157,7 @@ static TRIGGERS: Threes = {
         if prefix.len() > 2 {
             threes.put([prefix[0], prefix[1], prefix[2]]);
         } else {
-            // Behind the one that has two come hexadecimal digits.
+            // The prefix of two bytes is followed by a hexadecimal digit.
             let mut digit = 0;
             while digit < 22 {
                 threes.put([prefix[0], prefix[1], b"0123456789abcdefABCDEF"[digit]]);
@@ -184,18 +184,18 @@ static TRIGGERS: Threes = {
     let [first, second, third] = shapes::DISCORD;
     index = 0;
     while index < first.len() * second.len() * third.len() {
-        let of_second = index / first.len();
+        let rest = index / first.len();
         threes.put([
             first[index % first.len()],
-            second[of_second % second.len()],
-            third[of_second / second.len()],
+            second[rest % second.len()],
+            third[rest / second.len()],
         ]);
         index += 1;
     }
     threes
 };
 
-/// The next place from `at` on where three bytes are a trigger.
+/// The first place from `at` on with a trigger.
 fn next_trigger(bytes: &[u8], at: usize) -> Option<usize> {
     let found = bytes
         .get(at..)?

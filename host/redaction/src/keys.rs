@@ -1,53 +1,52 @@
-//! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
+//! Secret values, found by their keys: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
-use super::found::{Found, looked_at};
+use super::found::{Found, count_examined};
 use super::mark;
-use super::multiline::{self, Judge, Span, closed};
+use super::multiline::{self, FindSecret, Span, closing_quote};
 use super::stand_ins::{is_placeholder, is_reference};
 
-/// Bytes of a key that are looked at, on each side of its telling word.
+/// Bytes of a key that are examined, on each side of its word.
 const MAX_KEY: usize = 64;
 
-/// Bytes of a value by which it is judged. What follows belongs to it, and costs nothing if it is
-/// none.
-const JUDGED: usize = 128;
+/// Bytes of a value that decide whether it is a secret. The rest of the value is only read if it
+/// is.
+const SAMPLE: usize = 128;
 
-/// Where keys and values stand, which decides what counts as a secret.
-///
-/// The later, the more of them does.
+/// Kind of the place of keys and values. It decides which values count as secrets: with later
+/// variants, more values count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keys {
-    /// In source code, where `password = input` says nothing: no value counts.
+    /// Source code, which has many lines such as `password = input`: no value counts.
     Unknown,
-    /// In output of any kind: values count that can't be names or words.
+    /// Output of any kind: values count if they aren't names or words.
     Text,
-    /// In a file of settings: every value counts.
+    /// A file of settings: every value counts.
     Settings,
-    /// In a file of a private key: every line of base64 counts too, since nothing else tells of one
-    /// what it is.
+    /// A file of a private key: every value counts, and every line of base64, since a single line
+    /// of a key has no other sign.
     PrivateKey,
 }
 
-/// What a key says of its value.
+/// The kind of secret that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Characters that a secret has at least.
-    least: usize,
-    /// Whether the value goes on to the end of the line: a header's.
-    line: bool,
+    min_length: usize,
+    /// Whether the value ends at the end of the line, as in a header.
+    to_line_end: bool,
 }
 
 impl Kind {
-    /// The place by which the entries of a list are judged whose name is one of many: a list of
-    /// tokens may be one of words.
-    pub(super) fn of_list(self, place: Keys) -> Keys {
+    /// The kind of place for the entries of a list. A list of tokens may be a list of words, so
+    /// only clear secrets count in it.
+    pub(super) fn list_place(self, place: Keys) -> Keys {
         if self == TOKEN { place.min(Keys::Text) } else { place }
     }
 }
 
-const fn kind(name: &'static str, least: usize) -> Kind {
-    Kind { name, least, line: false }
+const fn kind(name: &'static str, min_length: usize) -> Kind {
+    Kind { name, min_length, to_line_end: false }
 }
 
 const PASSWORD: Kind = kind("password", 6);
@@ -55,11 +54,10 @@ const SECRET: Kind = kind("secret", 8);
 const TOKEN: Kind = kind("token", 8);
 const KEY: Kind = kind("key", 8);
 const CREDENTIAL: Kind = kind("credential", 8);
-const AUTHORIZATION: Kind = Kind { name: "authorization", least: 8, line: true };
-const COOKIE: Kind = Kind { name: "cookie", least: 8, line: true };
+const AUTHORIZATION: Kind = Kind { name: "authorization", min_length: 8, to_line_end: true };
+const COOKIE: Kind = Kind { name: "cookie", min_length: 8, to_line_end: true };
 
-/// The words by which a credential's key is found; the scanner stops at their first three letters,
-/// in any case.
+/// Words of the keys of credentials. The scanner stops at their first three letters, in any case.
 pub(super) const WORDS: [&str; 9] = [
     "password",
     "pwd",
@@ -72,7 +70,8 @@ pub(super) const WORDS: [&str; 9] = [
     "session",
 ];
 
-/// What the name of a setting, a field, a header or a variable says. None: nothing secret.
+/// The kind of secret that the name of a setting, a field, a header or a variable says. `None` if
+/// it isn't secret.
 pub(super) fn kind_of(key: &str) -> Option<Kind> {
     let mut words = [""; 24];
     let mut count = 0;
@@ -87,7 +86,7 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
                 || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase));
         if apart || hump {
             if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
-                // Of a long key its end counts.
+                // The last words of a long key count.
                 if count == words.len() {
                     words.rotate_left(1);
                     count -= 1;
@@ -99,7 +98,7 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
         }
     }
     let mut words = &words[..count];
-    // `API_KEY_2` and `SECRET_KEY_BASE` are what they are without their last word.
+    // The last word of `API_KEY_2` and of `SECRET_KEY_BASE` doesn't matter.
     while let [rest @ .., last] = words {
         let numbered = last.bytes().all(|byte| byte.is_ascii_digit());
         if !numbered
@@ -128,7 +127,7 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     if is("secret") || is("secrets") {
         return Some(SECRET);
     }
-    // A place in a list, and what a parser makes, are called so too.
+    // Some tokens are places in a list, or results of a parser.
     if is("token")
         && !after(&[
             "next",
@@ -197,32 +196,31 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     (is("string") && after(&["connection"])).then_some(CREDENTIAL)
 }
 
-/// What the name of a list says of each entry: `passwords`.
+/// The kind of each entry that the name of a list says: `passwords`.
 pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
 
-/// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what
-/// counts there.
+/// The secret whose key has its word at `at`. `keys` returns the kind of place for the offset of a
+/// key.
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
-    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
-    // In source code there is only one key that counts, and most texts are source code.
+    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
+    // In source code only one key counts. This check comes first, since most texts are source code.
     if keys(at) == Keys::Unknown && !is_exact(&bytes[..end]) {
         return None;
     }
-    let separator = Separator::behind(bytes, end)?;
+    let separator = Separator::after(bytes, end)?;
     let start =
-        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
     value_of(bytes, &text[start..end], start, &separator, keys)
 }
 
-/// The secret whose key is written with an escape of JSON, the first of which is at `at`:
-/// `"pass\u0077ord"`.
+/// The secret whose key has a JSON escape, the first one at `at`: `"pass\u0077ord"`.
 pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let start =
-        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
     if start.checked_sub(1).map(|before| bytes[before]) != Some(b'"') {
         return None;
     }
@@ -233,28 +231,27 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
             .and_then(|code| code.strip_prefix("\\u00"))
             .and_then(|code| u8::from_str_radix(code, 16).ok());
         let (byte, length) = code.map_or((*bytes.get(end)?, 1), |byte| (byte, 6));
-        if !is_of_key(byte) {
+        if !is_key_byte(byte) {
             break;
         }
         key.push(char::from(byte));
         end += length;
     }
-    looked_at(end - start);
-    value_of(bytes, &key, start, &Separator::behind(bytes, end)?, keys)
+    count_examined(end - start);
+    value_of(bytes, &key, start, &Separator::after(bytes, end)?, keys)
 }
 
-/// Whether a key ends as the one whose value has a length of its own, by which it is told
-/// everywhere.
+/// Whether a key ends with the name of a secret that is known by its length, also in source code.
 fn is_exact(key: &[u8]) -> bool {
     const EXACT: &[u8] = b"secret_access_key";
     key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
 }
 
-fn is_of_key(byte: u8) -> bool {
+fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The value of a key that begins at `start`, where it is a secret.
+/// The value of the key that begins at `start`. `None` if it isn't a secret.
 fn value_of(
     bytes: &[u8],
     key: &str,
@@ -262,108 +259,109 @@ fn value_of(
     separator: &Separator,
     keys: &dyn Fn(usize) -> Keys,
 ) -> Option<Found> {
-    let (kind, many) = match kind_of(key) {
+    let (kind, is_list) = match kind_of(key) {
         Some(kind) => (kind, false),
         None => (kind_of_list(key)?, true),
     };
     let before = start.checked_sub(1).map(|before| bytes[before]);
-    let tag = before == Some(b'<');
-    let flag = key.starts_with("--");
+    let is_tag = before == Some(b'<');
+    let is_flag = key.starts_with("--");
     match separator.sign {
-        b'>' if !tag => return None,
-        b' ' if !flag => return None,
+        b'>' if !is_tag => return None,
+        b' ' if !is_flag => return None,
         _ => {}
     }
     let place = keys(start);
-    let judged = if many { kind.of_list(place) } else { place };
-    let judge = |start: usize, end: usize, quoted: bool| {
-        first_secret(bytes, (start, end), quoted, kind, judged, true)
+    let entry_place = if is_list { kind.list_place(place) } else { place };
+    let find_secret = |start: usize, end: usize, quoted: bool| {
+        first_secret(bytes, (start, end), quoted, kind, entry_place, true)
     };
-    let apart = tag || before == Some(b'"');
-    if let Some(span) = over_lines(bytes, start, separator, apart, many, place, &judge) {
+    let is_delimited = is_tag || before == Some(b'"');
+    if let Some(span) =
+        over_lines(bytes, start, separator, is_delimited, is_list, place, &find_secret)
+    {
         return Some(Found { start: span.start, end: span.end, kind: kind.name });
     }
-    if many {
+    if is_list {
         return None;
     }
-    // A mark has a space in it, so it is looked for where it may begin.
+    // A mark has a space in it, so the value must not end there.
     let value = Value::at(bytes, separator.end, kind, start)?;
-    if without_comma(value.judged).eq_ignore_ascii_case(key.as_bytes()) {
+    if without_comma(value.sample).eq_ignore_ascii_case(key.as_bytes()) {
         // `password=password`, in a list of arguments.
         return None;
     }
-    let exact = is_exact(key.as_bytes()) && value.judged.len() == 40;
-    let judged = if exact { Keys::Settings } else { place };
+    let is_known = is_exact(key.as_bytes()) && value.sample.len() == 40;
+    let value_place = if is_known { Keys::Settings } else { place };
     let start = match value.quoted {
-        Some(end) => first_secret(bytes, (value.start, end), true, kind, judged, false)?,
-        None => value.is_secret(kind, judged).then_some(value.start)?,
+        Some(end) => first_secret(bytes, (value.start, end), true, kind, value_place, false)?,
+        None => value.is_secret(kind, value_place).then_some(value.start)?,
     };
     Some(Found { start, end: value.end(bytes, kind, place), kind: kind.name })
 }
 
-/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several
-/// lines. `many`: only a list.
+/// A value that is a list, a block, or a text of several lines. `is_delimited`: the key has quotes
+/// or is a tag. `is_list`: only a list counts.
 fn over_lines(
     bytes: &[u8],
     key: usize,
     separator: &Separator,
-    apart: bool,
-    many: bool,
+    is_delimited: bool,
+    is_list: bool,
     place: Keys,
-    judge: Judge,
+    find_secret: FindSecret,
 ) -> Option<Span> {
     let at = separator.end;
-    let begins = *bytes.get(at)?;
-    let named = matches!(separator.sign, b':' | b'=' | b'>');
-    let in_settings = named && place >= Keys::Settings;
-    match begins {
-        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => {
-            multiline::list(bytes, at, judge)
+    let first = *bytes.get(at)?;
+    let is_assigned = matches!(separator.sign, b':' | b'=' | b'>');
+    let in_settings = is_assigned && place >= Keys::Settings;
+    match first {
+        b'[' if separator.sign != b'>' && is_assigned && place != Keys::Unknown => {
+            multiline::list(bytes, at, find_secret)
         }
-        b'"' | b'\'' if in_settings && !many => {
-            multiline::tripled(bytes, at, judge).or_else(|| multiline::open(bytes, at, judge))
-        }
+        b'"' | b'\'' if in_settings && !is_list => multiline::triple_quoted(bytes, at, find_secret)
+            .or_else(|| multiline::quoted_lines(bytes, at, find_secret)),
         b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings => {
-            multiline::below(bytes, key, at, apart && begins != b'|', many, judge)
+            multiline::below(bytes, key, at, is_delimited && first != b'|', is_list, find_secret)
         }
         _ => None,
     }
 }
 
-/// Where the first secret begins in what stands between two offsets, marks apart.
-/// `listed`: it is one of several, and a list of the names of secrets is none of secrets.
+/// The start of the first secret between two offsets, without marks. `is_entry`: the value is an
+/// entry of a list. A list of names of secrets has no secrets.
 fn first_secret(
     bytes: &[u8],
     within: (usize, usize),
     quoted: bool,
     kind: Kind,
     place: Keys,
-    listed: bool,
+    is_entry: bool,
 ) -> Option<usize> {
     mark::around(bytes, within.0, within.1).find_map(|(start, end)| {
-        let judged = &bytes[start..end.min(start + JUDGED)];
+        let sample = &bytes[start..end.min(start + SAMPLE)];
         let value = Value {
             start,
-            judged,
+            sample,
             quoted: quoted.then_some(end),
             whole_line: false,
             assigned: false,
-            last: false,
+            ends_line: false,
         };
-        let name = listed
-            && std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
-        (!name && value.is_secret(kind, place)).then_some(start)
+        let is_name = is_entry
+            && std::str::from_utf8(sample).ok().is_some_and(|name| kind_of(name.trim()).is_some());
+        (!is_name && value.is_secret(kind, place)).then_some(start)
     })
 }
 
-/// What stands between a key and its value.
+/// The separator between a key and its value.
 struct Separator {
     sign: u8,
     end: usize,
 }
 
 impl Separator {
-    fn behind(bytes: &[u8], key_end: usize) -> Option<Self> {
+    fn after(bytes: &[u8], key_end: usize) -> Option<Self> {
         let spaces = |at: usize| {
             at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
         };
@@ -371,28 +369,31 @@ impl Separator {
         at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
         at += usize::from(bytes.get(at).is_some_and(|byte| matches!(byte, b'"' | b'\'' | b'`')));
         at += usize::from(bytes.get(at) == Some(&b']'));
-        let behind = spaces(at);
-        let sign = *bytes.get(behind)?;
-        let next = bytes.get(behind + 1).copied().unwrap_or(b'\n');
+        let sign_at = spaces(at);
+        let sign = *bytes.get(sign_at)?;
+        let next = bytes.get(sign_at + 1).copied().unwrap_or(b'\n');
         let end = match sign {
-            b'=' if next == b'>' => behind + 2,
-            b'=' if next != b'=' && next != b'~' => behind + 1,
-            b':' if next == b'=' => behind + 2,
-            b':' if next != b':' => behind + 1,
-            b'>' => behind + 1,
+            b'=' if next == b'>' => sign_at + 2,
+            b'=' if next != b'=' && next != b'~' => sign_at + 1,
+            b':' if next == b'=' => sign_at + 2,
+            b':' if next != b':' => sign_at + 1,
+            b'>' => sign_at + 1,
             _ => {
-                return named(bytes, at)
-                    .or_else(|| (behind > at).then_some(Self { sign: b' ', end: behind }));
+                return value_word(bytes, at)
+                    .or_else(|| (sign_at > at).then_some(Self { sign: b' ', end: sign_at }));
             }
         };
         let end = spaces(end);
-        Some(Self { sign, end: if sign == b':' { typed(bytes, end).unwrap_or(end) } else { end } })
+        Some(Self {
+            sign,
+            end: if sign == b':' { after_type(bytes, end).unwrap_or(end) } else { end },
+        })
     }
 }
 
-/// The sign behind the word for a value, where the key itself is one: `key="Password" value="…"`,
+/// The sign after the word `value`, if the key is itself a value: `key="Password" value="…"`,
 /// `"name": "PASSWORD", "value": "…"`.
-fn named(bytes: &[u8], at: usize) -> Option<Separator> {
+fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
     if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
         return None;
     }
@@ -418,8 +419,8 @@ fn named(bytes: &[u8], at: usize) -> Option<Separator> {
         .then(|| Separator { sign: bytes[sign], end: space(sign + 1) })
 }
 
-/// Where a text literal begins behind the type that stands before it: `password: &str = "…"`.
-fn typed(bytes: &[u8], at: usize) -> Option<usize> {
+/// The start of a text literal after its type: `password: &str = "…"`.
+fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
     let part = |byte: &&u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ')
@@ -430,17 +431,17 @@ fn typed(bytes: &[u8], at: usize) -> Option<usize> {
     (sign > at && matches!(value.get(spaces), Some(b'"' | b'\''))).then_some(sign + 1 + spaces)
 }
 
-/// A value, as far as it is needed to judge it.
+/// A value, as far as it decides whether it is a secret.
 struct Value<'a> {
     start: usize,
-    judged: &'a [u8],
+    sample: &'a [u8],
     quoted: Option<usize>,
-    /// Whether key and value are all that the line holds.
+    /// Whether the line has only the key and the value.
     whole_line: bool,
-    /// Whether it is written as a shell or a `.env` file has it: `KEY=value`.
+    /// Whether it is written as in a shell or a `.env` file: `KEY=value`.
     assigned: bool,
-    /// Whether the line ends behind it.
-    last: bool,
+    /// Whether the line ends after it.
+    ends_line: bool,
 }
 
 impl<'a> Value<'a> {
@@ -462,22 +463,22 @@ impl<'a> Value<'a> {
         if let Some(quote) = quote {
             start = quote_at + 1;
             let escaped = if quote_at == at + slashes { slashes } else { 0 };
-            if let Some(end) = closed(bytes, start, quote, escaped) {
-                let judged = &bytes[start..end.min(start + JUDGED)];
+            if let Some(end) = closing_quote(bytes, start, quote, escaped) {
+                let sample = &bytes[start..end.min(start + SAMPLE)];
                 return Some(Self {
                     start,
-                    judged,
+                    sample,
                     quoted: Some(end),
                     whole_line: false,
                     assigned: false,
-                    last: false,
+                    ends_line: false,
                 });
             }
         }
         let line_start =
             bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
         let before = &bytes[key - line_start..key];
-        // Numbers of lines, `export`, the dash of a list, a comment's sign.
+        // Line numbers, `export`, the dash of a list, the sign of a comment.
         let leading =
             before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
         let whole_line = leading.iter().all(|byte| {
@@ -485,20 +486,20 @@ impl<'a> Value<'a> {
                 || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\'')
         });
         let stops =
-            |byte: u8| if kind.line { line_stop(byte) } else { bare_stop(byte, whole_line) };
+            |byte: u8| if kind.to_line_end { line_stop(byte) } else { bare_stop(byte, whole_line) };
         let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[start + at..]) > 0;
         let length = bytes[start..]
             .iter()
             .enumerate()
-            .take(JUDGED)
+            .take(SAMPLE)
             .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
             .count();
         let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
-        let judged = &bytes[start..start + length];
-        let last = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
-            && !judged.ends_with(b",")
-            && !judged.ends_with(b";");
-        let value = Self { start, judged, quoted: None, whole_line, assigned, last };
+        let sample = &bytes[start..start + length];
+        let ends_line = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
+            && !sample.ends_with(b",")
+            && !sample.ends_with(b";");
+        let value = Self { start, sample, quoted: None, whole_line, assigned, ends_line };
         (length > 0).then_some(value)
     }
 
@@ -506,10 +507,10 @@ impl<'a> Value<'a> {
         if let Some(end) = self.quoted {
             return end;
         }
-        let to_the_end = kind.line || place >= Keys::Settings && self.whole_line;
+        let to_the_end = kind.to_line_end || place >= Keys::Settings && self.whole_line;
         let stops =
             |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
-        // Behind a mark, everything was looked at before.
+        // The text after a mark was examined before.
         let mark =
             |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
         let length = bytes[self.start..]
@@ -517,7 +518,7 @@ impl<'a> Value<'a> {
             .enumerate()
             .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
             .count();
-        looked_at(length);
+        count_examined(length);
         let end = self.start + length;
         let trailing = |byte: &&u8| {
             matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';')
@@ -526,40 +527,42 @@ impl<'a> Value<'a> {
     }
 
     fn is_secret(&self, kind: Kind, place: Keys) -> bool {
-        let trimmed = self.judged.trim_ascii();
+        let trimmed = self.sample.trim_ascii();
         let text = String::from_utf8_lossy(trimmed);
-        if text.chars().count() < kind.least {
+        if text.chars().count() < kind.min_length {
             return false;
         }
         let quoted = self.quoted.is_some();
         if is_reference(&text, quoted) || is_placeholder(&text) {
             return false;
         }
-        if kind.line {
-            // A scheme alone, or a sentence about headers.
-            let pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
-            return pairs
+        if kind.to_line_end {
+            // Not a scheme alone, or a sentence about headers.
+            let has_pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
+            return has_pairs
                 && (place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
         }
-        let spaced = text.contains(' ');
+        let has_space = text.contains(' ');
         let value = without_comma(trimmed);
         let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
-        // `colon2_token` is a name still.
-        let name = value.contains(&b'_')
+        // `colon2_token` is a name.
+        let is_name = value.contains(&b'_')
             && digits <= 2
             && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let marked =
+        let is_sign =
             |byte: &u8| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':');
-        let telling = !name && (digits > 0 || value.iter().any(marked));
+        let looks_secret = !is_name && (digits > 0 || value.iter().any(is_sign));
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
-            // A message about a password is none.
-            Keys::Text if quoted => !spaced && (telling || kind != TOKEN || text.len() >= 16),
+            // A message about a password has spaces.
+            Keys::Text if quoted => {
+                !has_space && (looks_secret || kind != TOKEN || text.len() >= 16)
+            }
             Keys::Text => {
-                telling
+                looks_secret
                     || self.whole_line
-                        && self.last
+                        && self.ends_line
                         && (self.assigned || kind == PASSWORD || kind == SECRET)
             }
         }
@@ -575,13 +578,14 @@ fn line_stop(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'"' | b'\'' | b'`')
 }
 
-/// What ends a value without quotes. Where it has the line for itself, only white space does.
+/// Whether a byte ends a value without quotes. If the line has only the key and the value, only
+/// white space, quotes and angle brackets end it.
 fn bare_stop(byte: u8, whole_line: bool) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>')
         || !whole_line && matches!(byte, b',' | b';' | b'&' | b')' | b']' | b'}' | b'|' | b'\\')
 }
 
-/// Whether the value of a JSON field with a telling key is a secret.
+/// Whether the value of a field is a secret of this kind.
 pub(super) fn is_secret_field(kind: Kind, value: &str, place: Keys) -> bool {
     first_secret(value.as_bytes(), (0, value.len()), true, kind, place, false).is_some()
 }
@@ -591,7 +595,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_say_what_their_values_are() {
+    fn kind_of_a_key_is_found() {
         for (key, name) in [
             ("password", "password"),
             ("DB_PASSWORD", "password"),

@@ -1,10 +1,10 @@
-//! Secrets are taken out of what leaves the host: each is replaced by a mark that says what it was,
+//! Removes secrets from texts that leave the host. Each secret is replaced by a mark with its kind,
 //! `[REDACTED:github-token ghp_…]`.
 //!
-//! What a secret is, is told by its own form (`shapes`, `blocks`), by where it stands (`places`),
-//! or by its key (`keys`); also in base64 and with percent signs (`encoded`). There are no regular
-//! expressions: nothing is compiled at start, and every look is bounded, so that the time is linear
-//! in the text, whatever a stranger writes.
+//! A secret is found by its form (`shapes`, `blocks`), by its place (`places`) or by its key
+//! (`keys`), also in base64 and percent-encoding (`encoded`). There are no regular expressions, so
+//! nothing is compiled at the start. Each check is bounded, so that the time is linear in the text,
+//! also for untrusted text.
 
 mod blocks;
 mod encoded;
@@ -29,42 +29,42 @@ use found::Found;
 pub use keys::Keys;
 pub use mark::first as first_mark;
 
-/// How often a text is looked at again where marks were put into it: they may show what was hidden
-/// by what they stand for.
-const LOOKS: usize = 8;
+/// How often a text with new marks is searched again. A mark may uncover a secret that the replaced
+/// text had hidden.
+const MAX_PASSES: usize = 8;
 
-/// Bytes behind the beginning of a part within which a value begins whose key ends the part before.
+/// Bytes at the start of a part in which a value may begin whose key is in the part before.
 const NEAR: usize = 256;
 
-/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never
-/// taken for a secret, and doing it twice changes nothing.
+/// `text` with marks instead of secrets. A text without secrets isn't copied. Marks aren't secrets,
+/// so a second pass changes nothing.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
 
-/// As [`text()`], where it depends on the place which keys count: `keys` gets the offset of each
-/// key that is found.
+/// As [`text()`], with a kind of place for each key: `keys` gets the offset of each key that is
+/// found.
 pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
     let found = find(text, keys, 0);
     if found.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut moved = Vec::new();
-    let mut out = marked(text, &found, &mut moved);
-    for _ in 0..LOOKS {
-        let more = find(&out, &|offset| keys(before(&moved, offset)), 0);
+    let mut out = put_marks(text, &found, &mut moved);
+    for _ in 0..MAX_PASSES {
+        let more = find(&out, &|offset| keys(original_offset(&moved, offset)), 0);
         if more.is_empty() {
             return Cow::Owned(out);
         }
-        out = marked(&out, &more, &mut moved);
+        out = put_marks(&out, &more, &mut moved);
     }
-    // Nobody writes this but to have something found behind something else.
+    // Only an attack on the redaction needs more passes, so the whole text is removed.
     out.clear();
     mark::write(&mut out, "text", "");
     Cow::Owned(out)
 }
 
-/// A mark, where it stands in a text, and where in the text before it what it stands for.
+/// The range of a mark, and the range of the secret in the text before.
 struct Moved {
     start: usize,
     end: usize,
@@ -72,8 +72,8 @@ struct Moved {
     old_end: usize,
 }
 
-/// Where an offset was before marks were put in, so many times.
-fn before(moved: &[Vec<Moved>], offset: usize) -> usize {
+/// The offset in the original text for an offset in a text with marks of several passes.
+fn original_offset(moved: &[Vec<Moved>], offset: usize) -> usize {
     moved.iter().rev().fold(offset, |offset, marks| {
         match marks[..marks.partition_point(|mark| mark.start <= offset)].last() {
             Some(mark) if offset < mark.end => mark.old_start,
@@ -83,8 +83,8 @@ fn before(moved: &[Vec<Moved>], offset: usize) -> usize {
     })
 }
 
-/// The text of a field: as [`text()`], and the whole of it where the field's name says that it is
-/// secret.
+/// The text of a field, redacted as by [`text()`]. If the name of the field says that it is secret,
+/// the whole text is replaced.
 pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     match keys::kind_of(name).filter(|_| keys != Keys::Unknown) {
         Some(kind) if keys::is_secret_field(kind, text, Keys::Settings) => {
@@ -96,7 +96,7 @@ pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     }
 }
 
-/// [`text()`] of a text that is no longer needed as it was.
+/// As [`text()`], for an owned text.
 pub fn owned(text: String, keys: Keys) -> String {
     match self::text(&text, keys) {
         Cow::Borrowed(_) => text,
@@ -104,8 +104,8 @@ pub fn owned(text: String, keys: Keys) -> String {
     }
 }
 
-/// A JSON value with every text in it redacted, and the whole of a value whose key says that it is
-/// secret.
+/// A JSON value with every text in it redacted. If a key says that its value is secret, the whole
+/// value is replaced.
 pub fn json(value: Value, keys: Keys) -> Value {
     match value {
         Value::String(text) => Value::String(owned(text, keys)),
@@ -130,7 +130,7 @@ fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
         let value = match kind {
             Some(kind) => secret_field(kind, value, keys, Keys::Settings),
             None => match list() {
-                Some(kind) => secret_field(kind, value, keys, kind.of_list(Keys::Settings)),
+                Some(kind) => secret_field(kind, value, keys, kind.list_place(Keys::Settings)),
                 None => json(value, keys),
             },
         };
@@ -139,7 +139,8 @@ fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
     fields.into_iter().map(field).collect()
 }
 
-/// The value of a field with a telling key. `place`: what counts as a value.
+/// The value of a field whose key says that it is secret. `place`: kind of the place, which decides
+/// what counts as a secret.
 fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Value {
     match value {
         Value::String(text) if keys::is_secret_field(kind, &text, place) => {
@@ -154,7 +155,7 @@ fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Valu
     }
 }
 
-/// A part of an answer, redacted: its text, its link, its meta. Bytes stay, unless they are text.
+/// A part of an answer with its text, link and meta redacted. Bytes are redacted if they are text.
 pub fn content(part: Content, keys: Keys) -> Content {
     let body = match part.body {
         Body::Text(text) => Body::Text(owned(text, keys)),
@@ -168,7 +169,7 @@ pub fn content(part: Content, keys: Keys) -> Content {
     }
 }
 
-/// Bytes with marks in what is text of them: all, or nothing.
+/// Bytes, redacted if all of them are text.
 fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     match String::from_utf8(bytes) {
         Ok(text) => owned(text, keys).into_bytes(),
@@ -176,8 +177,8 @@ fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     }
 }
 
-/// The same for the texts of several parts, where a secret may begin in one and end in a later one,
-/// or its key end the one before: its mark stands where it begins.
+/// Redacts secrets over several parts: a secret that begins in one part and ends in a later one, or
+/// that has its key in the part before. The mark is put where the secret begins.
 pub fn across(texts: &mut [&mut String], keys: Keys) {
     if texts.len() < 2 {
         return;
@@ -220,7 +221,7 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
     }
 }
 
-fn marked(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {
+fn put_marks(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut marks = Vec::with_capacity(found.len());
     let mut at = 0;

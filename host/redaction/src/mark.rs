@@ -1,40 +1,40 @@
-//! What stands where a secret stood: `[REDACTED:github-token ghp_…]`.
+//! Marks that replace secrets: `[REDACTED:github-token ghp_…]`.
 
-/// What the marks of private keys say.
+/// Kind of private keys in marks.
 pub(super) const PRIVATE_KEY: &str = "private-key";
 
-/// How every mark begins.
+/// Beginning of every mark.
 const BEGIN: &str = "[REDACTED:";
 
-/// How every mark ends.
+/// End of every mark.
 const END: &str = "…]";
 
-/// Characters of the secret that a mark keeps at most, so that people can tell which one it was.
-const KEPT: usize = 4;
+/// Characters of the secret that a mark shows at most, so that people can tell which secret it was.
+const MAX_SHOWN: usize = 4;
 
-/// What is looked at to find the end of a mark: longer than any.
-const LONGEST: usize = 96;
+/// Bytes that are searched for the end of a mark. Every mark is shorter.
+const MAX_MARK: usize = 96;
 
-/// Writes the mark for a secret: its kind, and its first characters, at most a quarter of it, or of
-/// its first line or entry.
+/// Writes the mark for a secret: its kind and its first characters. At most a quarter of the
+/// secret, or of its first line or entry, is shown.
 pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
-    // Of keys in many lines, the first characters say nothing.
-    // Of several secrets, the first one is told.
+    // The first characters of a private key are the same for all keys, so none is shown.
+    // Of several secrets, only the first one is shown.
     let first = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
-    let kept = if kind == PRIVATE_KEY { 0 } else { KEPT.min(first / 4) };
+    let shown = if kind == PRIVATE_KEY { 0 } else { MAX_SHOWN.min(first / 4) };
     out.extend(
         secret
             .chars()
-            .take(kept)
+            .take(shown)
             .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')),
     );
     out.push_str(END);
 }
 
-/// The bytes of the mark that `text` begins with; 0 where it begins with none.
+/// Bytes of the mark at the beginning of `text`. 0 if there is none.
 pub(super) fn length(text: &[u8]) -> usize {
     let Some(rest) = text.strip_prefix(BEGIN.as_bytes()) else { return 0 };
     let kind = rest
@@ -42,17 +42,17 @@ pub(super) fn length(text: &[u8]) -> usize {
         .take_while(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || **byte == b'-')
         .count();
     let Some(rest) = rest[kind..].strip_prefix(b" ") else { return 0 };
-    let kept = rest
+    let shown = rest
         .iter()
-        .take(KEPT)
+        .take(MAX_SHOWN)
         .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         .count();
-    let whole = (1..=32).contains(&kind) && rest[kept..].starts_with(END.as_bytes());
-    if whole { BEGIN.len() + kind + 1 + kept + END.len() } else { 0 }
+    let whole = (1..=32).contains(&kind) && rest[shown..].starts_with(END.as_bytes());
+    if whole { BEGIN.len() + kind + 1 + shown + END.len() } else { 0 }
 }
 
-/// What stands between two offsets before, between and behind marks. A mark is none of what it
-/// stands in, and hides none of it.
+/// The ranges between two offsets that are before, between and after marks. Marks aren't part of a
+/// secret, and don't hide the text around them.
 pub(super) fn around(
     bytes: &[u8],
     start: usize,
@@ -61,7 +61,7 @@ pub(super) fn around(
     let mut next = Some(start);
     std::iter::from_fn(move || {
         let from = next?;
-        super::found::looked_at(end - from);
+        super::found::count_examined(end - from);
         let marks = bytes[from..end]
             .iter()
             .enumerate()
@@ -75,12 +75,12 @@ pub(super) fn around(
     })
 }
 
-/// The first mark in `text`, also one that was copied inexactly: with three dots instead of one
-/// character, or without its end.
+/// The first mark in `text`. A mark that was copied inexactly counts too: with three dots instead
+/// of `…`, or without its end.
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;
     let rest = &text[start..];
-    let near = berth_contract::text::cut(rest, LONGEST);
+    let near = berth_contract::text::cut(rest, MAX_MARK);
     let end = near
         .find([']', '\n'])
         .map_or(near.len(), |end| end + usize::from(near.as_bytes()[end] == b']'));
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_recognised_again() {
+    fn written_mark_is_recognised() {
         for (kind, secret, expected) in [
             ("github-token", "ghp_0123456789012345", "[REDACTED:github-token ghp_…]"),
             ("password", "hunter22", "[REDACTED:password hu…]"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_is_none() {
+    fn text_similar_to_a_mark_is_not_recognised() {
         for text in [
             "[REDACTED:]",
             "[REDACTED: …]",

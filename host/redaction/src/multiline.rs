@@ -1,43 +1,44 @@
-//! Values in files of settings that don't end in the line of their key: blocks, lists and texts
-//! over several lines.
+//! Values in files of settings that continue after the line of their key: blocks, lists and texts
+//! of several lines.
 
-use super::found::looked_at;
+use super::found::count_examined;
 use super::mark;
 
-/// Bytes within which a quoted value has to end; otherwise the quote was no quote.
+/// Bytes in which a quoted value has to end. Otherwise its first quote isn't a quote.
 const MAX_QUOTED: usize = 16 * 1024;
 
-/// Bytes within which a quoted text of several lines has to end, and the first secret of a list or
-/// a block to begin.
+/// Bytes in which a quoted text of several lines has to end, and the first secret of a list or a
+/// block has to begin.
 const MAX: usize = 4096;
 
-/// Bytes within which the first secret of a block has to begin, or of a list over lines: keys in
-/// blocks of keys look at the same lines.
+/// Bytes in which the first secret of a block or of a list over lines has to begin. It is smaller,
+/// since keys in nested blocks examine the same lines again.
 const FIRST: usize = 1024;
 
-/// Bytes of a line's number, with the name of its file.
+/// Bytes of a line number, with the name of the file.
 const NUMBER: usize = 1024;
 
-/// Where a value stands.
+/// The range of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// Where the first secret begins in what stands between two offsets, quoted or not.
-pub(super) type Judge<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
+/// Returns the start of the first secret between two offsets. The flag says whether the text is
+/// quoted.
+pub(super) type FindSecret<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// The value of a key that begins at `key`, where nothing of it stands behind its sign at `at`, or
-/// only that a block follows. `apart`: it ends by itself, as JSON and XML have it, so that its
-/// indentation says nothing. `list`: only entries of a list count.
+/// The value of the key at `key` that is on the lines below it. After the sign of the key at `at`,
+/// there is nothing, or only the sign of a block. `is_delimited`: the value has its own end, as in
+/// JSON and XML, so its indentation doesn't matter. `is_list`: only entries of a list count.
 pub(super) fn below(
     bytes: &[u8],
     key: usize,
     at: usize,
-    apart: bool,
-    list: bool,
-    judge: Judge,
+    is_delimited: bool,
+    is_list: bool,
+    find_secret: FindSecret,
 ) -> Option<Span> {
     let indicator = matches!(bytes.get(at), Some(b'|' | b'>'));
     let rest = at + usize::from(indicator);
@@ -51,7 +52,7 @@ pub(super) fn below(
         return None;
     }
     let before = bytes[..key].iter().rev().take(MAX).take_while(|byte| **byte != b'\n').count();
-    looked_at(before);
+    count_examined(before);
     let indented = Line::at(bytes, key - before)?.indent;
     let mut line = Line::at(bytes, rest + 1)?;
     while line.is_blank() {
@@ -61,47 +62,47 @@ pub(super) fn below(
     if !indicator {
         let quote = first[0];
         if first.starts_with(b"- ") {
-            return if !apart && line.indent >= indented {
-                lines(bytes, line, indented, true, true, judge)
+            return if !is_delimited && line.indent >= indented {
+                lines(bytes, line, indented, true, true, find_secret)
             } else {
                 None
             };
         }
-        if list {
+        if is_list {
             return None;
         }
         if matches!(quote, b'"' | b'\'') {
-            let end = closed(bytes, line.start + 1, quote, 0)
-                .filter(|_| apart || line.indent > indented)?;
-            return Some(Span { start: judge(line.start + 1, end, true)?, end });
+            let end = closing_quote(bytes, line.start + 1, quote, 0)
+                .filter(|_| is_delimited || line.indent > indented)?;
+            return Some(Span { start: find_secret(line.start + 1, end, true)?, end });
         }
-        if apart {
+        if is_delimited {
             let end = line.start + first.iter().take_while(|byte| **byte != b'<').count();
-            return Some(Span { start: judge(line.start, end, false)?, end });
+            return Some(Span { start: find_secret(line.start, end, false)?, end });
         }
-        // What follows is a part of the settings, and no value.
+        // The next lines are other settings, and not a value.
         if is_mapping(first) || matches!(quote, b'{' | b'[' | b'&' | b'*' | b'!' | b'#') {
             return None;
         }
     }
-    if list || line.indent <= indented {
+    if is_list || line.indent <= indented {
         return None;
     }
-    lines(bytes, line, indented, false, !indicator, judge)
+    lines(bytes, line, indented, false, !indicator, find_secret)
 }
 
-/// The lines from the first secret on to the end of the value: those that are indented further than
-/// its key, or the entries of a list that are indented as the first.
+/// The lines of a value from the first secret to the end. They are indented more than the key, or
+/// are entries of a list with the indentation of the first entry.
 ///
-/// Before the first secret, little is looked at, since it is looked at for the next key again;
-/// behind it, nothing is.
+/// Few bytes before the first secret are examined, since the next key examines them again. The
+/// bytes after it aren't examined again.
 fn lines(
     bytes: &[u8],
     first: Line,
     indented: usize,
     entries: bool,
     ends_at_key: bool,
-    judge: Judge,
+    find_secret: FindSecret,
 ) -> Option<Span> {
     let from = first.start;
     let least = if entries { first.indent } else { indented + 1 };
@@ -127,7 +128,7 @@ fn lines(
             break;
         }
         if begin.is_none() {
-            begin = judge(within.0, within.1, quoted);
+            begin = find_secret(within.0, within.1, quoted);
             if begin.is_none() && line.next - from > FIRST {
                 return None;
             }
@@ -137,7 +138,7 @@ fn lines(
     Some(Span { start: begin?, end })
 }
 
-/// What stands between two offsets, without the quotes around it.
+/// The range between two offsets without quotes around it, and whether it had quotes.
 fn unquoted(bytes: &[u8], start: usize, end: usize) -> ((usize, usize), bool) {
     let start = start + bytes[start..end].iter().take_while(|byte| **byte == b' ').count();
     match bytes[start..end] {
@@ -147,29 +148,29 @@ fn unquoted(bytes: &[u8], start: usize, end: usize) -> ((usize, usize), bool) {
 }
 
 fn is_mapping(line: &[u8]) -> bool {
-    looked_at(line.len());
+    count_examined(line.len());
     line.ends_with(b":") || line.windows(2).any(|two| two == b": ")
 }
 
-/// What stands between the brackets of a list whose first one is at `at`, from the first secret to
-/// the last: no lists, no objects. The quotes around both stay outside.
-pub(super) fn list(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
+/// The range from the first to the last secret in a list that begins at `at`, without their quotes.
+/// The list must not contain lists or objects.
+pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     if bytes.get(at) != Some(&b'[') || mark::length(&bytes[at..]) > 0 {
         return None;
     }
     let mut span: Option<Span> = None;
-    let mut next = blank(bytes, at + 1);
+    let mut next = skip_blank(bytes, at + 1);
     while span.is_some() || next - at < MAX {
         let slashes = bytes[next..].iter().take(8).take_while(|byte| **byte == b'\\').count();
         let quote = bytes.get(next + slashes).copied().filter(|byte| matches!(byte, b'"' | b'\''));
         let begin = if quote.is_some() { next + slashes + 1 } else { next };
-        let (end, behind) = match quote {
+        let (end, after) = match quote {
             Some(quote) => {
-                let Some(end) = closed(bytes, begin, quote, slashes) else { break };
+                let Some(end) = closing_quote(bytes, begin, quote, slashes) else { break };
                 (end, end + slashes + 1)
             }
             None => {
-                let end = begin + bare(&bytes[begin..]);
+                let end = begin + bare_length(&bytes[begin..]);
                 (
                     end - bytes[begin..end]
                         .iter()
@@ -180,26 +181,26 @@ pub(super) fn list(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
                 )
             }
         };
-        let behind = blank(bytes, behind);
-        let sign = bytes.get(behind);
+        let after = skip_blank(bytes, after);
+        let sign = bytes.get(after);
         if !matches!(sign, Some(b',' | b']')) {
             break;
         }
-        if let Some(start) = judge(begin, end, quote.is_some()) {
+        if let Some(start) = find_secret(begin, end, quote.is_some()) {
             let start = span.map_or(start, |span| span.start);
             span = Some(Span { start, end });
         }
         if sign == Some(&b']') {
             break;
         }
-        next = blank(bytes, behind + 1);
+        next = skip_blank(bytes, after + 1);
     }
-    looked_at(next - at);
+    count_examined(next - at);
     span
 }
 
-/// The bytes of a list's entry without quotes.
-fn bare(text: &[u8]) -> usize {
+/// Length of an entry of a list without quotes.
+fn bare_length(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(byte) = text.get(length).filter(|_| length < MAX) {
         match byte {
@@ -211,12 +212,12 @@ fn bare(text: &[u8]) -> usize {
             _ => length += 1,
         }
     }
-    looked_at(length);
+    count_examined(length);
     length
 }
 
-/// Where something comes behind white space, and the numbers of lines in it.
-fn blank(bytes: &[u8], mut at: usize) -> usize {
+/// The offset after white space and the line numbers in it.
+fn skip_blank(bytes: &[u8], mut at: usize) -> usize {
     while let Some(byte) = bytes.get(at).filter(|byte| byte.is_ascii_whitespace()) {
         at += 1;
         if *byte == b'\n' {
@@ -226,39 +227,44 @@ fn blank(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The text between three quotes that begin at `at`, over lines.
-pub(super) fn tripled(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
+/// The text between triple quotes that begin at `at`.
+pub(super) fn triple_quoted(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     let quotes =
         bytes[at..].first_chunk::<3>().filter(|three| matches!(*three, b"\"\"\"" | b"\'\'\'"))?;
     let within = &bytes[at + 3..bytes.len().min(at + 3 + MAX)];
     let end = within.windows(3).position(|three| three == quotes);
-    looked_at(end.unwrap_or(within.len()));
-    over(bytes, at + 3, at + 3 + end?, judge)
+    count_examined(end.unwrap_or(within.len()));
+    first_secret_line(bytes, at + 3, at + 3 + end?, find_secret)
 }
 
-/// The text behind the quote at `at`, which its own line doesn't close, but a later one does.
-pub(super) fn open(bytes: &[u8], at: usize, judge: Judge) -> Option<Span> {
+/// The text after the quote at `at`, if a later line closes the quote.
+pub(super) fn quoted_lines(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     let quote = bytes[at];
     let start = at + 1;
-    if closed(bytes, start, quote, 0).is_some() {
+    if closing_quote(bytes, start, quote, 0).is_some() {
         return None;
     }
     let within = &bytes[start..bytes.len().min(start + MAX)];
     let first = within.iter().position(|byte| *byte == b'\n')?;
     let end = (first..within.len()).find(|end| within[*end] == quote && within[*end - 1] != b'\\');
-    looked_at(end.unwrap_or(within.len()));
-    over(bytes, start, start + end?, judge)
+    count_examined(end.unwrap_or(within.len()));
+    first_secret_line(bytes, start, start + end?, find_secret)
 }
 
-/// The lines of a quoted text from the first secret on.
-fn over(bytes: &[u8], start: usize, end: usize, judge: Judge) -> Option<Span> {
+/// The lines of a quoted text from the first secret to the end.
+fn first_secret_line(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+    find_secret: FindSecret,
+) -> Option<Span> {
     let (_, end) = trimmed(bytes, start, end);
     let mut at = start;
     while at < end {
         let line = Line::at(&bytes[..end], at)?;
-        // The first one begins behind the quote, and has no number.
+        // The first line begins after the quote, and has no line number.
         let from = if at == start { at } else { line.start };
-        if let Some(start) = judge(from.min(end), line.end, true) {
+        if let Some(start) = find_secret(from.min(end), line.end, true) {
             return Some(Span { start, end });
         }
         at = line.next;
@@ -266,7 +272,7 @@ fn over(bytes: &[u8], start: usize, end: usize, judge: Judge) -> Option<Span> {
     None
 }
 
-/// What stands between two offsets without white space, quotes and numbers of lines at its ends.
+/// The range between two offsets without white space, quotes and line numbers at its ends.
 pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
     let edge =
         |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\');
@@ -285,21 +291,20 @@ pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize,
             .position(|byte| *byte == b'\n')
             .map(|back| last - back);
         match line {
-            // The end of a line, and nothing but the number of the next.
+            // The end of a line, and only the number of the next line.
             Some(line) if line + numbered(&bytes[line..end]) >= last => end = line - 1,
             _ => return (start, last.max(start)),
         }
     }
 }
 
-/// The bytes of the number of the line that begins at `at`.
+/// Length of the line number at `at`.
 fn number_at(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..bytes.len().min(at + NUMBER)];
     numbered(&rest[..rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())])
 }
 
-/// A line without its number, as `read` and `grep` put it before: what it holds, and how far that
-/// is indented.
+/// A line without the line number that `read` and `grep` write: its content and its indentation.
 struct Line {
     start: usize,
     end: usize,
@@ -311,7 +316,7 @@ impl Line {
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
         let length = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-        looked_at(length);
+        count_examined(length);
         let line = rest[..length].trim_ascii_end();
         let number = numbered(line);
         let indent = line[number..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
@@ -328,8 +333,8 @@ impl Line {
     }
 }
 
-/// The bytes of a line's number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and
-/// `path-12- `.
+/// Length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and `path-12-
+/// `.
 pub(super) fn numbered(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
     let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();
@@ -351,12 +356,17 @@ pub(super) fn numbered(line: &[u8]) -> usize {
     0
 }
 
-/// Where a quoted value ends: at a quote behind as many backslashes as the first one had, on the
-/// same line.
-pub(super) fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
+/// The end of a quoted value: a quote on the same line, after as many backslashes as the first
+/// quote has.
+pub(super) fn closing_quote(
+    bytes: &[u8],
+    start: usize,
+    quote: u8,
+    escaped: usize,
+) -> Option<usize> {
     let mut slashes = 0;
     for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
-        looked_at(1);
+        count_examined(1);
         match *byte {
             b'\\' => slashes += 1,
             b'\n' => return None,

@@ -1,14 +1,13 @@
-//! Credentials that are told by where they stand: in a URL, behind `Bearer`, in a file of machines'
-//! passwords.
+//! Credentials that are found by their place: in a URL, after `Bearer`, in a `.netrc` file.
 
-use super::found::{Found, looked_at};
+use super::found::{Found, count_examined};
 use super::shapes::{begins, varied};
 
-/// Bytes of what stands before the `@` of a URL.
+/// Bytes of the user part of a URL, before the `@`.
 const MAX_USER: usize = 1024;
 
-/// What a URL has before its host, found by its `://`: the password in
-/// `scheme://user:password@host`, or a token that is the user.
+/// The password of a URL, found by its `://`: in `scheme://user:password@host`, or a token that is
+/// the user.
 pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
     if at == 0 || !text[at - 1].is_ascii_alphanumeric() {
         return None;
@@ -46,13 +45,13 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
                 kind: "url-password",
             })
         }
-        // The key of a service, where a name would be shorter and a person's is a word.
+        // The key of a service. A user name is shorter, or a word.
         None => (user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user))
             .then_some(Found { start, end: start + user.len(), kind: "url-token" }),
     }
 }
 
-/// Whether what stands where a password does is one, and not a word for it.
+/// Whether the text in the place of a password is a password, and not a placeholder.
 fn is_password(user: &str, password: &str) -> bool {
     let lower = password.to_ascii_lowercase();
     let word = [
@@ -72,7 +71,7 @@ fn is_password(user: &str, password: &str) -> bool {
         "hunter2",
         "pass%20word",
     ];
-    let stand_in = [
+    let placeholder = [
         "$",
         "{",
         "}",
@@ -90,12 +89,12 @@ fn is_password(user: &str, password: &str) -> bool {
     ];
     password.len() >= 4
         && !word.contains(&&*lower)
-        && !stand_in.iter().any(|text| lower.contains(text))
+        && !placeholder.iter().any(|text| lower.contains(text))
         && !lower.eq_ignore_ascii_case(user)
         && !password.bytes().all(|byte| byte.is_ascii_punctuation())
 }
 
-/// The token behind `Bearer `, and name and password behind `Basic `.
+/// The token after `Bearer `, or the name and password after `Basic `.
 pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
@@ -118,9 +117,9 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
     };
     let end = start + text[start..].iter().take_while(token).count();
-    looked_at(end - start);
+    count_examined(end - start);
     let value = &text[start..end];
-    let secret = match kind {
+    let is_secret = match kind {
         "bearer-token" => {
             value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit)
         }
@@ -130,7 +129,7 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
                     .is_some_and(|plain| plain.contains(':') && !plain.contains(' '))
         }
     };
-    secret.then_some(Found { start, end, kind })
+    is_secret.then_some(Found { start, end, kind })
 }
 
 /// The password of a line in `.netrc`: `login NAME password WORD`.
@@ -145,7 +144,7 @@ pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let before = &text[at.saturating_sub(256)..at];
-    // On its own line or on one of its own.
+    // The login may be on the same line or on an earlier one.
     let login = before.windows(6).rposition(|window| window == b"login ")?;
     let name = before[login + 6..].trim_ascii();
     let start = at + 8 + spaces;

@@ -1,22 +1,23 @@
-//! Credentials that show by themselves what they are: their issuers give them a prefix, a set of
-//! characters and a length.
+//! Credentials that are found by their form: their issuers give them a prefix, a set of characters
+//! and a length.
 //!
-//! A shape is as narrow as its issuer allows, so that names and hashes in source code are none.
+//! A shape is as narrow as its issuer allows, so that it doesn't match names and hashes in source
+//! code.
 
-use super::found::{Found, looked_at};
+use super::found::{Found, count_examined};
 
 /// The characters of a run.
 #[derive(Clone, Copy)]
 enum Class {
     /// `A-Z a-z 0-9`.
     Alnum,
-    /// The same with `_`.
+    /// `A-Z a-z 0-9 _`.
     Word,
-    /// The same with `_` and `-`: URL-safe base64.
+    /// URL-safe base64: `A-Z a-z 0-9 _ -`.
     Url,
-    /// The same with `.` and `=` too.
+    /// URL-safe base64 with `.` and `=`.
     Loose,
-    /// `0-9 a-f`, and upper case too.
+    /// `0-9 a-f A-F`.
     Hex,
     /// `A-Z 0-9`.
     Upper,
@@ -42,13 +43,13 @@ impl Class {
     }
 }
 
-/// A piece of a shape behind its prefix.
+/// A part of a shape after its prefix.
 #[derive(Clone, Copy)]
 enum Part {
-    /// So many characters of a class, at least and at most; one more of them, and it is something
-    /// else.
+    /// Characters of a class: the least and the most number. If another one follows, the shape
+    /// doesn't match.
     Run(Class, usize, usize),
-    /// Exactly this.
+    /// Exactly this text.
     Is(&'static str),
 }
 
@@ -65,14 +66,14 @@ const fn shape(prefix: &'static str, kind: &'static str, parts: &'static [Part])
 use Class::{Alnum, Base64, Digit, Hex, Loose, Upper, Url, Word};
 use Part::{Is, Run};
 
-/// For those that have no length of their own.
+/// Longest part of credentials without a fixed length.
 const LONG: usize = 2048;
 
-/// Of which so many are looked at, to tell what they are.
-const JUDGED: usize = 256;
+/// Characters of such a part that decide whether it is a credential.
+const SAMPLE: usize = 256;
 
-/// By their prefixes, in order; where one prefix begins another, the longer one comes later and is
-/// tried first.
+/// The shapes, sorted by their prefixes. If one prefix begins another, the longer one comes later
+/// and is tried first.
 static SHAPES: &[Shape] = &[
     shape("8Q~", "azure-secret", &[Run(Loose, 31, 34)]),
     shape("ABIA", "aws-key-id", &[Run(Upper, 16, 16)]),
@@ -202,7 +203,7 @@ static SHAPES: &[Shape] = &[
     shape("ya29.", "google-token", &[Run(Url, 30, LONG)]),
 ];
 
-/// Where the prefixes with each first byte stand in [`SHAPES`].
+/// The range of indexes in [`SHAPES`] for each first byte.
 static BY_FIRST: [(u8, u8); 128] = {
     let mut ranges = [(0, 0); 128];
     let mut index = 0;
@@ -217,7 +218,7 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
-/// The prefix of the shape with that number.
+/// The prefix of the shape with this index.
 pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
     if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
 }
@@ -225,18 +226,21 @@ pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
 /// A credential whose prefix begins at `at`.
 pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
     let (first, last) = *BY_FIRST.get(text[at] as usize)?;
-    SHAPES[first as usize..last as usize].iter().rev().find_map(|shape| matched(text, at, shape))
+    SHAPES[first as usize..last as usize]
+        .iter()
+        .rev()
+        .find_map(|shape| match_shape(text, at, shape))
 }
 
-fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
+fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let prefix = shape.prefix.as_bytes();
-    // Most differ in the second byte, and are not compared further.
+    // Most prefixes differ in the second byte, so that is compared first.
     if text.get(at + 1) != prefix.get(1) || !text[at..].starts_with(prefix) {
         return None;
     }
     let mut start = at;
     if shape.prefix == "8Q~" {
-        // The one whose mark stands inside: three characters come before it.
+        // This prefix is inside the credential: three characters come before it.
         start = at
             .checked_sub(3)
             .filter(|start| text[*start..at].iter().all(|byte| Loose.has(*byte)))?;
@@ -248,21 +252,19 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let mut secret = end;
     for (index, part) in shape.parts.iter().enumerate() {
         match *part {
-            Is(text_here) => {
-                end = text[end..]
-                    .starts_with(text_here.as_bytes())
-                    .then_some(end + text_here.len())?;
+            Is(literal) => {
+                end = text[end..].starts_with(literal.as_bytes()).then_some(end + literal.len())?;
                 secret = end;
             }
             Run(class, least, most) => {
                 let last = index + 1 == shape.parts.len();
-                // One that is none for another reason is not looked at to its end.
-                let most_now = if last && most == LONG { JUDGED } else { most };
+                // A long last part is only read to its end if the credential is valid.
+                let most_now = if last && most == LONG { SAMPLE } else { most };
                 let run = &text[end..text.len().min(end + most_now + 1)];
                 let run = &run[..run.iter().take_while(|byte| class.has(**byte)).count()];
-                // A sentence may end behind it.
+                // A full stop may end a sentence here.
                 let length = run.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
-                looked_at(run.len());
+                count_examined(run.len());
                 if length < least || length > most && most != LONG {
                     return None;
                 }
@@ -279,22 +281,22 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     Some(Found { start, end, kind: shape.kind })
 }
 
-/// Whether a credential can begin here: not in the middle of a word. What escapes a character in
-/// JSON or in a URL is no part of a word.
+/// Whether a credential can begin here. It can't begin in the middle of a word. An escape of JSON
+/// or of a URL before it isn't part of a word.
 pub(super) fn begins(text: &[u8], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| text[before]) else { return true };
     if !before.is_ascii_alphanumeric() && before != b'_' {
         return true;
     }
-    let escape = |back: usize| at.checked_sub(back).map(|at| text[at]);
+    let byte_back = |back: usize| at.checked_sub(back).map(|at| text[at]);
     let percent = before.is_ascii_hexdigit()
-        && escape(3) == Some(b'%')
-        && escape(2).is_some_and(|byte| byte.is_ascii_hexdigit());
-    percent || matches!(before, b'n' | b't' | b'r') && escape(2) == Some(b'\\')
+        && byte_back(3) == Some(b'%')
+        && byte_back(2).is_some_and(|byte| byte.is_ascii_hexdigit());
+    percent || matches!(before, b'n' | b't' | b'r') && byte_back(2) == Some(b'\\')
 }
 
-/// Whether characters look drawn at random, rather than like a name or like what stands in for a
-/// value: letters and digits (or both cases), and enough different ones.
+/// Whether characters look random, and not like a name or a placeholder: letters and digits (or
+/// both cases), and enough different ones.
 pub(super) fn varied(secret: &[u8]) -> bool {
     let mut seen = [false; 128];
     let (mut upper, mut lower, mut digit, mut different) = (false, false, false, 0);
@@ -313,7 +315,7 @@ pub(super) fn varied(secret: &[u8]) -> bool {
 /// A JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`: `{"` in
 /// base64.
 pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
-    // What a dash comes before is looked at from the beginning of the word.
+    // After a dash, the word began earlier, and was examined from there.
     if !begins(text, at) || at.checked_sub(1).is_some_and(|before| text[before] == b'-') {
         return None;
     }
@@ -321,7 +323,7 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
     let (mut count, mut from) = (0, at);
     for part in &mut parts {
         let length = text[from..].iter().take_while(|byte| Url.has(**byte)).count();
-        looked_at(length);
+        count_examined(length);
         *part = (from, from + length);
         count += 1;
         from += length;
@@ -355,7 +357,7 @@ pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
     })
 }
 
-/// A Discord bot's token: its number in base64, a time, a signature.
+/// A Discord bot's token: its id in base64, a time, a signature.
 pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
@@ -371,12 +373,12 @@ pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end, kind: "discord-token" })
 }
 
-/// Whether these begin a Discord bot's token.
-pub(super) fn discord_begins(three: [u8; 3]) -> bool {
+/// Whether these three bytes begin a Discord bot's token.
+pub(super) fn begins_discord(three: [u8; 3]) -> bool {
     DISCORD.iter().zip(three).all(|(known, byte)| known.contains(&byte))
 }
 
-/// What begins a Discord bot's token: the first three characters of a number's digits in base64.
+/// The first three characters of a Discord bot's token: the digits of an id in base64.
 pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
 
 /// A Google refresh token, `1//0…`.
@@ -404,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shapes_are_in_order() {
+    fn shapes_are_sorted_by_prefix() {
         for pair in SHAPES.windows(2) {
             assert!(
                 pair[0].prefix < pair[1].prefix,

@@ -1,6 +1,7 @@
-//! Values that stand for a secret, and are none: `changeme`, `${TOKEN}`, `os.environ["KEY"]`.
+//! Values that aren't secrets, but placeholders or references: `changeme`, `${TOKEN}`,
+//! `os.environ["KEY"]`.
 
-/// Whether somebody is meant to put a value in its place, or it stands for one that is hidden.
+/// Whether a value is a placeholder that a user has to replace, or a hidden value.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let value = value.trim_end_matches(['.', ',', ';', '!']);
     let first = value.chars().next();
@@ -54,7 +55,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         "xxxx",
         "****",
     ];
-    // What looks like a mark of ours without being one is no excuse.
+    // A text that only looks like a mark of Berth isn't a placeholder.
     let hidden = lower.trim_start_matches(['[', '<', '*', '(']);
     if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
         return true;
@@ -65,8 +66,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         || lower.ends_with("...")
 }
 
-/// Whether a value says where the secret is, instead of being it: a variable, a call, a path, a
-/// field of something.
+/// Whether a value refers to a secret: a variable, a call, a path, a field.
 pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     let bytes = value.as_bytes();
     if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(')
@@ -146,7 +146,7 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
         })
 }
 
-/// A hash as `crypt` writes it, which begins as a variable does.
+/// Whether a value is a hash of `crypt`, which begins with `$` like a variable.
 fn is_crypt(value: &str) -> bool {
     let mut parts = value[1..].split('$');
     parts.next().is_some_and(|id| (1..=10).contains(&id.len())) && parts.next().is_some()

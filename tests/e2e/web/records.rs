@@ -108,7 +108,9 @@ fn each_hop_and_each_refusal_is_recorded_before_the_outcome() {
         );
         assert_eq!(refused["url"], json!(format!("http://{}/inner", closed.address)));
         assert!(
-            refused["reason"].as_str().is_some_and(|reason| reason.contains("private places")),
+            refused["reason"]
+                .as_str()
+                .is_some_and(|reason| reason.contains("private addresses are blocked")),
             "{refused}"
         );
         assert!(refused.get("status").is_none() && refused.get("address").is_none(), "{refused}");
@@ -221,7 +223,7 @@ fn audit_commands_show_requests() {
         shown.contains("kind             egress\n") && shown.contains("hop              1\n"),
         "{shown}"
     );
-    assert!(shown.contains("private places"), "{shown}");
+    assert!(shown.contains("private addresses are blocked"), "{shown}");
     let shown = cli.run(&["audit", "show", &id, "--json"]).ends(0).json();
     assert_eq!(
         kinds(shown.as_array().expect("it is a list")),

@@ -90,7 +90,7 @@ fn unreachable_servers_are_reported_by_cause() {
         );
         for (url, words) in [
             ("example.com/page", "https://"),
-            ("ftp://example.com/", "only https and http"),
+            ("ftp://example.com/", "the scheme isn't https or http"),
             ("https://user:pw@example.com/", "user"),
             ("https://", "https://"),
             ("", "https://"),
@@ -167,7 +167,7 @@ fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_
             ("https://printer.local/", "printer.local:443"),
         ] {
             let answer = fetch(&web, url).await;
-            let remedy = remedy(&answer, "no request goes to private places");
+            let remedy = remedy(&answer, "private addresses are blocked");
             assert!(
                 remedy.contains("[tools.web]")
                     && remedy.contains("allowed_private_hosts")
@@ -176,7 +176,7 @@ fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_
             );
         }
         let answer = fetch(&web, "http://169.254.169.254/latest/").await;
-        assert_eq!(remedy(&answer, "no request goes to private places"), "No key changes that.");
+        assert_eq!(remedy(&answer, "private addresses are blocked"), "No key changes that.");
     });
 }
 
@@ -212,13 +212,13 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         assert_eq!(web.fetch(at("/")).await, ["a page"]);
 
         let to_inner = fetch(&web, at("/inner")).await;
-        let opens = remedy(&to_inner, "no request goes to private places");
+        let opens = remedy(&to_inner, "private addresses are blocked");
         assert!(
             opens.contains("allowed_private_hosts") && opens.contains(&inner.address.to_string()),
             "{opens}"
         );
         assert_eq!(
-            remedy(&fetch(&web, at("/metadata")).await, "no request goes to private places"),
+            remedy(&fetch(&web, at("/metadata")).await, "private addresses are blocked"),
             "No key changes that."
         );
         let to_other = fetch(&web, at("/other")).await;
@@ -285,10 +285,7 @@ fn plain_http_is_refused_unless_granted() {
         let web = Web::new(&[&server], &["tools.web.other_domains=\"allow\""]).await;
         let answer = fetch(&web, url.as_str()).await;
         let told = remedy(&answer, "https_only = true");
-        assert!(
-            told.contains("Ask for it by https") && told.contains("https_only = false"),
-            "{told}"
-        );
+        assert!(told.contains("Use https") && told.contains("https_only = false"), "{told}");
         assert_eq!(server.connections(), 0);
         let web = Web::new(
             &[&server],

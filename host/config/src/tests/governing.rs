@@ -20,7 +20,7 @@ fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decisio
             built_in: true,
             annotations: Annotations::default(),
             subjects: &subjects,
-            subjects_believed: true,
+            subjects_trusted: true,
             arguments: &json!({}),
             trust: Trust::Trusted,
             phase: None,
@@ -110,7 +110,10 @@ fn every_decision_names_its_rule_and_line() {
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
     let lines = blocked
         .remedy
-        .strip_prefix("To take it from the list, write in berth.toml:\n")
+        .strip_prefix(
+            "To allow it, write in berth.toml:
+",
+        )
         .expect("the remedy has lines");
     command(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}\n")),
@@ -358,7 +361,7 @@ fn rules_that_would_protect_nothing_are_problems() {
     };
     problem(
         "tools.permissions.write = [{ pattern = \"\", action = \"deny\" }]",
-        "a pattern has 1 to 1024 bytes",
+        "it has to be 1 to 1024 bytes",
     );
     problem(
         &format!(
@@ -391,10 +394,10 @@ fn rules_that_would_protect_nothing_are_problems() {
         &argument("pointer = \"/path\", glob = \"x\", regex = \"x\""),
         "either a `glob` or a `regex`",
     );
-    problem(&argument("pointer = \"/path\", regex = \"(\""), "is not a regular expression");
+    problem(&argument("pointer = \"/path\", regex = \"(\""), "isn't a valid regular expression");
     problem(
         &argument("pointer = \"/path\", regex = \"(a{1000}){1000}\""),
-        "is not a regular expression",
+        "isn't a valid regular expression",
     );
     let many = "{ effect = \"deny\" },".repeat(257);
     problem(&format!("tools.policy.rules = [{many}]"), "has 257 rules; the limit is 256");

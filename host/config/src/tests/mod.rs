@@ -158,7 +158,7 @@ fn every_problem_of_a_file_has_its_line() {
             "  2 | call = \"soon\"",
             "/berth.toml:5: unknown key `tools.file.allowed_path`; did you mean `allowed_paths`?",
             "  5 | allowed_path = [\".\"]",
-            "/berth.toml:8: `tools.file.deny_read`: `a[` is not a glob: unclosed character class; missing ']'",
+            "/berth.toml:8: `tools.file.deny_read`: `a[` isn't a valid glob: unclosed character class; missing ']'",
             "  8 |   \"a[\",",
             "/berth.toml:10: unknown key `tolls`; did you mean `tools`?",
             "  10 | [tolls]",

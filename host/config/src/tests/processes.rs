@@ -163,7 +163,7 @@ fn invalid_name_is_refused_with_its_line_and_without_its_value() {
     );
     scene.assert_refused(
         "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",
-        &["berth.toml:2: `plugins.x.programs`: `g* x`: the program itself"],
+        &["berth.toml:2: `plugins.x.programs`: `g* x`: wildcards and quotes aren't allowed in the program"],
     );
     scene.assert_refused(
         "[tools.shell]\nnetwork = \"maybe\"",

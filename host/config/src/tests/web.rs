@@ -76,9 +76,9 @@ fn hosts_can_be_written_in_several_ways() {
         ["https *.example.com Some(8443) GET,HEAD"]
     );
     for (written, expected) in [
-        ("'ftp://example.com'", "requests go by https or http"),
+        ("'ftp://example.com'", "the scheme isn't https or http"),
         ("'https://example.com/path'", "without a path"),
-        ("'user@example.com'", "without a name before it"),
+        ("'user@example.com'", "without a path, a query and a user name"),
         ("'example.com:0'", "ports are numbers from 1 to 65535"),
         ("'example.com:99999'", "ports are numbers from 1 to 65535"),
         ("{ host = 'example.com', method = ['GET'] }", "unknown field `method`"),

@@ -320,7 +320,7 @@ mod tests {
         let words = asked("https://xn--pple-43d.com:8443/x", "hosts");
         assert!(
             words.contains(
-                "  goes to: https://xn--pple-43d.com:8443 (letters of other scripts, which can look like others; an unusual port)\n"
+                "  goes to: https://xn--pple-43d.com:8443 (letters of other scripts, which can look like Latin letters; an unusual port)\n"
             ),
             "{words}"
         );

@@ -1,38 +1,37 @@
-//! Addresses that no request goes to unless the operator opens them, and those that none goes to at
-//! all.
+//! Addresses that are blocked for requests: private ones, which the operator can open, and those
+//! that nothing opens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why an address is none for requests.
+/// Why an address is blocked for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden {
-    /// What it is: `loopback`, `private`, `link-local`, `a metadata service`, …
+    /// Kind of the address: `loopback`, `private`, `link-local`, `a metadata service`, …
     pub kind: &'static str,
-    /// Whether nothing opens it.
+    /// Whether the configuration can't open it.
     pub always: bool,
 }
 
-/// Services of clouds that give credentials to whoever can send them a request, and what else
-/// nothing opens.
+/// Kind of the services of clouds that give credentials to every program that sends them a request.
 const METADATA: &str = "the address of a metadata service";
 
 type V4Range = ([u8; 4], u32, &'static str, bool);
 type V6Range = ([u16; 8], u32, &'static str, bool);
 
-/// The special addresses of version 4, from the IANA's registry and the clouds' own documents. The
-/// first that fits counts. The last column: whether nothing opens it, since no ordinary service has
-/// such an address.
+/// The special addresses of version 4, from the IANA's registry and the documents of the clouds.
+/// The first match counts. The last column is [`Forbidden::always`]: no ordinary service has such
+/// an address.
 const V4: [V4Range; 24] = [
-    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others, all within
-    // link-local addresses.
+    // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others. The range is
+    // link-local.
     ([169, 254, 169, 254], 32, METADATA, true),
-    // The credentials of containers in ECS.
+    // Credentials of containers in ECS.
     ([169, 254, 170, 2], 32, METADATA, true),
-    // The credentials of pods in EKS.
+    // Credentials of pods in EKS.
     ([169, 254, 170, 23], 32, METADATA, true),
     // Alibaba Cloud.
     ([100, 100, 100, 200], 32, METADATA, true),
-    // Azure's wire server.
+    // The wire server of Azure.
     ([168, 63, 129, 16], 32, METADATA, true),
     // Oracle Cloud at Customer.
     ([192, 0, 0, 192], 32, METADATA, true),
@@ -44,11 +43,11 @@ const V4: [V4Range; 24] = [
     ([172, 16, 0, 0], 12, "private (172.16.0.0/12)", false),
     ([192, 0, 0, 0], 24, "reserved for protocols (192.0.0.0/24)", false),
     ([192, 0, 2, 0], 24, "for documentation (192.0.2.0/24)", false),
-    ([192, 31, 196, 0], 24, "a sink of the DNS (192.31.196.0/24)", false),
-    ([192, 52, 193, 0], 24, "a relay of multicast (192.52.193.0/24)", false),
-    ([192, 88, 99, 0], 24, "a relay of 6to4 (192.88.99.0/24)", false),
+    ([192, 31, 196, 0], 24, "a DNS sink (192.31.196.0/24)", false),
+    ([192, 52, 193, 0], 24, "a multicast relay (192.52.193.0/24)", false),
+    ([192, 88, 99, 0], 24, "a 6to4 relay (192.88.99.0/24)", false),
     ([192, 168, 0, 0], 16, "private (192.168.0.0/16)", false),
-    ([192, 175, 48, 0], 24, "a sink of the DNS (192.175.48.0/24)", false),
+    ([192, 175, 48, 0], 24, "a DNS sink (192.175.48.0/24)", false),
     ([198, 18, 0, 0], 15, "for benchmarks (198.18.0.0/15)", false),
     ([198, 51, 100, 0], 24, "for documentation (198.51.100.0/24)", false),
     ([203, 0, 113, 0], 24, "for documentation (203.0.113.0/24)", false),
@@ -56,8 +55,8 @@ const V4: [V4Range; 24] = [
     ([240, 0, 0, 0], 4, "reserved (240.0.0.0/4)", true),
 ];
 
-/// The same of version 6: what lies in the unicast addresses that are given out, and well-known
-/// ranges beside them. [`forbidden`] refuses the rest.
+/// The special addresses of version 6: those inside the assigned unicast range, and well-known
+/// ranges outside of it. [`forbidden`] refuses all other addresses outside of the unicast range.
 const V6: [V6Range; 20] = [
     // EC2.
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 64, METADATA, true),
@@ -67,63 +66,61 @@ const V6: [V6Range; 20] = [
     ([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128, METADATA, true),
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "of this machine (::)", true),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback (::1)", false),
-    ([0, 0, 0, 0, 0, 0, 0, 0], 96, "an obsolete spelling of an IPv4 address (::/96)", false),
+    ([0, 0, 0, 0, 0, 0, 0, 0], 96, "an obsolete form of an IPv4 address (::/96)", false),
     (
         [0, 0, 0, 0, 0xffff, 0, 0, 0],
         96,
-        "a translator's spelling of an IPv4 address (::ffff:0:0:0/96)",
+        "a translated form of an IPv4 address (::ffff:0:0:0/96)",
         false,
     ),
     ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "private to a network's NAT64 (64:ff9b:1::/48)", false),
-    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "one that everything is discarded at (100::/64)", false),
-    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "of Teredo (2001::/32)", false),
+    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "discard-only (100::/64)", false),
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "a Teredo tunnel (2001::/32)", false),
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "for documentation (2001:db8::/32)", false),
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved for protocols (2001::/23)", false),
-    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "of 6to4 (2002::/16)", false),
-    ([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48, "a sink of the DNS (2620:4f:8000::/48)", false),
+    ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "a 6to4 tunnel (2002::/16)", false),
+    ([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48, "a DNS sink (2620:4f:8000::/48)", false),
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "for documentation (3fff::/20)", false),
-    ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "of segment routing (5f00::/16)", false),
+    ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "for segment routing (5f00::/16)", false),
     ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private (fc00::/7)", false),
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local (fe80::/10)", true),
     ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "private to a site (fec0::/10)", false),
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast (ff00::/8)", true),
 ];
 
-/// What is given out to networks for ordinary use.
+/// The range of addresses that are assigned to networks for ordinary use.
 const UNICAST: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const LOCAL_NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
-/// Whether an address is none for requests. Addresses that stand for others (v4-mapped, NAT64,
-/// 6to4, …) are looked at as what they stand for.
+/// Why an address is blocked for requests. `None` if it is allowed. An address that stands for
+/// another one (v4-mapped, NAT64, 6to4, …) is checked as the address that it stands for.
 pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
-    match meant(address) {
+    match reached_address(address) {
         IpAddr::V4(address) => special(address),
         IpAddr::V6(address) => {
-            let held = held(address)
+            let embedded = embedded_addresses(address)
                 .filter_map(special)
                 .reduce(|known, next| if next.always && !known.always { next } else { known });
-            let always = held.is_some_and(|held| held.always);
+            let always = embedded.is_some_and(|embedded| embedded.always);
             let own = V6.iter().find(|(network, length, ..)| within(address, (*network, *length)));
-            match (own, held) {
-                // What nothing opens isn't opened by another spelling either.
+            match (own, embedded) {
+                // An address that nothing opens stays blocked in every other form.
                 (Some((_, _, kind, always_too)), _) if *always_too || !always => {
                     Some(Forbidden { kind, always: *always_too })
                 }
-                (_, Some(held)) => Some(held),
+                (_, Some(embedded)) => Some(embedded),
                 (Some((_, _, kind, _)), None) => Some(Forbidden { kind, always: false }),
                 (None, None) if within(address, UNICAST) => None,
-                (None, None) => {
-                    Some(Forbidden { kind: "in no range that is given out for use", always: false })
-                }
+                (None, None) => Some(Forbidden { kind: "in an unassigned range", always: false }),
             }
         }
     }
 }
 
-/// The address that a connection to this one reaches: v4 where it is mapped (`::ffff:0:0/96`), and
-/// where a NAT64 gateway of the well-known prefix translates it.
-pub(super) fn meant(address: IpAddr) -> IpAddr {
+/// The address that a connection to `address` reaches. It is a v4 address for mapped addresses
+/// (`::ffff:0:0/96`), and for those of the well-known NAT64 prefix, which a gateway translates.
+pub(super) fn reached_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) if within(six, NAT64) => IpAddr::V4(last(six)),
         canonical => canonical,
@@ -132,16 +129,16 @@ pub(super) fn meant(address: IpAddr) -> IpAddr {
 
 fn special(address: Ipv4Addr) -> Option<Forbidden> {
     let bits = address.to_bits();
-    let fits = |network: [u8; 4], length: u32| {
+    let is_in = |network: [u8; 4], length: u32| {
         (bits ^ Ipv4Addr::from(network).to_bits()) >> (32 - length) == 0
     };
-    let found = V4.iter().find(|(network, length, ..)| fits(*network, *length));
+    let found = V4.iter().find(|(network, length, ..)| is_in(*network, *length));
     found.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
-/// The addresses of version 4 that one of version 6 may hold, where something on the way takes it
-/// out.
-fn held(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
+/// The addresses of version 4 inside an address of version 6. A gateway on the way may connect to
+/// them.
+fn embedded_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     let [_, server, client, ..] = quarters(address);
     let first = address.segments()[0];
     let teredo = within(address, ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32));
@@ -153,26 +150,26 @@ fn held(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
         .into_iter()
         .any(|network| within(address, network));
     let compatible = translated && !address.is_loopback();
-    // A network's own NAT64 may have a prefix of any of the lengths of RFC 6052, which leave out
-    // bits 64 to 71.
+    // The NAT64 of a local network may have a prefix of any length of RFC 6052. Bits 64 to 71
+    // aren't part of the address.
     let local = within(address, LOCAL_NAT64);
     let bits = address.to_bits();
     let split = |before: u32| {
         let (high, low) = ((bits >> 64) as u64, bits as u64);
-        let (kept, rest) = (64 - before, 32 - (64 - before));
-        let front = if kept == 0 { 0 } else { high & ((1 << kept) - 1) };
+        let (in_front, rest) = (64 - before, 32 - (64 - before));
+        let front = if in_front == 0 { 0 } else { high & ((1 << in_front) - 1) };
         let back = (low << 8) >> (64 - rest);
         Ipv4Addr::from_bits(((front << rest) | back) as u32)
     };
-    let of_local = local.then(|| [split(48), split(56), split(64), last(address)]);
-    let of_teredo = teredo
+    let from_local = local.then(|| [split(48), split(56), split(64), last(address)]);
+    let from_teredo = teredo
         .then(|| [Ipv4Addr::from_bits(server), Ipv4Addr::from_bits(!last(address).to_bits())]);
-    let alone = [six_to_four, isatap, compatible.then(|| last(address))];
-    alone
+    let single = [six_to_four, isatap, compatible.then(|| last(address))];
+    single
         .into_iter()
         .flatten()
-        .chain(of_local.into_iter().flatten())
-        .chain(of_teredo.into_iter().flatten())
+        .chain(from_local.into_iter().flatten())
+        .chain(from_teredo.into_iter().flatten())
 }
 
 fn quarters(address: Ipv6Addr) -> [u32; 4] {
@@ -188,8 +185,8 @@ fn within(address: Ipv6Addr, (network, length): ([u16; 8], u32)) -> bool {
     (address.to_bits() ^ Ipv6Addr::from(network).to_bits()) >> (128 - length) == 0
 }
 
-/// The suffixes of names that belong to no public host: reserved ones, and those that networks use
-/// at home and at work.
+/// The suffixes of names that aren't public: reserved ones, and those of networks at home and at
+/// work.
 const LOCAL_NAMES: [&str; 15] = [
     "localhost",
     "localdomain",
@@ -221,8 +218,8 @@ const METADATA_NAMES: [&str; 9] = [
     "instance-data.ec2.internal",
 ];
 
-/// Whether a name (normalised) is none for requests, whatever it resolves to: one that is only
-/// known on this machine or its network.
+/// Why a normalised name is blocked for requests, whatever it resolves to. `None` if it is allowed.
+/// Names that only this machine or its network knows are blocked.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
     let is_or_below = |suffix: &str| {
         name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

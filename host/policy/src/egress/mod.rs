@@ -1,7 +1,7 @@
-//! Where requests may go: names and addresses, decided without asking a resolver.
+//! Where requests may go: decisions on names and addresses, without a lookup in the DNS.
 //!
-//! A request is looked at twice: its [`Target`] before its name is resolved, and each address that
-//! the name turns out to have. The connection goes to an address that was looked at.
+//! A request is checked twice: first its [`Target`], before the name is resolved, then each address
+//! that the name resolves to. The connection goes to an address that was checked.
 
 mod address;
 mod pattern;

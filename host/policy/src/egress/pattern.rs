@@ -1,24 +1,24 @@
-//! Hosts as the operator writes them.
+//! Patterns for hosts, as the operator writes them.
 
 use std::net::IpAddr;
 
 use berth_contract::text::{cut, neutral_line};
 use ipnet::IpNet;
 
-use super::address::{forbidden, meant};
+use super::address::{forbidden, reached_address};
 use super::target::{Target, TargetHost};
 use crate::pattern::TextGlob;
 
-/// Bytes of a pattern: a name's most, with a port.
+/// Bytes of a pattern: the longest name with a port.
 const MAX_PATTERN: usize = 260;
 
-/// The widest ranges that can be opened: those of the private networks. Wider ones hold more than
-/// anybody has looked at.
+/// Shortest prefixes of ranges that can be opened, for versions 4 and 6: those of the private
+/// networks. A wider range would open more than the operator means.
 const WIDEST: (u8, u8) = (8, 7);
 
-/// A pattern for hosts: a name, an address, `*.example.com` for all names below one (not for the
-/// name itself), `*` for any host. A `*` within a part of a name stands for any characters of that
-/// part: `api-*.example.com`.
+/// A pattern for hosts: a name, an address, `*.example.com` for all names below `example.com` (not
+/// for `example.com` itself), `*` for any host. A `*` inside a part of a name matches any
+/// characters of that part: `api-*.example.com`.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
     written: String,
@@ -29,7 +29,7 @@ pub struct HostPattern {
 enum Form {
     Any,
     Host(TargetHost),
-    /// A name with stars. `below`: whether it stands for what lies at any depth below the rest.
+    /// A name with stars. `below`: whether it matches names at any depth below the labels.
     Labels {
         below: bool,
         labels: Vec<Label>,
@@ -39,7 +39,7 @@ enum Form {
 #[derive(Clone, Debug)]
 enum Label {
     Plain(String),
-    /// And as it was written, in lower case.
+    /// With its text in lower case.
     Glob(TextGlob, String),
 }
 
@@ -48,29 +48,31 @@ impl HostPattern {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with the pattern, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        let form = bounded(written)
+        let form = check_text(written)
             .and_then(|()| Form::parse(written))
-            .map_err(|why| explained(written, &why))?;
+            .map_err(|why| describe_error(written, &why))?;
         Ok(Self { written: written.to_owned(), form })
     }
 
-    /// Whether a host fits. Addresses are compared by what they stand for, so that another spelling
-    /// is the same one.
+    /// Whether a host matches. Addresses are compared by the address that a connection reaches, so
+    /// that other forms of an address match too.
     pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
             (Form::Host(TargetHost::Address(one)), TargetHost::Address(other)) => {
-                meant(*one) == meant(*other)
+                reached_address(*one) == reached_address(*other)
             }
             (Form::Host(one), other) => one == other,
             (Form::Labels { .. }, TargetHost::Address(_)) => false,
-            (Form::Labels { below, labels }, TargetHost::Name(name)) => fits(*below, labels, name),
+            (Form::Labels { below, labels }, TargetHost::Name(name)) => {
+                matches_labels(*below, labels, name)
+            }
         }
     }
 
-    /// Whether every host that fits `other` fits this one too. False where that isn't plain to see.
+    /// Whether every host that matches `other` matches this pattern too. False if that is unclear.
     pub fn covers(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (Form::Any, _) => true,
@@ -84,7 +86,7 @@ impl HostPattern {
         }
     }
 
-    /// The pattern in the one spelling that all of its spellings come to.
+    /// The pattern in its normal form.
     pub fn normal(&self) -> String {
         match &self.form {
             Form::Any => "*".to_owned(),
@@ -103,13 +105,16 @@ impl HostPattern {
         }
     }
 
-    /// Whether it is this address.
+    /// Whether the pattern is exactly this address.
     pub fn is_address(&self, address: IpAddr) -> bool {
-        matches!(self.form, Form::Host(TargetHost::Address(one)) if meant(one) == meant(address))
+        matches!(
+            self.form,
+            Form::Host(TargetHost::Address(one)) if reached_address(one) == reached_address(address)
+        )
     }
 
-    /// Labels of a name behind those with stars, or of the whole name where it has none. None of an
-    /// address.
+    /// Number of labels after the last label with a star, or of all labels if no label has one.
+    /// `None` for an address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
@@ -121,23 +126,23 @@ impl HostPattern {
         }
     }
 
-    /// Whether it stands for one host alone.
-    pub(super) fn is_one(&self) -> bool {
+    /// Whether it matches one host only.
+    pub(super) fn is_single_host(&self) -> bool {
         matches!(self.form, Form::Host(_))
     }
 
-    /// Whether it stands for any host.
+    /// Whether it matches any host.
     pub fn is_any(&self) -> bool {
         matches!(self.form, Form::Any)
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
 }
 
-/// What is the same once it is read is the same.
+/// Two spellings of one host are equal.
 impl PartialEq for HostPattern {
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
@@ -156,23 +161,18 @@ impl Form {
         }
         if let Some((_, rest)) = written.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!(
-                "a host is wanted here, and no URL: write `{}`",
-                neutral_line(host)
-            ));
+            return Err(format!("a host is expected, not a URL: write `{}`", neutral_line(host)));
         }
         if let Some((host, rest)) = written.split_once('/') {
             return Err(match rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty() {
-                true => {
-                    "ranges of addresses can only be opened, by `allowed_private_hosts`".to_owned()
-                }
+                true => "a range of addresses is only valid in `allowed_private_hosts`".to_owned(),
                 false => {
-                    format!("a host is wanted here, without a path: write `{}`", neutral_line(host))
+                    format!("a host is expected, without a path: write `{}`", neutral_line(host))
                 }
             });
         }
         if written.contains('@') {
-            return Err("a name or password has no place before a host".to_owned());
+            return Err("a user name or password isn't allowed before a host".to_owned());
         }
         let bare =
             written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
@@ -181,7 +181,7 @@ impl Form {
         }
         if let Some((host, port)) = written.rsplit_once(':') {
             return Err(format!(
-                "a host is wanted here, without the port `{}`: write `{}`",
+                "a host is expected, without the port `{}`: write `{}`",
                 neutral_line(port),
                 neutral_line(host)
             ));
@@ -198,7 +198,7 @@ impl Form {
             Some(rest) => (true, rest),
             None => (false, written),
         };
-        // The part without stars at the end is normalised as a whole, as the name that it is.
+        // The part without stars at the end is a name. It is normalised as a whole.
         let fixed = rest
             .rfind('*')
             .map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
@@ -207,7 +207,7 @@ impl Form {
             return Err(too_wide(written));
         }
         let TargetHost::Name(tail) = TargetHost::parse(fixed)? else {
-            return Err("`*` stands for parts of names, and not of addresses".to_owned());
+            return Err("`*` isn't allowed in an address, only in a name".to_owned());
         };
         let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
         let mut labels = Vec::new();
@@ -232,21 +232,21 @@ fn too_wide(written: &str) -> String {
     let name = written.trim_start_matches('*');
     match !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.') {
         true => format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
-        false => "`*` has no place in the last two parts of a name: write `*` alone for any host"
+        false => "`*` isn't allowed in the last two parts of a name: write `*` alone for any host"
             .to_owned(),
     }
 }
 
 fn label_glob(label: &str) -> Result<TextGlob, String> {
     match label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'))) {
-        Some(c) => Err(format!(
-            "{c:?} is in a part with a `*`, which has letters, digits, `-` and `_` beside it"
-        )),
+        Some(c) => {
+            Err(format!("{c:?} isn't allowed in a part with `*`: use letters, digits, `-` and `_`"))
+        }
         None => TextGlob::new(label),
     }
 }
 
-fn fits(below: bool, labels: &[Label], name: &str) -> bool {
+fn matches_labels(below: bool, labels: &[Label], name: &str) -> bool {
     let mut parts = name.rsplit('.');
     let all = labels.iter().rev().all(|label| {
         parts.next().is_some_and(|part| match label {
@@ -257,36 +257,36 @@ fn fits(below: bool, labels: &[Label], name: &str) -> bool {
     all && parts.next().is_some() == below
 }
 
-fn bounded(written: &str) -> Result<(), String> {
+fn check_text(written: &str) -> Result<(), String> {
     match written.len() {
-        0 => Err("it is empty".to_owned()),
+        0 => Err("the pattern is empty".to_owned()),
         length if length > MAX_PATTERN => {
-            Err(format!("it has {length} bytes, and at most {MAX_PATTERN} are allowed"))
+            Err(format!("the pattern has {length} bytes; the limit is {MAX_PATTERN}"))
         }
         _ => match written
             .chars()
             .find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#'))
         {
-            Some(c) => Err(format!("{c:?} is in it")),
+            Some(c) => Err(format!("{c:?} isn't allowed in it")),
             None => Ok(()),
         },
     }
 }
 
-fn explained(written: &str, why: &str) -> String {
-    // `*example.com` is what many write who mean both.
-    let twice = written.strip_prefix('*').filter(|name| {
+fn describe_error(written: &str, why: &str) -> String {
+    // Many operators write `*example.com` for the names below it and for itself.
+    let name = written.strip_prefix('*').filter(|name| {
         name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@'])
     });
-    let why = twice.map_or_else(
+    let why = name.map_or_else(
         || why.to_owned(),
         |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
     );
     format!("`{}` isn't a valid host pattern: {why}", neutral_line(cut(written, MAX_PATTERN)))
 }
 
-/// Private hosts that are opened: a host or a pattern of names, an address, or a range in CIDR
-/// notation, each with or without a port.
+/// Private hosts that are opened: a name, a pattern of names, an address or a range in CIDR
+/// notation. Each may have a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHosts {
     written: String,
@@ -301,26 +301,26 @@ enum Hosts {
 }
 
 impl PrivateHosts {
-    /// Reads one: `localhost:3000`, `nas.lan`, `10.1.2.3`, `10.0.0.0/8:8080`, `fd00::/8`,
+    /// Reads an entry: `localhost:3000`, `nas.lan`, `10.1.2.3`, `10.0.0.0/8:8080`, `fd00::/8`,
     /// `[fd00::1]:8080`, `[fd00::/8]:8080`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        let read = bounded(written).and_then(|()| Self::parse(written));
-        read.map_err(|why| {
-            format!("`{}` opens no private host: {why}", neutral_line(cut(written, MAX_PATTERN)))
+        let parsed = check_text(written).and_then(|()| Self::parse(written));
+        parsed.map_err(|why| {
+            format!(
+                "`{}` isn't a valid private host: {why}",
+                neutral_line(cut(written, MAX_PATTERN))
+            )
         })
     }
 
     fn parse(written: &str) -> Result<Self, String> {
         if let Some((_, rest)) = written.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!(
-                "a host is wanted here, and no URL: write `{}`",
-                neutral_line(host)
-            ));
+            return Err(format!("a host is expected, not a URL: write `{}`", neutral_line(host)));
         }
         let (hosts, port) = with_port(written)?;
         let bare = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hosts);
@@ -330,9 +330,7 @@ impl PrivateHosts {
         };
         if let Hosts::Pattern(pattern) = &hosts {
             if pattern.is_any() {
-                return Err(
-                    "it would open every private host: name those that are meant".to_owned()
-                );
+                return Err("it would open every private host: name the hosts to open".to_owned());
             }
             let always = match &pattern.form {
                 Form::Host(TargetHost::Address(address)) => forbidden(*address),
@@ -340,14 +338,13 @@ impl PrivateHosts {
                 _ => None,
             };
             if let Some(always) = always.filter(|forbidden| forbidden.always) {
-                return Err(format!("it is {}, which nothing opens", always.kind));
+                return Err(format!("it is {}, which can't be opened", always.kind));
             }
         }
         Ok(Self { written: written.to_owned(), hosts, port })
     }
 
-    /// Whether it opens an address of a target: the target by its name and port, or the address
-    /// itself.
+    /// Whether it opens an address of a target. It names the target with its port, or the address.
     pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
         if forbidden(address).is_some_and(|forbidden| forbidden.always)
             || self.port.is_some_and(|port| port != target.port)
@@ -356,12 +353,11 @@ impl PrivateHosts {
         }
         match &self.hosts {
             Hosts::Pattern(pattern) => pattern.matches(&target.host) || pattern.is_address(address),
-            Hosts::Range(range) => range.contains(&meant(address)),
+            Hosts::Range(range) => range.contains(&reached_address(address)),
         }
     }
 
-    /// Whether every place that `other` opens is opened by this one too. False where that isn't
-    /// plain to see.
+    /// Whether this entry opens everything that `other` opens. False if that is unclear.
     pub fn covers(&self, other: &Self) -> bool {
         let hosts = match (&self.hosts, &other.hosts) {
             (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
@@ -371,14 +367,14 @@ impl PrivateHosts {
                 Hosts::Pattern(HostPattern {
                     form: Form::Host(TargetHost::Address(address)), ..
                 }),
-            ) => range.contains(&meant(*address)),
+            ) => range.contains(&reached_address(*address)),
             _ => false,
         };
         hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Whether it names a target, by its name or by an address in place of one: before anything is
-    /// looked up.
+    /// Whether it names the host of a target, before that is resolved. The host is a name or an
+    /// address.
     pub fn names(&self, target: &Target) -> bool {
         match &target.host {
             TargetHost::Address(address) => self.opens(target, *address),
@@ -389,14 +385,13 @@ impl PrivateHosts {
         }
     }
 
-    /// As it was written.
+    /// The entry as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
 }
 
-/// Takes a port off the end of what may have brackets, as an address of version 6 has them before a
-/// port.
+/// Splits a port off the end. An address of version 6 before a port has brackets.
 pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
     let (hosts, port) = match written
         .rfind(']')
@@ -404,10 +399,9 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
         .map(|end| written.split_at(end + 1))
     {
         Some((hosts, "")) => (hosts, None),
-        Some((hosts, port)) => (
-            hosts,
-            Some(port.strip_prefix(':').ok_or("after `]` only a port stands, behind a `:`")?),
-        ),
+        Some((hosts, port)) => {
+            (hosts, Some(port.strip_prefix(':').ok_or("only `:` and a port may follow `]`")?))
+        }
         // An address of version 6 without brackets has no port.
         None if written.matches(':').count() > 1 => (written, None),
         None => {
@@ -417,25 +411,28 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
     let Some(port) = port else { return Ok((hosts, None)) };
     let number =
         port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
-    // Not shown: it may be what mustn't stand there.
+    // The text isn't shown: it may be a password.
     let number =
-        number.ok_or("the text after the colon isn't a port: ports are numbers from 1 to 65535")?;
+        number.ok_or("the text after `:` isn't a port: ports are numbers from 1 to 65535")?;
     Ok((hosts, Some(number)))
 }
 
 fn range(written: &str) -> Result<IpNet, String> {
     let range: IpNet = written
         .parse()
-        .map_err(|_| "ranges of addresses are written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
+        .map_err(|_| "a range of addresses is written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
     let widest = match range {
         IpNet::V4(_) => WIDEST.0,
         IpNet::V6(_) => WIDEST.1,
     };
     if range.prefix_len() < widest {
-        return Err(format!("the range is wider than /{widest}: name the networks that are meant"));
+        return Err(format!("the range is wider than /{widest}, the limit: name smaller networks"));
     }
     if range.trunc() != range {
-        return Err(format!("the range begins at another address: write `{}`", range.trunc()));
+        return Err(format!(
+            "the address isn't the first one of the range: write `{}`",
+            range.trunc()
+        ));
     }
     Ok(range)
 }

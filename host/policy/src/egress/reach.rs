@@ -1,4 +1,4 @@
-//! What the requests of one plugin reach.
+//! The hosts that the requests of one plugin may reach.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,38 +6,38 @@ use std::net::{IpAddr, SocketAddr};
 use berth_contract::Denial;
 use berth_contract::text::{cut, neutral_line, toml};
 
-use super::address::{Forbidden, forbidden, forbidden_name, meant};
+use super::address::{Forbidden, forbidden, forbidden_name, reached_address};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, Placed};
 
-/// Bytes of a method that a refusal shows. A guest may ask by any.
+/// Bytes of a method that a refusal shows. A guest may send any method.
 const MAX_METHOD: usize = 32;
 
-/// Bytes of an entry that a mistake shows.
+/// Bytes of an entry that an error shows.
 const MAX_WRITTEN: usize = 260;
 
-/// Requests that are granted.
+/// A grant for requests.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Which hosts.
+    /// Hosts that are granted.
     pub hosts: HostPattern,
-    /// How they are reached. None: by https, and by http where `https_only` is off or the host is
-    /// an opened private one.
+    /// Scheme. `None`: https; also http if `https_only` is off or the host is an opened private
+    /// host.
     pub scheme: Option<Scheme>,
-    /// On which port. None: the scheme's own, or that of an opened private host.
+    /// Port. `None`: the default port of the scheme, or the port of an opened private host.
     pub port: Option<u16>,
     /// Methods in upper case. Empty: all.
     pub methods: Vec<String>,
 }
 
 impl Grant {
-    /// Reads one, for all methods: a pattern for hosts, with or without a scheme before and a port
-    /// behind it, as `https://*.example.com:8443`.
+    /// Reads a grant for all methods: a pattern for hosts, such as `*.example.com`. It may have a
+    /// scheme and a port: `https://*.example.com:8443`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
         let shown = || neutral_line(cut(written, MAX_WRITTEN));
         let (scheme, rest) = match written.split_once("://") {
@@ -46,15 +46,19 @@ impl Grant {
                 let scheme = [Scheme::Https, Scheme::Http]
                     .into_iter()
                     .find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
-                let scheme = scheme
-                    .ok_or_else(|| format!("`{}`: requests go by https or http; leave the scheme out, or write one of them", shown()))?;
-                // A URL of a whole site is meant as the site.
+                let scheme = scheme.ok_or_else(|| {
+                    format!(
+                        "`{}`: the scheme isn't https or http; leave it out, or write one of them",
+                        shown()
+                    )
+                })?;
+                // `https://example.com/` means the whole site.
                 (Some(scheme), rest.strip_suffix('/').unwrap_or(rest))
             }
         };
         if rest.contains(['/', '?', '#', '@']) {
             return Err(format!(
-                "`{}`: what is granted is a host, without a path and without a name before it",
+                "`{}`: a host is expected, without a path, a query and a user name",
                 shown()
             ));
         }
@@ -76,48 +80,49 @@ impl fmt::Display for Grant {
     }
 }
 
-/// What the requests of one plugin reach.
+/// The hosts that the requests of one plugin may reach.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// The table that grants, for what a refusal says would help: `tools.web`, or `plugins.NAME`.
+    /// Table with the grants, for remedies: `tools.web`, or `plugins.NAME`.
     pub table: String,
-    /// What is granted, each with its place.
+    /// The grants, each with its place.
     pub grants: Vec<Placed<Grant>>,
-    /// Hosts that are never reached, whatever is granted.
+    /// Hosts that are denied, whatever is granted.
     pub denied: Vec<Placed<HostPattern>>,
-    /// Private hosts that are opened. Who names one grants it as well.
+    /// Private hosts that are opened. An opened host is also granted.
     pub private: Vec<Placed<PrivateHosts>>,
-    /// Whether requests to others than opened private hosts have to be carried by TLS, but for
-    /// grants that name `http`; where a ceiling says so, those too.
+    /// Whether requests have to use https. Opened private hosts and grants with the scheme `http`
+    /// are excepted. If a ceiling sets it, only opened private hosts are excepted.
     pub https_only: Placed<bool>,
-    /// Where the grants stand, for when none fits.
+    /// Place of the grants, for refusals without a matching grant.
     pub place: Origin,
 }
 
-/// How a target stands to what is granted, where nothing is against it.
+/// Whether a target is granted, if no rule denies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachStatus {
-    /// It is granted.
+    /// The target is granted.
     Granted,
-    /// No grant is for it.
+    /// No grant matches the target.
     Unlisted(Missing),
 }
 
-/// What no grant has.
+/// The part of a request that no grant matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The host.
     Host,
-    /// The port or the scheme, while the host is granted.
+    /// The port or the scheme. The host is granted.
     Port,
-    /// The method, while the place is granted.
+    /// The method. Host, port and scheme are granted.
     Method,
 }
 
 impl Reach {
-    /// Decides on a request before its name is resolved: method and scheme, the deny list, what is
-    /// granted, and an address that is written in place of a name. `approved`: hosts (as
-    /// [`Target::origin`]) that were decided on for this call, and count as granted for it.
+    /// Decides on a request before its name is resolved. It checks the method, the scheme, the
+    /// denied hosts, the grants, and an address that is written instead of a name. `approved`:
+    /// origins (as [`Target::origin`]) that this call was allowed to request. They count as
+    /// granted.
     ///
     /// # Errors
     ///
@@ -128,18 +133,19 @@ impl Reach {
         method: &str,
         approved: &[String],
     ) -> Result<(), Denial> {
-        match self.standing(target, method, approved)? {
+        match self.status(target, method, approved)? {
             ReachStatus::Granted => Ok(()),
             ReachStatus::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
         }
     }
 
-    /// The same, where a person may be asked about what isn't granted.
+    /// Decides as [`request`](Self::request), if a person can be asked about targets without a
+    /// grant.
     ///
     /// # Errors
     ///
-    /// The refusal that no yes undoes.
-    pub fn standing(
+    /// The refusal, if an approval can't change it.
+    pub fn status(
         &self,
         target: &Target,
         method: &str,
@@ -160,9 +166,14 @@ impl Reach {
             TargetHost::Address(address) => forbidden(*address),
         };
         if let Some(found) = found {
-            return Err(self.not_opened(target, found, action(method, target), "the host"));
+            return Err(self.private_host_denied(
+                target,
+                found,
+                action(method, target),
+                "the host",
+            ));
         }
-        let of_host = || {
+        let grants_of_host = || {
             self.grants
                 .iter()
                 .map(|grant| &grant.value)
@@ -170,31 +181,33 @@ impl Reach {
         };
         if target.scheme == Scheme::Http && self.https_only.value {
             let by_ceiling = matches!(self.https_only.place.kind, OriginKind::Ceiling(_));
-            if by_ceiling || !of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
-                return Err(self.in_the_open(target, method));
+            if by_ceiling || !grants_of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
+                return Err(self.http_denied(target, method));
             }
         }
-        let reached = |grant: &&Grant| {
+        let has_origin = |grant: &&Grant| {
             grant.scheme.is_none_or(|scheme| scheme == target.scheme)
                 && grant.port.unwrap_or(target.scheme.port()) == target.port
         };
-        let by_method = |grant: &Grant| {
+        let has_method = |grant: &Grant| {
             grant.methods.is_empty() || grant.methods.iter().any(|one| one == method)
         };
-        if of_host().filter(reached).any(by_method)
+        if grants_of_host().filter(has_origin).any(has_method)
             || approved.iter().any(|origin| *origin == target.origin())
         {
             return Ok(ReachStatus::Granted);
         }
-        Ok(ReachStatus::Unlisted(match (of_host().next(), of_host().find(reached)) {
-            (_, Some(_)) => Missing::Method,
-            (Some(_), None) => Missing::Port,
-            (None, None) => Missing::Host,
-        }))
+        Ok(ReachStatus::Unlisted(
+            match (grants_of_host().next(), grants_of_host().find(has_origin)) {
+                (_, Some(_)) => Missing::Method,
+                (Some(_), None) => Missing::Port,
+                (None, None) => Missing::Host,
+            },
+        ))
     }
 
-    /// Decides on an address that a target has. `own`: where this program listens itself; an
-    /// address of it that stands for all of the machine's stands for every private one here.
+    /// Decides on an address of a target. `own`: the addresses where this program listens. If one
+    /// of them is `0.0.0.0` or `::`, it stands for every private address here.
     ///
     /// # Errors
     ///
@@ -206,7 +219,7 @@ impl Reach {
         own: &[SocketAddr],
     ) -> Result<(), Denial> {
         let connect = || format!("connect to {address} for {target}");
-        let (found, real) = (forbidden(address), meant(address));
+        let (found, real) = (forbidden(address), reached_address(address));
         let is_own = |own: &&SocketAddr| {
             own.port() == target.port
                 && (own.ip().to_canonical() == real
@@ -216,7 +229,7 @@ impl Reach {
             return Err(Denial {
                 capability: "http".to_owned(),
                 action: connect(),
-                rule: "the rule that no request goes to where Berth listens".to_owned(),
+                rule: "requests to addresses where Berth listens are blocked".to_owned(),
                 place: "built in".to_owned(),
                 remedy: "No key changes that.".to_owned(),
             });
@@ -224,15 +237,15 @@ impl Reach {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
             return Err(denied_by(denied, connect()));
         }
-        // What is opened in the open as this machine may be sent a secret.
+        // A request by http to `localhost` may carry a secret, so it must stay on this machine.
         let is_here = matches!(&target.host, TargetHost::Name(name) if name == LOCALHOST);
         if is_here && target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
             return Err(Denial {
                 capability: "http".to_owned(),
                 action: connect(),
-                rule: "the rule that `localhost` is this machine".to_owned(),
+                rule: "`localhost` has to be this machine".to_owned(),
                 place: "built in".to_owned(),
-                remedy: "Have `localhost` stand for a loopback address on this machine, as in /etc/hosts, or name the host that is meant."
+                remedy: "Let `localhost` resolve to a loopback address, for example in /etc/hosts, or name the other host."
                     .to_owned(),
             });
         }
@@ -241,27 +254,27 @@ impl Reach {
                 if found.always
                     || !self.private.iter().any(|private| private.value.opens(target, address)) =>
             {
-                Err(self.not_opened(target, found, connect(), "the address"))
+                Err(self.private_host_denied(target, found, connect(), "the address"))
             }
             _ => Ok(()),
         }
     }
 
-    /// The refusal of what no grant is for.
+    /// The refusal of a request that no grant matches.
     pub fn unlisted(&self, target: &Target, method: &str, missing: Missing) -> Denial {
         let key = self.key();
         let entry = self.entry(target);
         let (rule, remedy) = match missing {
             Missing::Host => (
                 format!("{key}, which doesn't name this host"),
-                self.to_add(&self.place, key, &entry),
+                self.remedy_to_add(&self.place, key, &entry),
             ),
             Missing::Port => (
                 format!("{key}, which names this host for another port or scheme"),
-                self.to_add(&self.place, key, &entry),
+                self.remedy_to_add(&self.place, key, &entry),
             ),
             Missing::Method => {
-                let list = outside_of_files(&self.place)
+                let list = flag_or_variable(&self.place)
                     .unwrap_or_else(|| format!("`{key}` of [{}]", self.table));
                 let add = || {
                     format!(
@@ -271,7 +284,7 @@ impl Reach {
                 };
                 (
                     format!("{key}, which names this host for other methods"),
-                    to_grant(&self.place, add),
+                    remedy_to_grant(&self.place, add),
                 )
             }
         };
@@ -284,19 +297,19 @@ impl Reach {
         }
     }
 
-    /// Every grant and every opened private host, as people read them.
+    /// Every grant and every opened private host, as text for people.
     pub fn granted(&self) -> Vec<String> {
         let private =
             self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
         self.grants.iter().map(|grant| grant.value.to_string()).chain(private).collect()
     }
 
-    /// The key of the table that grants hosts.
+    /// Name of the key that grants hosts.
     pub fn key(&self) -> &'static str {
         if self.table == "tools.web" { "allowed_domains" } else { "hosts" }
     }
 
-    /// The least that has to be granted for a target.
+    /// The narrowest grant for a target.
     fn entry(&self, target: &Target) -> String {
         match target.scheme {
             Scheme::Http if self.https_only.value => target.origin(),
@@ -304,15 +317,15 @@ impl Reach {
         }
     }
 
-    /// What an entry of a list that takes the place of nothing is added by.
-    fn to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
-        to_grant(place, || match place.kind {
+    /// The remedy that adds an entry to a list.
+    fn remedy_to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
+        remedy_to_grant(place, || match place.kind {
             OriginKind::Default(_) => format!(
                 "To allow it, {}",
                 place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))
             ),
             _ => {
-                let list = outside_of_files(place).map_or_else(
+                let list = flag_or_variable(place).map_or_else(
                     || format!("`{key}` of [{}]", self.table),
                     |list| format!("the list in {list}"),
                 );
@@ -321,25 +334,30 @@ impl Reach {
         })
     }
 
-    fn not_opened(&self, target: &Target, found: Forbidden, action: String, what: &str) -> Denial {
-        let rule =
-            format!("the rule that no request goes to private places: {what} is {}", found.kind);
+    fn private_host_denied(
+        &self,
+        target: &Target,
+        found: Forbidden,
+        action: String,
+        what: &str,
+    ) -> Denial {
+        let rule = format!("private addresses are blocked: {what} is {}", found.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
         let remedy = match found.always {
             true => "No key changes that.".to_owned(),
-            false => self.to_add(place, "allowed_private_hosts", &target.host_and_port()),
+            false => self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port()),
         };
         Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }
     }
 
-    fn in_the_open(&self, target: &Target, method: &str) -> Denial {
+    fn http_denied(&self, target: &Target, method: &str) -> Denial {
         let place = &self.https_only.place;
         let remedy = place.remedy(|| {
             let set = match place.kind {
                 OriginKind::Default(_) => place.lines(&self.table, "https_only = false"),
                 _ => format!("set `https_only = false` in [{}].", self.table),
             };
-            format!("Ask for it by https; or, to allow http, {set}")
+            format!("Use https; or, to allow http, {set}")
         });
         Denial {
             capability: "http".to_owned(),
@@ -351,14 +369,14 @@ impl Reach {
     }
 }
 
-/// What grants more, by `own`, where that can be changed. To leave out a list of the command line
-/// or of the environment would grant less.
-fn to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
-    if outside_of_files(place).is_some() { own() } else { place.remedy(own).into_owned() }
+/// The remedy that grants more. It is `own` for a list of the command line or of the environment,
+/// since leaving out such a list would grant less.
+fn remedy_to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
+    if flag_or_variable(place).is_some() { own() } else { place.remedy(own).into_owned() }
 }
 
-/// Where a list stands that stands in no file.
-fn outside_of_files(place: &Origin) -> Option<String> {
+/// The flag or the variable that sets a list. `None` if a file sets it.
+fn flag_or_variable(place: &Origin) -> Option<String> {
     match &place.kind {
         OriginKind::Flag(text) => Some(format!("`{text}`")),
         OriginKind::Variable(name) => Some(name.clone()),
@@ -366,7 +384,7 @@ fn outside_of_files(place: &Origin) -> Option<String> {
     }
 }
 
-/// Whether nothing opens a host.
+/// Whether a host can't be opened.
 fn is_always(host: &TargetHost) -> bool {
     let found = match host {
         TargetHost::Name(name) => forbidden_name(name),

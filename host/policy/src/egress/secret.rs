@@ -1,4 +1,4 @@
-//! Where a secret may go.
+//! The requests that a secret may be put into.
 
 use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
@@ -6,21 +6,21 @@ use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 /// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Into a header, behind a prefix such as `Bearer `.
+    /// In a header, after a prefix such as `Bearer `.
     Header {
-        /// The header's name, in lower case.
+        /// Name of the header, in lower case.
         name: String,
-        /// What stands before it.
+        /// Text before the secret.
         prefix: String,
     },
-    /// Into the URL's query.
+    /// In the query of the URL.
     Query {
-        /// The parameter's name.
+        /// Name of the parameter.
         name: String,
     },
 }
 
-/// Hosts that a secret is for, on one port: who serves another port of a host may be somebody else.
+/// Hosts that a secret is for, on one port. Another port may belong to another service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretHost {
     hosts: HostPattern,
@@ -28,27 +28,27 @@ pub struct SecretHost {
 }
 
 impl SecretHost {
-    /// Reads one: `api.example.com` for what is reached by https on its own port,
-    /// `*.example.com:8443`, `localhost:3000`.
+    /// Reads an entry: `api.example.com` (https on its default port), `*.example.com:8443`,
+    /// `localhost:3000`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to write instead.
+    /// What is wrong with the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        // What is wrong with a URL, the pattern says.
+        // For a URL, the pattern returns the error.
         let (hosts, port) =
             if written.contains("://") { (written, None) } else { with_port(written)? };
         let hosts = HostPattern::new(hosts)?;
         if hosts.is_any() {
             return Err(
-                "`*` would send the secret to every host: name those that it is for".to_owned()
+                "`*` would send the secret to every host: name the hosts that it is for".to_owned()
             );
         }
-        let alone = hosts.plain_labels().is_some_and(|labels| labels < 2);
-        if alone && !hosts.is_one() {
-            return Err("behind a `*` stand at least two parts of a name, as in `*.example.com`: fewer are the names of anybody".to_owned());
+        let is_short = hosts.plain_labels().is_some_and(|labels| labels < 2);
+        if is_short && !hosts.is_single_host() {
+            return Err("after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners".to_owned());
         }
-        if alone && port.is_none() && !is_localhost(&hosts) {
+        if is_short && port.is_none() && !is_localhost(&hosts) {
             return Err(
                 "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`".to_owned()
             );
@@ -56,17 +56,17 @@ impl SecretHost {
         Ok(Self { hosts, port })
     }
 
-    /// Which hosts.
+    /// The hosts.
     pub fn hosts(&self) -> &HostPattern {
         &self.hosts
     }
 
-    /// On which port.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(Scheme::Https.port())
     }
 
-    fn fits(&self, target: &Target) -> bool {
+    fn matches(&self, target: &Target) -> bool {
         self.port() == target.port
             && (self.port.is_some() || target.scheme == Scheme::Https)
             && self.hosts.matches(&target.host)
@@ -74,56 +74,59 @@ impl SecretHost {
 }
 
 fn is_localhost(hosts: &HostPattern) -> bool {
-    hosts.is_one() && hosts.matches(&TargetHost::Name(LOCALHOST.to_owned()))
+    hosts.is_single_host() && hosts.matches(&TargetHost::Name(LOCALHOST.to_owned()))
 }
 
-/// Where a secret may go: into requests that fit all of this.
+/// The requests that a secret may be put into. All conditions have to match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRule {
-    /// Its name.
+    /// Name of the secret.
     pub name: String,
-    /// The hosts; none: nowhere.
+    /// Hosts. Empty: no host.
     pub hosts: Vec<SecretHost>,
-    /// Methods in upper case; empty: all.
+    /// Methods in upper case. Empty: all.
     pub methods: Vec<String>,
-    /// Prefixes of the path, compared by whole segments; empty: all.
+    /// Prefixes of the path, compared by whole segments. Empty: all paths.
     pub paths: Vec<String>,
-    /// Where it is put.
+    /// Place of the secret in the request.
     pub placement: Placement,
 }
 
 impl SecretRule {
-    /// Whether it is put into a request. By https; by http, only to what `private` opens of this
-    /// machine: a loopback address, or `localhost`, for which
-    /// [`Reach::address`](super::Reach::address) lets no other address pass. `path`: the URL's
-    /// path; one that has `..` or an escaped `/` or `.` in it, and so may be read in another way
-    /// there, fits no prefix.
-    pub fn goes(
+    /// Whether the secret is put into a request.
+    ///
+    /// The request has to use https. It may use http only for a host of this machine that `private`
+    /// opens: a loopback address, or `localhost`. For `localhost`,
+    /// [`Reach::address`](super::Reach::address) refuses all other addresses.
+    ///
+    /// `path` is the path of the URL. A path with `..`, an escaped `/` or an escaped `.` matches no
+    /// prefix, since the server may read it in another way.
+    pub fn applies_to(
         &self,
         target: &Target,
         method: &str,
         path: &str,
         private: &[PrivateHosts],
     ) -> bool {
-        let guarded = match target.scheme {
+        let is_protected = match target.scheme {
             Scheme::Https => true,
             Scheme::Http => {
-                let here = match &target.host {
+                let is_local = match &target.host {
                     TargetHost::Name(name) => name == LOCALHOST,
                     TargetHost::Address(address) => address.to_canonical().is_loopback(),
                 };
-                here && private.iter().any(|private| private.names(target))
+                is_local && private.iter().any(|private| private.names(target))
             }
         };
-        guarded
-            && self.hosts.iter().any(|host| host.fits(target))
+        is_protected
+            && self.hosts.iter().any(|host| host.matches(target))
             && (self.methods.is_empty() || self.methods.iter().any(|one| one == method))
-            && (self.paths.is_empty() || self.paths.iter().any(|prefix| begins(path, prefix)))
+            && (self.paths.is_empty() || self.paths.iter().any(|prefix| is_below(path, prefix)))
     }
 }
 
-/// Whether a path lies at or below a prefix, for every server that may read it.
-fn begins(path: &str, prefix: &str) -> bool {
+/// Whether every server reads a path as one at or below a prefix.
+fn is_below(path: &str, prefix: &str) -> bool {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let unclear = path.contains(['\\', ';'])
         || path.contains("//")

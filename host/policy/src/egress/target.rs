@@ -1,11 +1,11 @@
-//! The place that a request goes to, in the one form that rules look at.
+//! The target of a request, in the normal form that rules check.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use berth_contract::text::{cut, neutral_line};
 
-/// Bytes of a URL. Longer ones servers refuse as well.
+/// Bytes of a URL. Servers refuse longer ones too.
 const MAX_URL: usize = 8192;
 
 /// Bytes of a URL that an error shows.
@@ -14,21 +14,21 @@ const MAX_SHOWN: usize = 200;
 /// The name of this machine.
 pub(super) const LOCALHOST: &str = "localhost";
 
-/// Bytes of a name and of one of its labels: the bounds of the DNS.
+/// Bytes of a name and of one label: the limits of the DNS.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
-/// How a request is carried.
+/// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// In the open.
+    /// Without TLS.
     Http,
-    /// By TLS.
+    /// With TLS.
     Https,
 }
 
 impl Scheme {
-    /// As it stands in a URL.
+    /// The scheme as in a URL.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -36,7 +36,7 @@ impl Scheme {
         }
     }
 
-    /// The port that it has where none is written.
+    /// Default port of the scheme.
     pub const fn port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -45,35 +45,35 @@ impl Scheme {
     }
 }
 
-/// A host, normalised.
+/// A host in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TargetHost {
-    /// A name: ASCII (IDNA), lower case, without a dot at its end.
+    /// A name: ASCII (IDNA), in lower case, without a dot at the end.
     Name(String),
-    /// An address, however it was spelled; of version 4 where it is mapped into version 6.
+    /// An address, in whatever form it was written. A mapped address is one of version 4.
     Address(IpAddr),
 }
 
 impl TargetHost {
-    /// A host as it stands in a URL: with brackets around an address of version 6.
+    /// Reads a host as in a URL: an address of version 6 has brackets.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// What is wrong with the host.
     pub(super) fn parse(written: &str) -> Result<Self, String> {
         let host = url::Host::parse(written).map_err(|error| error.to_string())?;
-        Self::normalised(host)
+        Self::from_url_host(host)
     }
 
-    fn normalised<S: AsRef<str>>(host: url::Host<S>) -> Result<Self, String> {
+    fn from_url_host<S: AsRef<str>>(host: url::Host<S>) -> Result<Self, String> {
         match host {
             url::Host::Ipv4(address) => Ok(Self::Address(address.into())),
             url::Host::Ipv6(address) => Ok(Self::Address(IpAddr::from(address).to_canonical())),
-            url::Host::Domain(name) => name_of(name.as_ref()).map(Self::Name),
+            url::Host::Domain(name) => check_name(name.as_ref()).map(Self::Name),
         }
     }
 
-    /// The address, where it is written in place of a name.
+    /// The address. `None` for a name.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Name(_) => None,
@@ -82,9 +82,9 @@ impl TargetHost {
     }
 }
 
-/// A name that the URL parser has made ASCII and lower case, held to what the DNS and TLS take for
-/// one.
-fn name_of(name: &str) -> Result<String, String> {
+/// Checks that a name is valid for the DNS and TLS. The URL parser has made it ASCII and lower
+/// case.
+fn check_name(name: &str) -> Result<String, String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
         return Err(format!("name is {} bytes; the limit is {MAX_NAME}", name.len()));
@@ -95,20 +95,20 @@ fn name_of(name: &str) -> Result<String, String> {
             1..=MAX_LABEL => {}
             length => {
                 return Err(format!(
-                    "a part of the name has {length} bytes, and at most {MAX_LABEL} are allowed"
+                    "a part of the name has {length} bytes; the limit is {MAX_LABEL}"
                 ));
             }
         }
         if let Some(c) = label.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-' | '_')) {
             return Err(format!(
-                "{c:?} is in the name, which has letters, digits, `-` and `_` between dots"
+                "{c:?} isn't allowed in a name: use letters, digits, `-`, `_` and dots"
             ));
         }
     }
     Ok(name.to_owned())
 }
 
-/// As it stands in a URL.
+/// The host as in a URL.
 impl fmt::Display for TargetHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -119,43 +119,41 @@ impl fmt::Display for TargetHost {
     }
 }
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// How it is carried.
+    /// Scheme of the request.
     pub scheme: Scheme,
-    /// The host.
+    /// Host of the request.
     pub host: TargetHost,
-    /// The port, the scheme's own where none is written.
+    /// Port of the request: the written one, or the default port of the scheme.
     pub port: u16,
 }
 
 impl Target {
-    /// The place that a URL names.
+    /// Reads the target of a URL.
     ///
-    /// A URL that programs read in different ways is refused, rather than read in one of them: what
-    /// is looked at here has to be what is connected to.
+    /// A URL that programs read in different ways is refused: the target that is checked here has
+    /// to be the one that is connected to.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: it is none, has another scheme, no host, or a name or password before
-    /// the host.
+    /// What is wrong with the URL: it isn't a URL, has another scheme, has no host, or has a user
+    /// name or password before the host.
     pub fn parse(url: &str) -> Result<Self, String> {
         Ok(Self::with_url(url)?.0)
     }
 
-    /// The place that a URL names, and the URL in the one form that rules look at: the host as in
-    /// [`TargetHost`], dots in the path resolved, without a fragment, which is not sent.
+    /// Reads the target of a URL, and the URL in the normal form that rules check: with the host as
+    /// in [`TargetHost`], with dots in the path resolved, and without the fragment, which isn't
+    /// sent.
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::parse).
+    /// As [`parse`](Self::parse).
     pub fn with_url(url: &str) -> Result<(Self, String), String> {
         if url.len() > MAX_URL {
-            return Err(format!(
-                "a URL of {} bytes is too long; at most {MAX_URL} are taken",
-                url.len()
-            ));
+            return Err(format!("the URL is {} bytes; the limit is {MAX_URL}", url.len()));
         }
         let (target, parsed) = Self::read(url).map_err(|why| {
             format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN)))
@@ -170,23 +168,23 @@ impl Target {
 
     fn read(url: &str) -> Result<(Self, url::Url), String> {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
-            return Err(format!("{c:?} is in it, which programs read in different ways"));
+            return Err(format!("the URL has {c:?} in it, which programs read in different ways"));
         }
         let (scheme, rest) = url
             .split_once("://")
-            .ok_or("it has no scheme: write it as https://example.com/path")?;
+            .ok_or("the scheme is missing: write the URL as https://example.com/path")?;
         let scheme = match scheme {
             scheme if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
             scheme if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
-            _ => return Err("only https and http URLs are requested".to_owned()),
+            _ => return Err("the scheme isn't https or http".to_owned()),
         };
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
         if rest[..end].contains('\\') {
-            return Err("`\\` is in it, which programs read in different ways: write `/`, or `%5C` for the character itself".to_owned());
+            return Err("the URL has `\\` in it, which programs read in different ways: write `/`, or `%5C` for the character itself".to_owned());
         }
         let authority = rest[..end].split('/').next().unwrap_or_default();
         if authority.is_empty() {
-            return Err("it has no host".to_owned());
+            return Err("the host is missing".to_owned());
         }
         if authority.contains('@') {
             return Err(
@@ -195,20 +193,20 @@ impl Target {
             );
         }
         let parsed = url::Url::parse(url).map_err(|error| error.to_string())?;
-        let host = TargetHost::normalised(parsed.host().ok_or("it has no host")?)?;
+        let host = TargetHost::from_url_host(parsed.host().ok_or("the host is missing")?)?;
         let port = parsed.port().unwrap_or(scheme.port());
         if port == 0 {
-            return Err("no service has port 0".to_owned());
+            return Err("port 0 isn't valid: ports are numbers from 1 to 65535".to_owned());
         }
         Ok((Self { scheme, host, port }, parsed))
     }
 
-    /// As it stands in a URL, without the port where it is the scheme's own.
+    /// The origin as in a URL, without the default port of the scheme.
     pub fn origin(&self) -> String {
         self.to_string()
     }
 
-    /// What a person should know of it before they say yes, in a few words each.
+    /// Unusual facts about the target that a person should see before they approve a request.
     pub fn oddities(&self) -> Vec<&'static str> {
         let (name, address) = match &self.host {
             TargetHost::Name(name) => (Some(name), None),
@@ -217,16 +215,16 @@ impl Target {
         let odd = [
             (
                 name.is_some_and(|name| name.split('.').any(|label| label.starts_with("xn--"))),
-                "letters of other scripts, which can look like others",
+                "letters of other scripts, which can look like Latin letters",
             ),
-            (address.is_some(), "an address in place of a name"),
+            (address.is_some(), "an address instead of a name"),
             (self.port != self.scheme.port(), "an unusual port"),
-            (self.scheme == Scheme::Http, "in the open, without TLS"),
+            (self.scheme == Scheme::Http, "http, without TLS"),
         ];
         odd.into_iter().filter_map(|(is, words)| is.then_some(words)).collect()
     }
 
-    /// Host and port, as the header `host` has them: without the port where it is the scheme's own.
+    /// Host and port as in the header `host`, without the default port of the scheme.
     pub fn authority(&self) -> String {
         match self.port == self.scheme.port() {
             true => self.host.to_string(),
@@ -234,7 +232,7 @@ impl Target {
         }
     }
 
-    /// Host and port, whatever the port is.
+    /// Host and port, also for the default port of the scheme.
     pub fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }

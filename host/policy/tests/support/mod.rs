@@ -1,4 +1,4 @@
-//! Calls and policies, as tables write them.
+//! Short constructors of calls and policies for tests.
 
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
@@ -18,7 +18,7 @@ pub struct Call {
     pub aliases: Vec<String>,
     pub annotations: Annotations,
     pub subjects: Vec<ResolvedSubject>,
-    pub believed: bool,
+    pub subjects_trusted: bool,
     pub arguments: Value,
     pub trust: Trust,
     pub phase: Option<Phase>,
@@ -34,7 +34,7 @@ impl Call {
             built_in: true,
             annotations: self.annotations,
             subjects: &self.subjects,
-            subjects_believed: self.believed,
+            subjects_trusted: self.subjects_trusted,
             arguments: &self.arguments,
             trust: self.trust,
             phase: self.phase,
@@ -43,7 +43,7 @@ impl Call {
     }
 }
 
-/// A call of a tool that acts on something.
+/// A call of a tool with these subjects.
 pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Access, &str)]) -> Call {
     let subjects = subjects.iter().map(|(kind, access, text)| ResolvedSubject {
         kind: *kind,
@@ -56,7 +56,7 @@ pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Acces
         aliases: Vec::new(),
         annotations: Annotations { read_only, open_world: false, ..Annotations::default() },
         subjects: subjects.collect(),
-        believed: true,
+        subjects_trusted: true,
         arguments: json!({}),
         trust: Trust::Trusted,
         phase: None,
@@ -95,7 +95,7 @@ pub fn blocklist() -> Blocklist {
     Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the list".to_owned())))
 }
 
-/// The list of a tool.
+/// A list of permissions of a tool.
 pub fn list(rules: &[(&str, Verdict)]) -> Vec<Permission> {
     let permission = |(pattern, verdict): &(&str, Verdict)| Permission {
         pattern: Pattern::new(pattern, vec![(*pattern).to_owned()]).expect("a pattern"),
@@ -106,19 +106,19 @@ pub fn list(rules: &[(&str, Verdict)]) -> Vec<Permission> {
     rules.iter().map(permission).collect()
 }
 
-/// A policy with lists for a tool, and the blocklist.
+/// A policy with lists of permissions for a tool, and the blocklist.
 pub fn permitting(tool: &str, lists: &[&[(&str, Verdict)]]) -> Policy {
     let mut policy = autonomy(Autonomy::Supervised);
     lists.iter().for_each(|rules| policy.permissions.add(tool, list(rules)));
     policy
 }
 
-/// A policy with nothing but a level of autonomy, and the blocklist.
+/// A policy with only a level of autonomy, and the blocklist.
 pub fn autonomy(level: Autonomy) -> Policy {
     Policy { autonomy: placed(level), blocklist: blocklist(), ..Policy::default() }
 }
 
-/// A rule over tools and paths.
+/// A rule for tools and paths.
 pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
     let globs = paths.iter().map(|path| ((*path).to_owned(), String::new())).collect();
     Rule {
@@ -138,12 +138,12 @@ pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
     }
 }
 
-/// A policy under which everything is allowed that these rules and the blocklist let pass.
+/// A policy that allows everything that these rules and the blocklist don't deny.
 pub fn policed(rules: Vec<Rule>) -> Policy {
     Policy { policy: RuleSet { rules }, ..autonomy(Autonomy::Full) }
 }
 
-/// What reaches nothing yet.
+/// A reach without grants.
 pub fn reach(table: &str) -> Reach {
     Reach {
         table: table.to_owned(),
@@ -155,7 +155,7 @@ pub fn reach(table: &str) -> Reach {
     }
 }
 
-/// What the web tools reach: hosts that are granted, denied, and opened.
+/// The reach of the web tools with hosts that are granted, denied, and opened.
 pub fn reaching(granted: &[&str], denied: &[&str], private: &[&str]) -> Reach {
     Reach {
         grants: granted.iter().map(|text| placed(Grant::new(text).expect("a grant"))).collect(),

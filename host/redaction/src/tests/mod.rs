@@ -1,6 +1,6 @@
-//! Credentials of many kinds in the texts where they are met, and what looks like them and is none.
+//! Credentials of many kinds in typical texts, and texts that only look like credentials.
 //!
-//! They are put together when the tests run, so that no scanner takes this file for a leak.
+//! The tests build the credentials at run time, so that a secret scanner doesn't report this file.
 
 mod private_keys;
 mod settings;
@@ -8,15 +8,15 @@ mod settings;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::found::LOOKED_AT;
+use super::found::EXAMINED;
 use super::*;
 
 const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const HEX: &str = "0123456789abcdef";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// So many characters of an alphabet: not random, but as mixed as what is.
-fn drawn(alphabet: &str, length: usize) -> String {
+/// Characters of an alphabet in a fixed sequence that looks random.
+fn random_text(alphabet: &str, length: usize) -> String {
     let state = 0x2545_F491_4F6C_DD1D_u64 ^ length as u64;
     let mut state = state;
     let next = move || {
@@ -28,7 +28,7 @@ fn drawn(alphabet: &str, length: usize) -> String {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-fn encoded(text: &str) -> String {
+fn to_base64(text: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for three in text.as_bytes().chunks(3) {
@@ -45,7 +45,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-fn percent(text: &str) -> String {
+fn to_percent(text: &str) -> String {
     text.bytes()
         .map(|byte| {
             if byte.is_ascii_alphanumeric() {
@@ -58,121 +58,130 @@ fn percent(text: &str) -> String {
 }
 
 fn pem(label: &str) -> String {
-    let lines: Vec<String> = (0..6).map(|line| drawn(ALNUM, 64 - line / 5 * 20)).collect();
+    let lines: Vec<String> = (0..6).map(|line| random_text(ALNUM, 64 - line / 5 * 20)).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 fn jwt() -> String {
-    let part = |value: &str| encoded(value).trim_end_matches('=').to_owned();
+    let part = |value: &str| to_base64(value).trim_end_matches('=').to_owned();
     format!(
         "{}.{}.{}",
         part(r#"{"alg":"HS256","typ":"JWT"}"#),
         part(r#"{"sub":"1234567890","admin":true}"#),
-        drawn(ALNUM, 43)
+        random_text(ALNUM, 43)
     )
 }
 
-/// Credentials that tell by themselves what they are, with their kinds.
+/// Credentials that are found by their form, with their kinds.
 fn issued() -> Vec<(&'static str, String)> {
-    let of = |kind, pieces: [&str; 2], alphabet: &str, length: usize| {
-        (kind, format!("{}{}{}", pieces[0], pieces[1], drawn(alphabet, length)))
+    let token = |kind, pieces: [&str; 2], alphabet: &str, length: usize| {
+        (kind, format!("{}{}{}", pieces[0], pieces[1], random_text(alphabet, length)))
     };
     let mut all = vec![
-        of("github-token", ["gh", "p_"], ALNUM, 36),
-        of("github-token", ["gh", "o_"], ALNUM, 36),
-        of("github-token", ["gh", "s_"], ALNUM, 36),
-        of("github-token", ["gh", "u_"], ALNUM, 36),
-        of("github-token", ["gh", "r_"], ALNUM, 76),
-        of("github-token", ["github", "_pat_"], ALNUM, 82),
-        of("gitlab-token", ["gl", "pat-"], ALNUM, 20),
-        of("gitlab-token", ["gl", "dt-"], ALNUM, 20),
-        of("gitlab-token", ["gl", "rt-"], ALNUM, 20),
-        of("slack-token", ["xo", "xb-"], ALNUM, 48),
-        of("slack-token", ["xo", "xp-"], ALNUM, 60),
-        of("slack-token", ["xa", "pp-"], ALNUM, 60),
-        of("aws-key-id", ["AK", "IA"], UPPER, 16),
-        of("aws-key-id", ["AS", "IA"], UPPER, 16),
-        of("google-key", ["AI", "za"], ALNUM, 35),
-        of("google-token", ["ya", "29."], ALNUM, 80),
-        of("google-secret", ["GOC", "SPX-"], ALNUM, 28),
-        of("google-token", ["1/", "/0"], ALNUM, 60),
-        of("openai-key", ["sk", "-"], ALNUM, 48),
-        of("openai-key", ["sk-", "proj-"], ALNUM, 120),
-        of("openai-key", ["sk-", "svcacct-"], ALNUM, 120),
-        of("anthropic-key", ["sk-", "ant-api03-"], ALNUM, 93),
-        of("openrouter-key", ["sk-", "or-v1-"], HEX, 64),
-        of("groq-key", ["gs", "k_"], ALNUM, 52),
-        of("xai-key", ["xa", "i-"], ALNUM, 80),
-        of("huggingface-token", ["h", "f_"], ALNUM, 34),
-        of("replicate-token", ["r", "8_"], ALNUM, 37),
-        of("perplexity-key", ["pp", "lx-"], ALNUM, 48),
-        of("nvidia-key", ["nv", "api-"], ALNUM, 64),
-        of("stripe-key", ["sk_", "live_"], ALNUM, 24),
-        of("stripe-key", ["sk_", "test_"], ALNUM, 99),
-        of("stripe-key", ["rk_", "live_"], ALNUM, 24),
-        of("webhook-secret", ["wh", "sec_"], ALNUM, 32),
-        of("shopify-token", ["shp", "at_"], HEX, 32),
-        of("square-token", ["sq0", "atp-"], ALNUM, 22),
-        of("twilio-key", ["S", "K"], HEX, 32),
-        of("mailgun-key", ["ke", "y-"], HEX, 32),
-        of("npm-token", ["np", "m_"], ALNUM, 36),
-        of("pypi-token", ["pypi-", "AgEIcHlwaS5vcmc"], ALNUM, 120),
-        of("rubygems-token", ["ruby", "gems_"], HEX, 48),
-        of("crates-io-token", ["ci", "o"], ALNUM, 32),
-        of("docker-token", ["dckr", "_pat_"], ALNUM, 27),
-        of("digitalocean-token", ["dop", "_v1_"], HEX, 64),
-        of("atlassian-token", ["AT", "ATT3"], ALNUM, 180),
-        of("linear-key", ["lin", "_api_"], ALNUM, 40),
-        of("notion-token", ["secret", "_"], ALNUM, 43),
-        of("notion-token", ["nt", "n_"], ALNUM, 46),
-        of("figma-token", ["fi", "gd_"], ALNUM, 40),
-        of("databricks-token", ["da", "pi"], HEX, 32),
-        of("newrelic-key", ["NR", "AK-"], UPPER, 27),
-        of("grafana-token", ["gl", "c_"], ALNUM, 80),
-        of("planetscale-token", ["pscale", "_tkn_"], ALNUM, 43),
-        of("supabase-key", ["sb", "p_"], HEX, 40),
-        of("vault-token", ["hv", "s."], ALNUM, 90),
-        of("doppler-token", ["dp.", "pt."], ALNUM, 43),
-        of("pulumi-token", ["pu", "l-"], HEX, 40),
-        of("age-key", ["AGE-SECRET", "-KEY-1"], UPPER, 58),
-        of("postman-key", ["PM", "AK-0123456789abcdef01234567-"], HEX, 34),
-        of(
+        token("github-token", ["gh", "p_"], ALNUM, 36),
+        token("github-token", ["gh", "o_"], ALNUM, 36),
+        token("github-token", ["gh", "s_"], ALNUM, 36),
+        token("github-token", ["gh", "u_"], ALNUM, 36),
+        token("github-token", ["gh", "r_"], ALNUM, 76),
+        token("github-token", ["github", "_pat_"], ALNUM, 82),
+        token("gitlab-token", ["gl", "pat-"], ALNUM, 20),
+        token("gitlab-token", ["gl", "dt-"], ALNUM, 20),
+        token("gitlab-token", ["gl", "rt-"], ALNUM, 20),
+        token("slack-token", ["xo", "xb-"], ALNUM, 48),
+        token("slack-token", ["xo", "xp-"], ALNUM, 60),
+        token("slack-token", ["xa", "pp-"], ALNUM, 60),
+        token("aws-key-id", ["AK", "IA"], UPPER, 16),
+        token("aws-key-id", ["AS", "IA"], UPPER, 16),
+        token("google-key", ["AI", "za"], ALNUM, 35),
+        token("google-token", ["ya", "29."], ALNUM, 80),
+        token("google-secret", ["GOC", "SPX-"], ALNUM, 28),
+        token("google-token", ["1/", "/0"], ALNUM, 60),
+        token("openai-key", ["sk", "-"], ALNUM, 48),
+        token("openai-key", ["sk-", "proj-"], ALNUM, 120),
+        token("openai-key", ["sk-", "svcacct-"], ALNUM, 120),
+        token("anthropic-key", ["sk-", "ant-api03-"], ALNUM, 93),
+        token("openrouter-key", ["sk-", "or-v1-"], HEX, 64),
+        token("groq-key", ["gs", "k_"], ALNUM, 52),
+        token("xai-key", ["xa", "i-"], ALNUM, 80),
+        token("huggingface-token", ["h", "f_"], ALNUM, 34),
+        token("replicate-token", ["r", "8_"], ALNUM, 37),
+        token("perplexity-key", ["pp", "lx-"], ALNUM, 48),
+        token("nvidia-key", ["nv", "api-"], ALNUM, 64),
+        token("stripe-key", ["sk_", "live_"], ALNUM, 24),
+        token("stripe-key", ["sk_", "test_"], ALNUM, 99),
+        token("stripe-key", ["rk_", "live_"], ALNUM, 24),
+        token("webhook-secret", ["wh", "sec_"], ALNUM, 32),
+        token("shopify-token", ["shp", "at_"], HEX, 32),
+        token("square-token", ["sq0", "atp-"], ALNUM, 22),
+        token("twilio-key", ["S", "K"], HEX, 32),
+        token("mailgun-key", ["ke", "y-"], HEX, 32),
+        token("npm-token", ["np", "m_"], ALNUM, 36),
+        token("pypi-token", ["pypi-", "AgEIcHlwaS5vcmc"], ALNUM, 120),
+        token("rubygems-token", ["ruby", "gems_"], HEX, 48),
+        token("crates-io-token", ["ci", "o"], ALNUM, 32),
+        token("docker-token", ["dckr", "_pat_"], ALNUM, 27),
+        token("digitalocean-token", ["dop", "_v1_"], HEX, 64),
+        token("atlassian-token", ["AT", "ATT3"], ALNUM, 180),
+        token("linear-key", ["lin", "_api_"], ALNUM, 40),
+        token("notion-token", ["secret", "_"], ALNUM, 43),
+        token("notion-token", ["nt", "n_"], ALNUM, 46),
+        token("figma-token", ["fi", "gd_"], ALNUM, 40),
+        token("databricks-token", ["da", "pi"], HEX, 32),
+        token("newrelic-key", ["NR", "AK-"], UPPER, 27),
+        token("grafana-token", ["gl", "c_"], ALNUM, 80),
+        token("planetscale-token", ["pscale", "_tkn_"], ALNUM, 43),
+        token("supabase-key", ["sb", "p_"], HEX, 40),
+        token("vault-token", ["hv", "s."], ALNUM, 90),
+        token("doppler-token", ["dp.", "pt."], ALNUM, 43),
+        token("pulumi-token", ["pu", "l-"], HEX, 40),
+        token("age-key", ["AGE-SECRET", "-KEY-1"], UPPER, 58),
+        token("postman-key", ["PM", "AK-0123456789abcdef01234567-"], HEX, 34),
+        token(
             "discord-webhook",
             ["https://discord.com/api", "/webhooks/123456789012345678/"],
             ALNUM,
             68,
         ),
-        of("telegram-token", ["123456789", ":AA"], ALNUM, 33),
-        of("url-signature", ["X-Amz-", "Signature="], HEX, 64),
-        of("alibaba-key-id", ["LT", "AI"], ALNUM, 20),
+        token("telegram-token", ["123456789", ":AA"], ALNUM, 33),
+        token("url-signature", ["X-Amz-", "Signature="], HEX, 64),
+        token("alibaba-key-id", ["LT", "AI"], ALNUM, 20),
     ];
-    all.push(("sendgrid-key", format!("S{}.{}.{}", "G", drawn(ALNUM, 22), drawn(ALNUM, 43))));
-    all.push(("grafana-token", format!("gl{}_{}_{}", "sa", drawn(ALNUM, 32), drawn(HEX, 8))));
-    all.push(("airtable-token", format!("pa{}{}.{}", "t", drawn(ALNUM, 14), drawn(HEX, 64))));
-    all.push(("mailchimp-key", format!("{}-{}", drawn(HEX, 32), "us12")));
+    all.push((
+        "sendgrid-key",
+        format!("S{}.{}.{}", "G", random_text(ALNUM, 22), random_text(ALNUM, 43)),
+    ));
+    all.push((
+        "grafana-token",
+        format!("gl{}_{}_{}", "sa", random_text(ALNUM, 32), random_text(HEX, 8)),
+    ));
+    all.push((
+        "airtable-token",
+        format!("pa{}{}.{}", "t", random_text(ALNUM, 14), random_text(HEX, 64)),
+    ));
+    all.push(("mailchimp-key", format!("{}-{}", random_text(HEX, 32), "us12")));
     all.push((
         "slack-webhook",
         format!(
             "https://hooks.slack{}/T{}/B{}/{}",
             ".com/services",
-            drawn(UPPER, 9),
-            drawn(UPPER, 9),
-            drawn(ALNUM, 24)
+            random_text(UPPER, 9),
+            random_text(UPPER, 9),
+            random_text(ALNUM, 24)
         ),
     ));
     all.push((
         "discord-token",
         format!(
             "{}.{}.{}",
-            &encoded("123456789012345678")[..24],
-            drawn(ALNUM, 6),
-            drawn(ALNUM, 38)
+            &to_base64("123456789012345678")[..24],
+            random_text(ALNUM, 6),
+            random_text(ALNUM, 38)
         ),
     ));
-    all.push(("azure-secret", format!("{}8Q~{}", drawn(ALNUM, 3), drawn(ALNUM, 34))));
+    all.push(("azure-secret", format!("{}8Q~{}", random_text(ALNUM, 3), random_text(ALNUM, 34))));
     all.push((
         "dynatrace-token",
-        format!("dt0{}.{}.{}", "c01", drawn(UPPER, 24), drawn(UPPER, 64)),
+        format!("dt0{}.{}.{}", "c01", random_text(UPPER, 24), random_text(UPPER, 64)),
     ));
     all.push(("jwt", jwt()));
     for label in [
@@ -205,26 +214,26 @@ const AROUND: [&str; 12] = [
 ];
 
 #[track_caller]
-fn gone(text: &str, secret: &str, keys: Keys) -> String {
+fn check_redacted(text: &str, secret: &str, keys: Keys) -> String {
     let redacted = super::text(text, keys);
-    // Of a secret, its first characters may stay; nothing else of it.
+    // Only the first characters of a secret may stay.
     let core = &secret[secret.len() / 4 + 1..];
     assert!(!redacted.contains(core), "{secret} is still in {redacted}");
     assert!(redacted.contains("[REDACTED:"), "{redacted}");
-    assert_eq!(super::text(&redacted, keys), redacted, "twice is as once");
+    assert_eq!(super::text(&redacted, keys), redacted, "a second pass changes nothing");
     redacted.into_owned()
 }
 
 #[test]
 fn issued_credentials_are_found_in_every_text() {
     let all = issued();
-    assert!(all.len() >= 60, "{} are too few", all.len());
+    assert!(all.len() >= 60, "only {} credentials", all.len());
     for (kind, secret) in all {
         for around in AROUND {
             let text = around.replace('@', &secret);
-            let redacted = gone(&text, &secret, Keys::Unknown);
+            let redacted = check_redacted(&text, &secret, Keys::Unknown);
             assert!(redacted.contains(&format!("[REDACTED:{kind} ")), "{kind}: {redacted}");
-            let (before, after) = around.split_once('@').expect("a place");
+            let (before, after) = around.split_once('@').expect("a placeholder");
             let scheme = if kind.ends_with("webhook") { "https" } else { "" };
             assert!(
                 redacted.starts_with(&format!("{before}{scheme}")) && redacted.ends_with(after),
@@ -235,25 +244,25 @@ fn issued_credentials_are_found_in_every_text() {
 }
 
 #[test]
-fn issued_credentials_are_found_in_other_writings() {
+fn encoded_credentials_are_found() {
     for (kind, secret) in issued() {
-        let hidden = encoded(&format!("the thing is {secret}, keep it"));
-        gone(&format!("data: {hidden}\n"), &hidden, Keys::Unknown);
-        let twice = encoded(&hidden);
-        gone(&format!("data: {twice}\n"), &twice, Keys::Unknown);
-        let quoted = percent(&format!("x={secret}&y=1"));
+        let hidden = to_base64(&format!("the thing is {secret}, keep it"));
+        check_redacted(&format!("data: {hidden}\n"), &hidden, Keys::Unknown);
+        let twice = to_base64(&hidden);
+        check_redacted(&format!("data: {twice}\n"), &twice, Keys::Unknown);
+        let quoted = to_percent(&format!("x={secret}&y=1"));
         let redacted = super::text(&quoted, Keys::Unknown);
         assert!(redacted.contains("[REDACTED:"), "{kind}: {redacted}");
     }
 }
 
 #[test]
-fn near_misses_stay() {
+fn texts_similar_to_credentials_stay() {
     for (kind, secret) in issued() {
         if matches!(kind, "private-key" | "jwt" | "url-signature") {
             continue;
         }
-        // Cut short, in the middle of a word, or with nothing in it.
+        // A credential that is too short, or that is masked.
         let head = secret.find(|c: char| c.is_ascii_digit()).map_or(3, |at| at.clamp(2, 4));
         let short = &secret[..head + 4];
         assert_eq!(super::text(short, Keys::Unknown), short, "{kind}");
@@ -300,7 +309,7 @@ fn near_misses_stay() {
 }
 
 #[test]
-fn values_of_telling_keys_are_found() {
+fn values_of_secret_keys_are_found() {
     let secret = "Tr0ub4dor&3x";
     for around in [
         "DB_PASSWORD=@",
@@ -331,12 +340,12 @@ fn values_of_telling_keys_are_found() {
             Some((before, after)) => format!("{before}{secret}@{after}"),
             None => around.replace('@', secret),
         };
-        let redacted = gone(&text, secret, Keys::Text);
-        let (before, after) = text.split_once(secret).expect("it is there");
+        let redacted = check_redacted(&text, secret, Keys::Text);
+        let (before, after) = text.split_once(secret).expect("the secret");
         assert!(redacted.starts_with(before), "{redacted}");
         assert!(redacted.ends_with(after), "{redacted}");
     }
-    let token = drawn(ALNUM, 40);
+    let token = random_text(ALNUM, 40);
     for around in [
         "Authorization: Bearer @",
         "curl -H \"Authorization: Bearer @\" https://host.test",
@@ -349,16 +358,16 @@ fn values_of_telling_keys_are_found() {
         "GET /x?next=%2Fy%3Faccess_token%3D@%26page%3D2 HTTP/1.1",
         "aws_secret_access_key = @",
     ] {
-        gone(&around.replace('@', &token), &token, Keys::Text);
+        check_redacted(&around.replace('@', &token), &token, Keys::Text);
     }
-    let hidden = encoded(&format!("password={secret}\nuser=me\n"));
-    gone(&format!("  config.env: {hidden}"), &hidden, Keys::Unknown);
-    let basic = encoded(&format!("admin:{secret}"));
-    gone(&format!("curl -H 'authorization: basic {basic}' x"), &basic, Keys::Unknown);
+    let hidden = to_base64(&format!("password={secret}\nuser=me\n"));
+    check_redacted(&format!("  config.env: {hidden}"), &hidden, Keys::Unknown);
+    let basic = to_base64(&format!("admin:{secret}"));
+    check_redacted(&format!("curl -H 'authorization: basic {basic}' x"), &basic, Keys::Unknown);
 }
 
 #[test]
-fn what_stands_for_a_value_stays() {
+fn placeholders_and_references_stay() {
     for text in [
         "password = ${DB_PASSWORD}",
         "PASSWORD=$PASSWORD",
@@ -391,7 +400,7 @@ fn what_stands_for_a_value_stays() {
 }
 
 #[test]
-fn in_source_code_keys_say_nothing() {
+fn keys_in_source_code_do_not_count() {
     for text in [
         "let password = \"Tr0ub4dor&3x\";",
         "token = \"abcdef123456\"",
@@ -402,19 +411,19 @@ fn in_source_code_keys_say_nothing() {
 }
 
 #[test]
-fn base64_is_found_behind_signs_and_paths() {
-    let hidden = encoded(&issued()[0].1);
+fn base64_is_found_after_signs_and_paths() {
+    let hidden = to_base64(&issued()[0].1);
     for around in
         ["DATA=@", "x --tok=@ y", "/a?blob=@&c=1", "path/to/@", "a=b=@", "data:text/plain;base64,@"]
     {
         for keys in [Keys::Unknown, Keys::Settings] {
-            gone(&around.replace('@', &hidden), &hidden, keys);
+            check_redacted(&around.replace('@', &hidden), &hidden, keys);
         }
     }
 }
 
 #[test]
-fn what_a_mark_uncovers_is_looked_at_by_its_own_line() {
+fn text_after_a_mark_keeps_the_kind_of_its_place() {
     let text = "a Tr0ub4dor&3x password=hunter2hunter2\nb password=hunter2hunter2\n";
     let second = text.find('\n').expect("a line");
     let redacted =
@@ -443,7 +452,7 @@ fn json_is_redacted_by_its_keys() {
 }
 
 #[test]
-fn a_secret_in_pieces_is_found() {
+fn secret_over_several_parts_is_found() {
     let (_, secret) = &issued()[0];
     for size in [1, 7, 20] {
         let mut pieces: Vec<String> = secret
@@ -456,16 +465,17 @@ fn a_secret_in_pieces_is_found() {
         across(&mut pieces.iter_mut().collect::<Vec<_>>(), Keys::Text);
         assert_eq!(pieces.concat(), "before [REDACTED:github-token ghp_…] after");
     }
-    // The key may stand in one part, and the value in the next.
-    for (keys, told) in [(Keys::Text, false), (Keys::Settings, false), (Keys::Unknown, true)] {
+    // The key may be in one part, and the value in the next.
+    for (keys, is_visible) in [(Keys::Text, false), (Keys::Settings, false), (Keys::Unknown, true)]
+    {
         let mut pieces = ["{\"password\": \"".to_owned(), "Tr0ub4dor&3x\"}".to_owned()];
         across(&mut pieces.iter_mut().collect::<Vec<_>>(), keys);
-        assert_eq!(pieces.concat().contains("Tr0ub4dor&3x"), told, "{pieces:?}");
+        assert_eq!(pieces.concat().contains("Tr0ub4dor&3x"), is_visible, "{pieces:?}");
     }
 }
 
 #[test]
-fn parts_are_redacted_whole() {
+fn every_field_of_a_part_is_redacted() {
     let (_, secret) = &issued()[0];
     let meta = Some(json!({ "k": secret }));
     for body in [
@@ -484,7 +494,7 @@ fn parts_are_redacted_whole() {
     assert_eq!(content(image.clone(), Keys::Text), image);
 }
 
-/// Pieces of which secrets, their keys and what looks like them are made.
+/// Pieces of secrets, of their keys, and of texts that look like them.
 fn piece() -> impl Strategy<Value = String> {
     let known = [
         "password",
@@ -559,7 +569,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics_nothing_grows_without_bound_and_twice_is_as_once(pieces in proptest::collection::vec(piece(), 0..40)) {
+    fn redaction_is_bounded_and_idempotent_without_panic(pieces in proptest::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
         for keys in [Keys::Unknown, Keys::Text, Keys::Settings, Keys::PrivateKey] {
             let once = super::text(&text, keys);
@@ -576,7 +586,7 @@ proptest! {
     }
 
     #[test]
-    fn a_credential_is_found_wherever_it_stands(pieces in proptest::collection::vec(piece(), 0..12), at in 0_usize..12) {
+    fn credential_is_found_at_every_place(pieces in proptest::collection::vec(piece(), 0..12), at in 0_usize..12) {
         let (_, secret) = &issued()[0];
         let mut pieces = pieces;
         pieces.insert(at.min(pieces.len()), format!(" {secret} "));
@@ -586,8 +596,8 @@ proptest! {
 }
 
 #[test]
-fn the_time_is_linear_whatever_is_written() {
-    // Each makes something begin again and again that has no end.
+fn time_is_linear_for_hostile_texts() {
+    // Each piece starts something that never ends.
     for piece in [
         "-----BEGIN PRIVATE KEY-----\n",
         "-----END PRIVATE KEY-----\n",
@@ -619,7 +629,7 @@ fn the_time_is_linear_whatever_is_written() {
         ":AA",
         "\\n",
         "Bearer ",
-        // The next ones have neither an end nor a line's end.
+        // The next pieces have neither an end nor a line end.
         "-BEGIN PRIVATE KEY---- ",
         "-BEGIN PRIVATE KEY---- : \n",
         "-END PRIVATE KEY---- ",
@@ -653,13 +663,13 @@ fn the_time_is_linear_whatever_is_written() {
         "pwd=\"a[REDACTED:password hu…]\n",
     ] {
         let mut text = piece.repeat((1 << 16) / piece.len());
-        // A mark at the end makes what would be a secret without it none.
+        // A mark at the end, since it could end a secret.
         text.push_str("[REDACTED:password hu…]");
         for keys in [Keys::Unknown, Keys::Text, Keys::Settings, Keys::PrivateKey] {
-            LOOKED_AT.set(0);
+            EXAMINED.set(0);
             super::text(&text, keys);
-            let looks = LOOKED_AT.get() / text.len();
-            assert!(looks <= 100, "each byte of {piece:?} was looked at {looks} times");
+            let times = EXAMINED.get() / text.len();
+            assert!(times <= 100, "each byte of {piece:?} was examined {times} times");
         }
     }
 }

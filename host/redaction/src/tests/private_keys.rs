@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
+fn part_of_a_key_file_is_found_without_begin_or_end() {
     let whole = pem("OPENSSH PRIVATE KEY");
     let lines: Vec<&str> = whole.lines().collect();
     let numbered = |lines: &[&str]| {
@@ -26,11 +26,11 @@ fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
     };
     for part in [&lines[..], &lines[..4], &lines[2..], &lines[5..]] {
         for text in [numbered(part), in_grep(part), part.join("\n")] {
-            gone(&text, part[1], Keys::Unknown);
+            check_redacted(&text, part[1], Keys::Unknown);
         }
     }
     for text in [in_json(&lines), in_code(&lines)] {
-        let redacted = gone(&text, lines[3], Keys::Unknown);
+        let redacted = check_redacted(&text, lines[3], Keys::Unknown);
         assert!(!redacted.contains(lines[6]), "{redacted}");
     }
     assert_eq!(
@@ -40,9 +40,9 @@ fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
 }
 
 #[test]
-fn a_private_key_is_found_by_how_it_begins() {
-    // As openssl and ssh-keygen begin them; not in one piece, so that no scanner takes this file
-    // for a leak.
+fn private_key_without_header_is_found_by_its_beginning() {
+    // The beginnings of keys of openssl and ssh-keygen. They are in two pieces, so that a secret
+    // scanner doesn't report this file.
     for start in [
         ["MIIE", "ogIBAAKCAQEA"],
         ["MIIC", "XQIBAAKBgQDn"],
@@ -58,12 +58,17 @@ fn a_private_key_is_found_by_how_it_begins() {
         ["b3Bl", "bnNzaC1rZXktdjEAAAAA"],
     ] {
         let lines: Vec<String> = [start.concat(), String::new(), String::new()]
-            .map(|line| line.clone() + &drawn(ALNUM, 64 - line.len()))
+            .map(|line| line.clone() + &random_text(ALNUM, 64 - line.len()))
             .into();
         for around in ["@", "  3\t@", "keys/x:3: @", "key = \"@\"", "(@)"] {
-            gone(&format!("a\n{}\nb\n", around.replace('@', &lines[0])), &lines[0], Keys::Unknown);
+            check_redacted(
+                &format!("a\n{}\nb\n", around.replace('@', &lines[0])),
+                &lines[0],
+                Keys::Unknown,
+            );
         }
-        let whole = format!("a\n{}\n{}==\nuse std::io;\n", lines.join("\n"), drawn(ALNUM, 20));
+        let whole =
+            format!("a\n{}\n{}==\nuse std::io;\n", lines.join("\n"), random_text(ALNUM, 20));
         assert_eq!(
             super::text(&whole, Keys::Unknown),
             "a\n[REDACTED:private-key …]\nuse std::io;\n"
@@ -74,13 +79,13 @@ fn a_private_key_is_found_by_how_it_begins() {
         "MIIDXTCCAkWgAwIBAgIJAKoK",
         "MIIEpTCCA42gAwIBAgIEUdB",
     ] {
-        let text = format!("{public}{}\n", drawn(ALNUM, 64 - public.len()));
+        let text = format!("{public}{}\n", random_text(ALNUM, 64 - public.len()));
         assert_eq!(super::text(&text, Keys::Settings), text);
     }
 }
 
 #[test]
-fn each_line_of_a_key_s_file_is_one_of_the_key() {
+fn each_line_of_a_key_file_is_redacted() {
     let whole = pem("OPENSSH PRIVATE KEY");
     let lines: Vec<&str> = whole.lines().collect();
     let part = format!("   3\t{}\n   4\t{}\n", lines[2], lines[3]);
@@ -89,5 +94,5 @@ fn each_line_of_a_key_s_file_is_one_of_the_key() {
         "   3\t[REDACTED:private-key …]\n   4\t[REDACTED:private-key …]\n"
     );
     assert_eq!(super::text(&part, Keys::Settings), part);
-    gone("PASSWORD=correcthorse", "correcthorse", Keys::PrivateKey);
+    check_redacted("PASSWORD=correcthorse", "correcthorse", Keys::PrivateKey);
 }

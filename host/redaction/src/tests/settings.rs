@@ -1,9 +1,9 @@
-//! Values in files of settings: whole lines, lists, blocks, and texts over several lines.
+//! Values in files of settings: whole lines, lists, blocks, and texts of several lines.
 
 use super::*;
 
 #[test]
-fn settings_are_taken_whole() {
+fn whole_value_of_a_setting_is_redacted() {
     let redacted = |text| super::text(text, Keys::Settings).into_owned();
     assert_eq!(
         redacted("password: correct horse battery staple\nuser: me\n"),
@@ -40,7 +40,7 @@ fn settings_are_found_over_lines_and_in_lists() {
         "PASS_PHRASE: @\nuser: me\n",
         "PASSWORD=[REDACTED:anything@\nuser=me\n",
     ] {
-        let redacted = gone(&around.replace('@', secret), secret, Keys::Settings);
+        let redacted = check_redacted(&around.replace('@', secret), secret, Keys::Settings);
         assert!(redacted.contains("user") && redacted.contains("me"), "{redacted}");
     }
     for text in [
@@ -58,7 +58,7 @@ fn settings_are_found_over_lines_and_in_lists() {
 }
 
 #[test]
-fn a_mark_in_a_secret_hides_nothing_of_it() {
+fn mark_inside_a_secret_does_not_hide_the_rest() {
     let secret = "Tr0ub4dor&3x";
     let mark = "[REDACTED:x …]";
     for around in [
@@ -74,7 +74,7 @@ fn a_mark_in_a_secret_hides_nothing_of_it() {
         "token: @ #\nuser: me\n",
     ] {
         let redacted =
-            gone(&around.replace('@', secret).replace('#', mark), secret, Keys::Settings);
+            check_redacted(&around.replace('@', secret).replace('#', mark), secret, Keys::Settings);
         assert!(
             redacted.contains(mark) && redacted.contains("user") && redacted.contains("me"),
             "{redacted}"
@@ -87,10 +87,10 @@ fn a_mark_in_a_secret_hides_nothing_of_it() {
     for (mut lines, at) in [(lines, 4), (headless, 3)] {
         lines.insert(at, mark.to_owned());
         for line in lines.iter().filter(|line| *line != mark && !line.contains("PRIVATE")) {
-            gone(&lines.join("\n"), line, Keys::Unknown);
+            check_redacted(&lines.join("\n"), line, Keys::Unknown);
         }
-        lines[at].push_str(&drawn(ALNUM, 44));
-        gone(&lines.join("\n"), &lines[at + 1], Keys::Unknown);
+        lines[at].push_str(&random_text(ALNUM, 44));
+        check_redacted(&lines.join("\n"), &lines[at + 1], Keys::Unknown);
     }
     assert_eq!(
         super::json(json!({ "password": format!("{mark}{secret}") }), Keys::Text)["password"],
@@ -99,7 +99,7 @@ fn a_mark_in_a_secret_hides_nothing_of_it() {
 }
 
 #[test]
-fn each_entry_and_line_is_judged_by_itself() {
+fn each_entry_and_line_is_checked_by_itself() {
     let secret = "Tr0ub4dor&3x";
     for around in [
         "secrets:\n- ${FIRST}\n- @\nuser: me\n",
@@ -113,7 +113,7 @@ fn each_entry_and_line_is_judged_by_itself() {
         "api_keys:\n  - @\nuser: me\n",
         "tokens = ['@']\nuser = 'me'\n",
     ] {
-        let redacted = gone(&around.replace('@', secret), secret, Keys::Settings);
+        let redacted = check_redacted(&around.replace('@', secret), secret, Keys::Settings);
         assert!(redacted.contains("user") && redacted.contains("me"), "{redacted}");
     }
     let redacted = |text| super::text(text, Keys::Settings).into_owned();
@@ -141,11 +141,11 @@ fn each_entry_and_line_is_judged_by_itself() {
 }
 
 #[test]
-fn blocks_in_blocks_are_not_looked_through_for_each_of_them() {
+fn nested_blocks_are_examined_a_bounded_number_of_times() {
     let stair: String = (0..90).map(|depth| " ".repeat(depth) + "changeme.pwd: |\n").collect();
     let text = stair.repeat(16);
-    LOOKED_AT.set(0);
+    EXAMINED.set(0);
     assert_eq!(super::super::text(&text, Keys::Settings), text);
-    let looks = LOOKED_AT.get() / text.len();
-    assert!(looks <= 40, "each byte was looked at {looks} times");
+    let times = EXAMINED.get() / text.len();
+    assert!(times <= 40, "each byte was examined {times} times");
 }
