@@ -272,7 +272,7 @@ fn remedy_does_not_edit_a_list_that_is_not_written() {
     let refused = cli.run(&line).ends(3);
     assert!(
         !remedy(&refused).contains("out of")
-            && remedy(&refused).contains("the directory there that it lies in"),
+            && remedy(&refused).contains("name its parent directory there instead"),
         "{}",
         refused.stderr
     );

@@ -250,9 +250,9 @@ impl FileRules {
                 (format!("the read-only grant of {}", grant.path.display()), &grant.place, remedy)
             }
             Refusal::ReadOnlyCall => (
-                "the tool declares itself read-only".to_owned(),
+                "the tool declares that it only reads".to_owned(),
                 &annotations,
-                "The author of the tool has to drop `read-only`.".into(),
+                "The tool's author has to drop `read-only`.".into(),
             ),
             Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
             Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),

@@ -6,10 +6,10 @@ use crate::origin::Origin;
 
 /// The programs that the operator granted. The default grants no program.
 ///
-/// An entry is a program and a glob for each of its arguments, separated by spaces: `git
-/// {status,diff} **`. `*` and `?` match characters of one argument, and `{a,b}` matches `a` or `b`.
-/// A last `**` matches any number of further arguments, also zero. Without it, there have to be
-/// exactly as many arguments as globs. A program without `/` in its name is searched on the
+/// An entry is a program and a glob for each of its arguments, separated by spaces:
+/// `git {status,diff} **`. `*` and `?` match characters of one argument, and `{a,b}` matches `a` or
+/// `b`. A last `**` matches any number of further arguments, also zero. Without it, there have to
+/// be exactly as many arguments as globs. A program without `/` in its name is searched on the
 /// operator's `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);

@@ -333,8 +333,8 @@ impl Line {
     }
 }
 
-/// Length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and `path-12-
-/// `.
+/// Length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and
+/// `path-12- `.
 pub(super) fn numbered(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
     let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();

@@ -110,10 +110,7 @@ fn every_decision_names_its_rule_and_line() {
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
     let lines = blocked
         .remedy
-        .strip_prefix(
-            "To allow it, write in berth.toml:
-",
-        )
+        .strip_prefix("To allow it, write in berth.toml:\n")
         .expect("the remedy has lines");
     command(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}\n")),
@@ -254,7 +251,7 @@ fn blocked_commands_are_added_and_allowed_ones_removed() {
     // The remedy must not repeat a table or a list that the file already has.
     let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(
-        remedy.contains("put \"wget\" into `allowed_commands`")
+        remedy.contains("add \"wget\" to `allowed_commands`")
             && remedy.ends_with("berth.toml, line 2."),
         "{remedy}"
     );
@@ -368,7 +365,7 @@ fn rules_that_would_protect_nothing_are_problems() {
             "tools.permissions.write = [{{ pattern = \"{}\", action = \"deny\" }}]",
             "x".repeat(1025)
         ),
-        "this one 1025",
+        "pattern is 1025 bytes",
     );
     problem(
         "tools.permissions.write = [{ pattern = \"x\", action = \"refuse\" }]",

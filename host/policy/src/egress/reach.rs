@@ -139,8 +139,8 @@ impl Reach {
         }
     }
 
-    /// Decides as [`request`](Self::request), if a person can be asked about targets without a
-    /// grant.
+    /// Decides as [`request`](Self::request), but doesn't refuse a target without a grant: a person
+    /// can be asked about it.
     ///
     /// # Errors
     ///
