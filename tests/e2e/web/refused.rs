@@ -123,7 +123,7 @@ fn servers_without_a_valid_certificate_are_refused() {
             [("site.example.com", &strange), ("other.example.com", &good), ("127.0.0.1", &good)]
         {
             let answer = fetch(&web, at(name, server)).await;
-            assert_failed(&answer, Category::PermanentFailure, "tls", "certificate doesn't prove");
+            assert_failed(&answer, Category::PermanentFailure, "tls", "certificate isn't valid");
             assert!(server.asked().is_empty(), "{name}");
         }
         assert!(fetch(&web, at("site.example.com", &plain)).await.outcome.is_err());

@@ -273,7 +273,7 @@ fn web_scrape_takes_values_out_of_a_page() {
         for (arguments, words) in [
             (json!({ "select": "li >" }), "li >"),
             (json!({ "select": "//li" }), "//li"),
-            (json!({ "select": "h2", "items": "li" }), "`items` goes with named fields"),
+            (json!({ "select": "h2", "items": "li" }), "`items` needs named fields"),
             (json!({ "select": {} }), "0 fields"),
         ] {
             let arguments =
