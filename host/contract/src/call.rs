@@ -8,43 +8,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Content, PathRules, Report};
 
-/// One invocation of a tool, as the host hands it to a provider.
+/// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
 pub struct Call {
-    /// Names this call in logs and in the audit.
+    /// The ID of this call in logs and in the audit.
     pub id: CallId,
     /// The tool's full name, resolved.
     pub tool: String,
-    /// A JSON object that fits the tool's input schema; path subjects are absolute.
+    /// A JSON object that matches the tool's input schema; path subjects are absolute.
     pub arguments: Arc<Value>,
-    /// Large or binary arguments, which the JSON names `{"$attachment": 0}`.
+    /// Large or binary arguments. The JSON refers to them as `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// How long the tool may take, where its arguments say so; otherwise the provider's default.
-    /// The provider adds its grace for the answer.
+    /// The tool's time limit if its arguments name one; otherwise the provider's default applies.
+    /// The provider adds time for the answer.
     pub time: Option<Duration>,
-    /// Who calls, where that is not the primary agent.
+    /// The agent that calls, unless it is the primary one.
     pub caller: Option<String>,
-    /// The session that the call belongs to: what one caller's calls share, and no other's.
+    /// The session of the call. The calls of one caller share a session, and no other caller has
+    /// it.
     pub session: Arc<str>,
-    /// The commands among what the call acts on, which were decided on: a shell may run these, to
-    /// the letter.
+    /// The commands that the call names and the gates allowed: a shell may run exactly these.
     pub commands: Vec<String>,
-    /// Whether what the call starts may reach the network.
+    /// Whether processes of the call may reach the network.
     pub network: bool,
-    /// The origins (`https://example.com`) of the URLs among what the call acts on, which were
-    /// decided on: its requests may go there.
+    /// The origins (`https://example.com`) of the URLs that the call names and the gates allowed:
+    /// its requests may go there.
     pub origins: Vec<String>,
-    /// Whether the call is one that only reads: its requests are `GET` and `HEAD`, and its
-    /// directories are read-only.
+    /// Whether the call only reads: its requests are `GET` and `HEAD`, and its directories are
+    /// read-only.
     pub read_only: bool,
-    /// What the rules about calls say of the paths that it reaches. `None`: nothing that the grants
-    /// don't say.
+    /// The rules about calls for the paths that it reaches. `None`: only the grants apply.
     pub path_rules: Option<Arc<dyn PathRules>>,
-    /// Where the provider puts what it has to tell of the call beside its outcome.
+    /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
-    /// Where progress and partial output go.
+    /// Receives progress and partial output.
     pub events: Arc<dyn Events>,
-    /// Set when the caller no longer waits.
+    /// Set when the caller stops waiting.
     pub cancel: CancellationToken,
 }
 
@@ -57,7 +56,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// Names a call: opaque, unique, at most 64 characters.
+/// The ID of a call: opaque, unique, at most 64 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct CallId(pub Arc<str>);
@@ -80,29 +79,28 @@ impl fmt::Display for CallId {
     }
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// From 0 to 1, where that is known.
+    /// From 0 to 1, if known.
     pub fraction: Option<f64>,
-    /// What is being done. Of a plugin: at most 200 characters, without control characters.
+    /// The current activity. From a plugin: at most 200 characters, without control characters.
     pub message: String,
 }
 
-/// Takes what a call tells while it runs.
+/// Receives the events of a running call.
 ///
-/// Its functions are called on the thread that runs the tool, whose time they take: they must not
-/// block. Pass on what they hear to a channel where that is not quick.
+/// Its functions are called on the thread that runs the tool and use its time, so they must not
+/// block. Send events to a channel if handling them is slow.
 pub trait Events: Send + Sync + 'static {
-    /// The call got further. Of a plugin's call, ten times a second at most.
+    /// The call made progress. A plugin's call reports at most ten times a second.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is there already. It comes again in the answer only where the call
-    /// fails.
+    /// A part of the answer is available. It is repeated in the answer only if the call fails.
     fn emitted(&self, part: &Content);
 }
 
-/// Listens to nothing.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 

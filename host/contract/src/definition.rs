@@ -1,13 +1,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One tool as it is offered: what a catalogue shows, and what the host needs to check a call.
+/// The definition of one tool: what a catalogue shows, and what the host needs to check a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     /// The name that callers use: bare for built-ins, `plugin__tool` for others; at most 64 of
     /// `[a-z0-9_-]`.
     pub name: String,
-    /// A name for people.
+    /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What it does, when to use it, what it returns, how it fails.
@@ -19,27 +19,26 @@ pub struct Definition {
     pub output_schema: Option<Value>,
     /// How the tool behaves.
     pub annotations: Annotations,
-    /// Which arguments say what a call acts on.
+    /// The arguments that name what a call acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
     /// The tag under which a model without native tool use may call it in a fenced block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
-    /// Other names that resolve to this tool and are not listed.
+    /// Other names of this tool, which aren't listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// A JSON object for what has no field here.
+    /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 
-/// Arguments that may have other names, and other names that one may have.
+/// The meta key for other names of arguments.
 const MAX_ALIASES: usize = 16;
 
 impl Definition {
-    /// Other names of arguments, each with the argument that it means: `berth:argument-aliases` in
-    /// the meta, an object of lists of names. A name that is an argument's own means that one, and
-    /// nothing else.
+    /// Other names of arguments, with the argument that each stands for: `berth:argument-aliases`
+    /// in the meta, an object of lists of names. An argument's own name always means that argument.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);
         let is_argument =
@@ -65,7 +64,7 @@ impl Definition {
         pairs.filter(move |(name, _)| !is_argument(name))
     }
 
-    /// The argument that is meant where one text stands in the place of all arguments:
+    /// The argument that a single text stands for if it is given in place of all arguments:
     /// `berth:bare-argument` in the meta.
     pub fn bare_argument(&self) -> Option<&str> {
         let argument = self.meta.as_ref()?.get("berth:bare-argument")?.as_str()?;
@@ -74,7 +73,7 @@ impl Definition {
     }
 
     /// The argument that takes a glob over paths, and the one that names the folder where it
-    /// begins: `berth:pattern-base` in the meta, an object of the two. Of an absolute glob, the
+    /// starts: `berth:pattern-base` in the meta, an object of the two. If the glob is absolute, its
     /// folder is what the call acts on.
     pub fn pattern_base(&self) -> Option<(&str, &str)> {
         let (pattern, folder) =
@@ -84,9 +83,9 @@ impl Definition {
             .then_some((pattern, folder))
     }
 
-    /// Whether a call with these arguments only reads, though others of the tool's may act:
-    /// `berth:reads-when` in the meta, an object of pointers into the arguments, each with the
-    /// values that reading has there. A value that is left out is the schema's default.
+    /// Whether a call with these arguments only reads, even if others may act: `berth:reads-when`
+    /// in the meta, an object of pointers into the arguments, each with the values that mean
+    /// reading. A missing value is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {
         let value = |pointer: &str| {
             let default = || {
@@ -102,14 +101,14 @@ impl Definition {
         })
     }
 
-    /// Whether the text of an answer is what a model should read: `berth:answers-in` in the meta is
-    /// `text`, or no schema says what a structured answer would be.
+    /// Whether a model should read the text of an answer: `berth:answers-in` in the meta is `text`,
+    /// or there is no schema for structured answers.
     pub fn answers_in_text(&self) -> bool {
         let says = |meta: &Value| meta.get("berth:answers-in").is_some_and(|form| form == "text");
         self.output_schema.is_none() || self.meta.as_ref().is_some_and(says)
     }
 
-    /// What has to stand where in the arguments of calls that only read, where the tool says so.
+    /// The values of arguments in calls that only read, if the tool declares them.
     pub fn reads_when(&self) -> Option<&Map<String, Value>> {
         let when = self.meta.as_ref()?.get("berth:reads-when")?.as_object()?;
         (!when.is_empty()).then_some(when)
@@ -120,8 +119,8 @@ impl Definition {
         self.input_schema.to_string().contains("\"$attachment\"")
     }
 
-    /// A tool with a name, a description and the schema of its arguments, and of which nothing is
-    /// known: the strictest [`Annotations`], and no [`Subject`].
+    /// A tool with a name, a description and the schema of its arguments. Its behaviour isn't
+    /// known: the strictest [`Annotations`] and no [`Subject`].
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -142,10 +141,9 @@ impl Definition {
     }
 }
 
-/// How a tool behaves, in the meanings of MCP's tool annotations.
+/// How a tool behaves, with the meanings of MCP's tool annotations.
 ///
-/// The default is the strictest: a tool that says nothing about itself acts, destroys and reaches
-/// the world.
+/// The default is the strictest: a tool that declares nothing acts, destroys and reaches the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub struct Annotations {
@@ -153,11 +151,11 @@ pub struct Annotations {
     pub read_only: bool,
     /// May destroy what is there.
     pub destructive: bool,
-    /// Calling it again with the same arguments changes nothing more.
+    /// A second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// Deals with things outside the machine.
+    /// Reaches things outside the machine.
     pub open_world: bool,
-    /// The answer may be kept while what it was made of stays the same.
+    /// The answer may be used again while nothing that it was made of has changed.
     pub cacheable: bool,
 }
 
@@ -173,7 +171,7 @@ impl Default for Annotations {
     }
 }
 
-/// An argument that says what a call acts on.
+/// An argument that names what a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// RFC 6901 pointer into the arguments, to a string or an array of strings.
@@ -190,13 +188,13 @@ pub struct Subject {
 pub enum SubjectKind {
     /// A file or directory.
     Path,
-    /// The same, but where it is a link, the link itself is meant and not what it leads to.
+    /// A file or directory; a link means the link itself, not its target.
     Name,
     /// A URL.
     Url,
     /// A shell command.
     Command,
-    /// Any other text, and kinds that this host does not know.
+    /// Any other text, and kinds that this host doesn't know.
     Text,
 }
 
@@ -211,9 +209,9 @@ impl SubjectKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// It is looked at.
+    /// It is read.
     Read,
-    /// It is made, changed, moved or removed.
+    /// It is created, changed, moved or removed.
     Write,
 }
 
@@ -223,7 +221,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_an_argument_has_other_names_and_none_that_is_another_s() {
+    fn aliases_belong_to_one_argument_and_shadow_none() {
         let schema = json!({ "type": "object", "properties": { "command": {}, "shell": {} } });
         let mut definition = Definition::new("bash", "runs", schema);
         assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));

@@ -2,18 +2,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something was refused: what, by which rule, where that rule stands, and what would change it.
+/// A refusal: the action, the rule, where the rule stands, and what would change it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The capability that was used: `files`, `search`, `network`.
     pub capability: String,
-    /// What was to be done to what: `read /home/u/.env`.
+    /// The action and its object: `read /home/u/.env`.
     pub action: String,
-    /// The rule that decided, as it is written: `deny_read = "**/.env"`.
+    /// The rule that decided, as written: `deny_read = "**/.env"`.
     pub rule: String,
     /// Where the rule stands: `[tools.file] in /home/u/.config/berth/berth.toml`, or `built in`.
     pub place: String,
-    /// The line that would change it, or why nothing can.
+    /// The line that would change it, or why none can.
     pub remedy: String,
 }
 

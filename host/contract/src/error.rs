@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::{Content, Denial};
 
-/// Why a call failed. Closed, since hosts and agents decide on it; [`Failure::code`] is finer and
-/// open.
+/// Why a call failed. The set is closed, since hosts and agents decide by it; [`Failure::code`] is
+/// finer and open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// No tool has that name.
     ToolNotFound,
-    /// The arguments do not fit the schema, or make no sense.
+    /// The arguments don't match the schema or make no sense.
     InvalidParameters,
     /// An argument has the wrong type.
     TypeMismatch,
@@ -24,11 +24,11 @@ pub enum Category {
     PermanentFailure,
     /// The caller went away.
     Cancelled,
-    /// Too much at once; later may work.
+    /// There are too many calls; a later one may work.
     RateLimited,
-    /// The other side failed.
+    /// The other server failed.
     ServerError,
-    /// The other side was not reached.
+    /// The other server wasn't reached.
     NetworkError,
     /// It took too long.
     Timeout,
@@ -53,8 +53,8 @@ impl Category {
     }
 }
 
-/// Codes that only the host gives, since who calls decides by them. A guest's failure comes without
-/// them.
+/// Codes that only the host sets, since callers decide by them. They are removed from a guest's
+/// failure.
 pub const HOST_CODES: [&str; 14] = [
     "audit",
     "bad_answer",
@@ -72,13 +72,13 @@ pub const HOST_CODES: [&str; 14] = [
     "withheld",
 ];
 
-/// A failed call, to be shown to the model. It carries what there is in spite of the failure.
+/// A failed call, for the model. It carries the output that there is in spite of the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Why, coarsely.
+    /// The category of the failure.
     pub category: Category,
-    /// Why, finely and stably: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or
-    /// the tool's own.
+    /// A stable code: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or the tool's
+    /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// What was wrong and why, for a person and a model; at most 8 KiB when it leaves the host.
@@ -86,7 +86,7 @@ pub struct Failure {
     /// What to try instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// How long to wait before trying again, at most an hour. In JSON, milliseconds.
+    /// Time to wait before the next try, at most an hour. In JSON, milliseconds.
     #[serde(
         default,
         rename = "retry_after_ms",
@@ -94,23 +94,23 @@ pub struct Failure {
         with = "millis"
     )]
     pub retry_after: Option<Duration>,
-    /// What was made before it failed: a call that was stopped answers with what it had emitted.
+    /// Output from before the failure: a stopped call answers with what it had emitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// A JSON value, as in [`Output`](crate::Output).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// The refusal that decided, where the category is [`Category::PolicyBlocked`] and a rule of
-    /// the host did.
+    /// The refusal that decided, if the category is [`Category::PolicyBlocked`] and a rule of the
+    /// host decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
-    /// A JSON object for what has no field here.
+    /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 
 impl Failure {
-    /// A failure with a message and nothing else.
+    /// A failure with only a message.
     pub fn new(category: Category, message: impl Into<String>) -> Self {
         Self {
             category,
@@ -125,7 +125,7 @@ impl Failure {
         }
     }
 
-    /// A refusal by a rule: [`Category::PolicyBlocked`], with the denial in words as its message.
+    /// A refusal by a rule: [`Category::PolicyBlocked`], with the denial as its message.
     pub fn denied(denial: Denial) -> Self {
         Self {
             denial: Some(denial.clone()),
@@ -133,22 +133,22 @@ impl Failure {
         }
     }
 
-    /// The same with a code.
+    /// Sets the code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// The same with something to try instead.
+    /// Sets a suggestion.
     #[must_use]
     pub fn with_suggestion(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
 
-    /// Whether Berth itself failed, and not the tool: what the call needed could not be read,
-    /// recorded or counted.
+    /// Whether Berth itself failed and not the tool: something that the call needed couldn't be
+    /// read, recorded or counted.
     pub fn is_of_host(&self) -> bool {
         self.category == Category::PermanentFailure
             && matches!(self.code.as_deref(), Some("audit" | "host"))
@@ -160,16 +160,16 @@ impl Failure {
     }
 }
 
-/// The host could not do its own work: not a tool's failure, and not for a model to mend.
+/// The host couldn't do its own work: not a tool's failure, and nothing that a model can fix.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The configuration can't be used.
     #[error("configuration: {0}")]
     Config(String),
-    /// A plugin does not load. The message names the plugin and the reason.
+    /// A plugin doesn't load. The message names the plugin and the reason.
     #[error("{plugin}: {reason}")]
     Load {
-        /// The plugin's name, or the file's where the name is not known yet.
+        /// The plugin's name, or the file's if the name isn't known yet.
         plugin: String,
         /// What is wrong and what to do.
         reason: String,
@@ -180,7 +180,7 @@ pub enum HostError {
     /// Reading or writing one of the host's own files failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was to be done.
+        /// What was attempted.
         what: String,
         /// The system's answer.
         source: std::io::Error,
@@ -188,7 +188,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// For `map_err`: an I/O error with what was to be done.
+    /// For `map_err`: an I/O error with what was attempted.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }

@@ -2,28 +2,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Category, Content};
 
-/// A filter of a plugin, as it says itself.
+/// A filter of a plugin, as the plugin declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilterDefinition {
-    /// Its name, which no other filter of its plugin has: at most 64 of `[a-z0-9_-]`.
+    /// Its name, unique in its plugin: at most 64 of `[a-z0-9_-]`.
     pub name: String,
-    /// What becomes of the output when the filter fails.
+    /// What happens to the output when the filter fails.
     pub purpose: Purpose,
-    /// What it looks at: outputs that fit one of them.
+    /// The outputs that it looks at: those that match one of these.
     pub matchers: Vec<Matcher>,
-    /// The text of a JSON object for what has no field here, as the plugin wrote it: it is read by
-    /// whoever asks for it, which few do.
+    /// A JSON object for fields that this type doesn't have, as the plugin wrote it. It is parsed
+    /// only on demand, since few callers need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
 }
 
-/// What a filter is for.
+/// The purpose of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Makes output shorter or clearer. Where it fails, the output stays as it was.
+    /// Makes output shorter or clearer. If it fails, the output isn't changed.
     Cosmetic,
-    /// Keeps something from getting through. Where it fails, the output is withheld.
+    /// Blocks unwanted output. If it fails, the output is withheld.
     Security,
 }
 
@@ -32,7 +32,7 @@ pub enum Purpose {
 pub struct Matcher {
     /// A tool's name, or a glob over names.
     pub tool: String,
-    /// What the call has to act on.
+    /// What the call must act on.
     pub subject: Pattern,
 }
 
@@ -40,48 +40,48 @@ pub struct Matcher {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Whatever it is, and where there is nothing.
+    /// Matches anything, and also nothing.
     Any,
-    /// The whole text.
+    /// Equal to the whole text.
     Exact(String),
-    /// Its first words.
+    /// Equal to its first words.
     Prefix(String),
     /// A regular expression, anywhere in it.
     Regex(String),
 }
 
-/// What a filter is given: the output of a call, without secrets.
+/// The input of a filter: the output of a call, without secrets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterInput {
     /// The tool's full name.
     pub tool: String,
-    /// What its matcher was compared with.
+    /// The text that its matcher was compared with.
     pub subject: Option<String>,
-    /// How the call failed, where it did.
+    /// How the call failed, if it did.
     pub failed: Option<Category>,
-    /// Of a command.
+    /// The exit code of a command.
     pub exit_code: Option<i32>,
-    /// Whether other commands of the line may have written some of it.
+    /// Whether other commands of the line may have written a part of it.
     pub among_others: bool,
-    /// The parts of the answer. Of a command, its standard output and its standard error, those
-    /// that are not empty.
+    /// The parts of the answer. For a command: its standard output and its standard error, without
+    /// empty ones.
     pub content: Vec<Content>,
 }
 
-/// How sure a filter is that nothing that matters was lost, the surest first.
+/// How sure a filter is that it lost nothing important, the surest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// It knows what it left out.
     Full,
-    /// It left out what stood in the middle, whatever that was.
+    /// It left out the middle without looking at it.
     Partial,
-    /// It didn't recognise the output.
+    /// It doesn't know this kind of output.
     Fallback,
 }
 
 impl Confidence {
-    /// In one word.
+    /// The name in one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -91,20 +91,20 @@ impl Confidence {
     }
 }
 
-/// What a filter makes of an output.
+/// The result of a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterVerdict {
-    /// It stays as it is.
+    /// The output isn't changed.
     Keep,
-    /// These parts take the place of those that came in, in their order.
+    /// These parts replace the input, in the same order.
     Replace {
-        /// As many as came in.
+        /// As many parts as the input has.
         content: Vec<Content>,
-        /// How sure that is.
+        /// How sure the filter is.
         confidence: Confidence,
-        /// The rule that did it, where that is not the filter's name.
+        /// The rule that did it, if it isn't the filter's name.
         rule: Option<String>,
     },
-    /// It is withheld, for this reason.
+    /// The output is withheld for this reason.
     Block(String),
 }

@@ -1,7 +1,7 @@
-//! The types of a tool call, and the trait of whatever offers tools to the host.
+//! The types of a tool call, and the trait of everything that offers tools to the host.
 //!
-//! Nothing here does I/O or knows WebAssembly: front ends, providers and policy all speak in these
-//! types.
+//! This crate does no I/O and doesn't know WebAssembly: front ends, providers and policy all use
+//! these types.
 
 mod call;
 mod definition;

@@ -1,15 +1,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool answers with.
+/// The output of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// The parts, in order.
     pub content: Vec<Content>,
-    /// A JSON value that fits the tool's output schema.
+    /// A JSON value that matches the tool's output schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// A JSON object for what has no field here.
+    /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
@@ -41,7 +41,7 @@ pub struct Content {
     /// RFC 2046 media type; absent: `text/plain` or `application/octet-stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// A JSON object for what has no field here.
+    /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
@@ -52,7 +52,7 @@ impl Content {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }
     }
 
-    /// The text, where this part is one.
+    /// The text, if this part is one.
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) => Some(text),
@@ -60,8 +60,8 @@ impl Content {
         }
     }
 
-    /// The same with everything neutralised that could steer what shows it
-    /// ([`text::neutral`](crate::text::neutral)); bytes stay.
+    /// The same part without characters that could steer a terminal
+    /// ([`text::neutral`](crate::text::neutral)); bytes aren't changed.
     #[must_use]
     pub fn neutralised(self) -> Self {
         let body = match self.body {
@@ -76,7 +76,7 @@ impl Content {
         }
     }
 
-    /// How many bytes the part holds, without its type and meta.
+    /// Bytes of the part, without its type and meta.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Text(text) | Body::Link(text) => text.len(),
@@ -84,13 +84,13 @@ impl Content {
         }
     }
 
-    /// Whether the part holds nothing.
+    /// Whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What a part of an answer is made of.
+/// The content of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -98,7 +98,7 @@ pub enum Body {
     Text(String),
     /// Anything else: an image, an archive. In JSON, base64.
     Bytes(#[serde(with = "base64_text")] Vec<u8>),
-    /// A URI that the caller may read through the host.
+    /// A URI that the caller can read through the host.
     Link(String),
 }
 

@@ -3,33 +3,32 @@ use std::path::{Path, PathBuf};
 
 use crate::{Access, Denial};
 
-/// What the rules about calls say of the paths that one call reaches, whether it named them or not.
-/// The host compiles it for the call once that may run, and whoever opens files for the call asks
-/// it.
+/// The rules about calls for the paths that one call reaches, whether it named them or not. The
+/// host compiles them once the call may run, and whoever opens files for the call asks them.
 pub trait PathRules: fmt::Debug + Send + Sync + 'static {
     /// Whether a real path may be reached.
     ///
     /// # Errors
     ///
-    /// The rule that is against it.
+    /// The rule that refuses it.
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal>;
 
-    /// Puts a refusal into words.
+    /// Describes a refusal.
     fn explain(&self, refusal: PathRefusal, path: &Path, access: Access) -> Denial;
 
-    /// The path directly in `folder` that the call writes by its name. What is built beside its
-    /// place is decided on as what it will be.
+    /// The path directly in `folder` that the call writes by its name. A temporary file beside it
+    /// is decided on as this path.
     fn written_in(&self, folder: &Path) -> Option<&Path>;
 
-    /// Where rules that name whole paths begin to match: the folders above their first wildcard.
+    /// The folders above the first wildcard of rules that name whole paths.
     fn anchors(&self) -> Vec<PathBuf>;
 }
 
-/// The rule that is against a path.
+/// The rule that refuses a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathRefusal {
-    /// Its number among those that the call is decided by.
+    /// Its number among the rules for the call.
     pub rule: usize,
-    /// Whether it asks, so that the path could be named in a call of its own.
+    /// Whether it asks for approval, so that a call that names the path could be approved.
     pub asks: bool,
 }

@@ -3,98 +3,97 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Denial;
 
-/// What a provider tells of a call beside its outcome: for the audit, and for those who want to
-/// know whether an answer is still true.
+/// A provider's report of a call beside its outcome: for the audit, and to find out later whether
+/// an answer is still true.
 ///
-/// It is filled while the call runs, from whatever thread does, and read when the call is over.
+/// It is filled while the call runs, from any thread, and read when the call is over.
 #[derive(Debug, Default)]
 pub struct Report {
     told: Mutex<ReportEntries>,
     watched: bool,
 }
 
-/// What was told.
+/// The entries of a report.
 #[derive(Debug, Default)]
 pub struct ReportEntries {
     /// The first refusal of an operation of the call.
     pub denial: Option<Denial>,
-    /// How many operations were refused.
+    /// Number of refused operations.
     pub denials: u64,
-    /// What its listings and searches left out, since rules about calls are against it.
+    /// What its listings and searches left out because of rules about calls.
     pub left_out: LeftOut,
-    /// What a program that the call started ended with.
+    /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
-    /// What the host has to say of those programs, for whoever reads the answer.
+    /// The host's notices about those programs, for whoever reads the answer.
     pub notices: Vec<String>,
-    /// Its requests to the network, in their order, each hop for itself; those that were refused,
-    /// too.
+    /// Its network requests in order, each redirect by itself, refused ones too.
     pub requests: Vec<RequestRecord>,
-    /// Requests beside those, of which nothing more is told.
+    /// Number of further requests, which aren't listed.
     pub more_requests: u64,
-    /// What the answer was made of, where somebody [watches](Report::watching).
+    /// What the answer was made of, if the report is [watching](Report::watching).
     pub seen: Seen,
     /// Bytes of the paths in `seen`.
     bytes: usize,
 }
 
-/// What listings and searches of a call left out since rules about calls are against it. What the
-/// grants don't let be read is not told here.
+/// What listings and searches of a call left out because of rules about calls. Paths that the
+/// grants don't allow aren't counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The first of what a rule denies.
+    /// The first path that a rule denies.
     pub denied: Option<Denial>,
-    /// The first of what a rule asks for, and how many there were.
+    /// The first path that a rule denies.
     pub asked: Option<(Denial, u64)>,
 }
 
-/// A request that a call has made, or was refused.
+/// A request that a call has made, or that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// When it began, since the Unix epoch.
+    /// When it started, since the Unix epoch.
     pub began: std::time::Duration,
     /// The method.
     pub method: String,
-    /// The URL, without what secrets may stand in.
+    /// The URL, without the parts that may hold secrets.
     pub url: String,
-    /// How many redirects led to it.
+    /// The number of redirects before it.
     pub hop: u32,
-    /// The address that was connected to, or that was refused.
+    /// The address of the connection or of its refusal.
     pub address: Option<std::net::IpAddr>,
-    /// The answer's status.
+    /// The status of the response.
     pub status: Option<u16>,
-    /// Bytes of the answer's body as they came.
+    /// Bytes of the response body as received.
     pub received: u64,
-    /// How long it took.
+    /// Its duration.
     pub time: std::time::Duration,
     /// Names of the secrets that were put in.
     pub secrets: Vec<String>,
-    /// The rule that refused it, or what went wrong.
+    /// The rule that refused it, or the error.
     pub failed: Option<String>,
     /// Whether a rule refused it.
     pub refused: bool,
 }
 
-/// The files and directories that a call has looked at.
+/// The files and directories that a call has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
-    /// Nobody has told.
+    /// Not reported.
     #[default]
     Untold,
-    /// These, each as it was before it was read, and nothing else. In the order in which they were
-    /// seen, some of them perhaps more than once.
+    /// Exactly these, each with its state from before it was read. In order; a path may stand there
+    /// more than once.
     Files(Vec<SeenFile>),
-    /// More than is remembered, or something of which nobody can tell later whether it has changed.
+    /// More than is stored, or something whose change couldn't be noticed later.
     Lost,
 }
 
-/// A file or directory as a call found it.
+/// A file or directory in the state that a call found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeenFile {
     /// How the path was followed.
     pub lookup: Lookup,
-    /// The absolute path by which it was looked for.
+    /// The absolute path that was opened.
     pub path: PathBuf,
-    /// What was there.
+    /// The state.
     pub sight: Sight,
 }
 
@@ -109,18 +108,18 @@ pub enum Lookup {
     Followed,
 }
 
-/// What was found.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sight {
-    /// Nothing has that name.
+    /// It doesn't exist.
     Nothing,
-    /// Something has, and what it is doesn't matter.
+    /// It exists; its kind and content don't matter.
     Something,
-    /// This.
+    /// It exists in this state.
     File(FileState),
 }
 
-/// What shows that a file has changed.
+/// Shows whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileState {
     /// Device and inode.
@@ -133,29 +132,28 @@ pub struct FileState {
     pub changed: (i64, u64),
 }
 
-/// The most that is remembered of one call, in things and in bytes of their paths: some megabytes.
+/// Limits of what is stored for one call, in entries and in bytes of their paths: some megabytes.
 const MAX_SEEN: usize = 16_384;
 const MAX_PATHS: usize = 4 << 20;
 
 /// Notices of one call.
 const MAX_NOTICES: usize = 16;
 
-/// Requests of one call that are told one by one.
+/// Requests of one call that are listed one by one.
 const MAX_REQUESTS: usize = 1024;
 
 impl Report {
-    /// A report for somebody who wants to know what the call looks at.
+    /// A report that also stores what the call reads.
     pub fn watching() -> Self {
         Self { watched: true, ..Self::default() }
     }
 
-    /// Whether somebody wants to know what the call looks at. Where nobody does, telling it is a
-    /// waste.
+    /// Whether the report stores what the call reads; otherwise reporting it is a waste.
     pub fn is_watching(&self) -> bool {
         self.watched
     }
 
-    /// The provider's promise to tell everything that the call looks at from now on: by
+    /// The provider's promise to report everything that the call reads from now on: with
     /// [`saw`](Self::saw), or that it can't.
     pub fn tells_what_it_sees(&self) {
         let mut told = self.entries();
@@ -164,7 +162,7 @@ impl Report {
         }
     }
 
-    /// The call has looked at something. To be told with its state from before it was read.
+    /// The call has read something. Report it with its state from before it was read.
     pub fn saw(&self, file: SeenFile) {
         let mut told = self.entries();
         let bytes = told.bytes + file.path.as_os_str().len();
@@ -177,14 +175,14 @@ impl Report {
         }
     }
 
-    /// The call has looked at something that can't be looked at again for comparison.
+    /// The call has read something that can't be compared later.
     pub fn lost_sight(&self) {
         if self.watched {
             self.entries().seen = Seen::Lost;
         }
     }
 
-    /// The host has something to say of a program that the call started. It is said once.
+    /// Adds a notice about a program that the call started. Each notice is stored once.
     pub fn notice(&self, notice: &str) {
         let notices = &mut self.entries().notices;
         if notices.len() < MAX_NOTICES && !notices.iter().any(|known| known == notice) {
@@ -192,8 +190,8 @@ impl Report {
         }
     }
 
-    /// The call makes a request, or would. Its place among [`ReportEntries::requests`]; None where
-    /// it has made so many that no more are told one by one.
+    /// The call makes a request, or would. Returns its index in [`ReportEntries::requests`]; `None`
+    /// if the list is full.
     pub fn requested(&self, requested: RequestRecord) -> Option<usize> {
         let mut told = self.entries();
         if told.requests.len() >= MAX_REQUESTS {
@@ -204,8 +202,8 @@ impl Report {
         Some(told.requests.len() - 1)
     }
 
-    /// A listing or a search of the call left something out, since a rule about calls denies it, or
-    /// `asks` for it. `explain` puts the first of them into words.
+    /// A listing or a search of the call left something out, since a rule about calls denies it or
+    /// `asks` for it. `explain` describes the first one.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
         let mut told = self.entries();
         let LeftOut { denied, asked } = &mut told.left_out;
@@ -216,7 +214,7 @@ impl Report {
         }
     }
 
-    /// What was told so far.
+    /// The entries so far.
     pub fn entries(&self) -> MutexGuard<'_, ReportEntries> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_watches_is_told() {
+    fn lookups_are_stored_only_while_watching() {
         let report = Report::default();
         report.tells_what_it_sees();
         report.saw(nothing("/a".to_owned()));
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_stays_lost() {
+    fn incomplete_sights_stay_incomplete() {
         let report = Report::watching();
         report.saw(nothing("/a".to_owned()));
         assert_eq!(report.entries().seen, Seen::Untold);
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn stored_lookups_are_bounded() {
         let many = Report::watching();
         many.tells_what_it_sees();
         (0..MAX_SEEN).for_each(|number| many.saw(nothing(format!("/{number}"))));

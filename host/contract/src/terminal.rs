@@ -1,7 +1,7 @@
-//! What a terminal would show of a program's output: without the sequences that steer it, and of a
-//! line that was written again and again only what was written last.
+//! What a terminal would show of a program's output: without control sequences, and with the last
+//! state of a line that was overwritten.
 
-/// Bytes of a state of a line that is written over, and letters that two states begin with.
+/// Bytes of a line's state that are compared, and letters at the beginning that two states share.
 const LONGEST_STATE: usize = 512;
 const SAME_LETTERS: usize = 4;
 
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 
 const ESCAPE: char = '\u{1b}';
 
-/// A text without control sequences (ECMA-48, and what xterm adds). `as_lines`: as a terminal would
-/// show it, of each line what stands behind the last carriage return, without what backspaces took
-/// back, and of several empty lines one.
+/// A text without control sequences (ECMA-48 and xterm's). With `as_lines`, as a terminal would
+/// show it: of each line the text after the last carriage return, backspaces applied, and several
+/// empty lines as one.
 pub fn shown(text: String, as_lines: bool) -> String {
     let may_steer = text.bytes().any(|byte| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2));
     let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) {
@@ -27,7 +27,7 @@ pub fn shown(text: String, as_lines: bool) -> String {
     if has_empty { collapsed(&text) } else { text }
 }
 
-/// Without the control sequences of ECMA-48 and what xterm adds to them.
+/// Removes the control sequences of ECMA-48 and xterm.
 fn without_sequences(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -40,8 +40,8 @@ fn without_sequences(text: &str) -> String {
     plain
 }
 
-/// The bytes of the sequence with which a text begins. One that has no end is what can be told of
-/// it, so that nothing behind it is lost.
+/// Length in bytes of the sequence at the start of a text. An unfinished sequence ends as early as
+/// it can, so that no text after it is lost.
 fn length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, kind)) = letters.next() else { return text.len() };
@@ -84,9 +84,8 @@ fn length(text: &str) -> usize {
     }
 }
 
-/// Of each line what was written last, behind the last carriage return, and without what was
-/// written over after a backspace. What is no earlier state of what was written next stays, on a
-/// line of its own: somebody wrote it to be read.
+/// Of each line the text after the last carriage return, with backspaces applied. Text that isn't
+/// an earlier state of the next one stays on a line of its own: it was written to be read.
 fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -107,8 +106,8 @@ fn lines(text: &str) -> String {
     shown
 }
 
-/// Whether a text is an earlier state of the next: a bar, a count, or what begins with the same
-/// letters.
+/// Whether a text is an earlier state of the next: a progress bar, a count, or a text with the same
+/// first letters.
 fn is_state(state: &str, next: &str) -> bool {
     let letters = |text: &str| {
         text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect::<String>()
@@ -117,7 +116,7 @@ fn is_state(state: &str, next: &str) -> bool {
     state.len() <= LONGEST_STATE && (first.is_empty() || letters(next).starts_with(&first))
 }
 
-/// What is left where backspaces go back over a text and others are written over it.
+/// The text after backspaces and overwriting are applied.
 fn taken_back(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{8}') {
         return Cow::Borrowed(text);
@@ -137,7 +136,7 @@ fn taken_back(text: &str) -> Cow<'_, str> {
     Cow::Owned(letters.into_iter().collect())
 }
 
-/// Of several empty lines one.
+/// Shows several empty lines as one.
 fn collapsed(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let mut empty = false;
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_gone_and_nothing_else() {
+    fn only_control_sequences_are_removed() {
         check("\u{1b}[1;31merror\u{1b}[0m: x", "error: x");
         check("\u{1b}[?25l\u{1b}[2K\u{1b}[38;5;10mgreen\u{1b}[m", "green");
         check("\u{1b}]0;title\u{7}a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "alink");
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_progress_the_last_state_is_left() {
+    fn progress_keeps_its_last_state() {
         check("1%\r2%\r100%\ndone\r\n", "100%\ndone\n");
         check("a 1\ra 2\r\n\r\nc", "a 2\n\nc");
         check("error: linker failed\rprogress 100%\n", "error: linker failed\nprogress 100%\n");
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_empty_lines_one_is_left() {
+    fn several_empty_lines_become_one() {
         check("a\n\n\n\nb\n \n\t\nc\n", "a\n\nb\n\nc\n");
         check("a\n\nb", "a\n\nb");
         assert_eq!(shown("a\n\n\nb\r\u{1b}[1mc".into(), false), "a\n\n\nb\rc");

@@ -1,4 +1,4 @@
-//! Text from strangers: bounded and without what could steer a terminal, a log or a model
+//! Untrusted text: bounded, and without characters that could steer a terminal, a log or a model
 //! (invariant 6).
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// A time to wait, in words and rounded up: `1 second`, `59 minutes`.
+/// A waiting time in words, rounded up: `1 second`, `59 minutes`.
 pub fn in_words(time: Duration) -> String {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     let (count, unit) = match seconds {
@@ -28,7 +28,7 @@ pub fn in_words(time: Duration) -> String {
 /// ends and tabs stay; a carriage return stays only before a line feed, since alone it lets a line
 /// overwrite what was shown.
 pub fn neutral(text: &str) -> Cow<'_, str> {
-    // Almost every text is clean: look before copying.
+    // Almost every text is clean, so this looks before it copies.
     let mut out = String::new();
     let mut clean_until = 0;
     let mut at = 0;
@@ -51,15 +51,15 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the first byte is that is neither printable ASCII nor a line feed or tab: large answers
-/// are mostly such bytes, so they are passed over many at a time.
+/// Index of the first byte that isn't printable ASCII, a line feed or a tab. Large answers are
+/// mostly such bytes, so they are checked many at a time.
 fn suspect(bytes: &[u8]) -> Option<usize> {
     let is_suspect = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let mut chunks = bytes.chunks_exact(64);
     let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is_suspect(*byte));
     let clean = chunks.by_ref().take_while(|chunk| !any(chunk)).count() * 64;
-    // Only what is less than a chunk: otherwise a suspect is near, and what lies behind it would be
-    // looked at for each one.
+    // Only the last part of less than a chunk: otherwise a suspect is near, and the bytes after it
+    // would be read for each one.
     let rest = &bytes[clean..];
     if rest.len() < 64 && !any(rest) {
         return None;
@@ -67,7 +67,7 @@ fn suspect(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
 }
 
-/// [`neutral`] without a copy where the text is clean.
+/// [`neutral`] without a copy if the text is clean.
 pub fn neutral_owned(text: String) -> String {
     match neutral(&text) {
         Cow::Borrowed(_) => text,
@@ -75,7 +75,7 @@ pub fn neutral_owned(text: String) -> String {
     }
 }
 
-/// A JSON value with every string in it neutralised, the keys included.
+/// A JSON value with every string in it neutralised, also the keys.
 pub fn neutral_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(neutral_owned(text)),
@@ -90,13 +90,13 @@ pub fn neutral_json(value: Value) -> Value {
     }
 }
 
-/// [`neutral`] for a text that has to stay on one line: line ends and tabs become spaces.
+/// [`neutral`] for a text on one line: line ends and tabs become spaces.
 pub fn neutral_line(text: &str) -> String {
     neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
 }
 
-/// A text as TOML has it, on one line. JSON's escapes are TOML's as well; what could steer an
-/// editor or a terminal is escaped on top, so that it is still the same text after [`neutral`].
+/// A TOML string on one line. JSON's escapes are TOML's as well; characters that could steer an
+/// editor or a terminal are escaped too, so that [`neutral`] doesn't change the text.
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
     json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
@@ -108,7 +108,7 @@ pub fn toml(text: &str) -> String {
     })
 }
 
-/// Whether a character can steer what shows it: controls other than line feed and tab,
+/// Whether a character can steer a terminal or a reader: controls other than line feed and tab,
 /// bidirectional embeddings, overrides and isolates, line and paragraph separators, the tag block
 /// that models read and people don't see, zero-width marks that hide words.
 fn steers(c: char) -> bool {
@@ -118,8 +118,7 @@ fn steers(c: char) -> bool {
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => {
             true
         }
-        // Marks that show nothing, and variants of characters by which words can be hidden; U+FE0F
-        // makes emoji.
+        // Invisible marks and variants of characters that can hide words; U+FE0F makes emoji.
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => {
             true
         }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_said_in_words() {
+    fn waiting_times_are_in_words() {
         let check =
             |millis, expected| assert_eq!(in_words(Duration::from_millis(millis)), expected);
         check(0, "0 seconds");
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_and_direction_marks_are_shown_not_obeyed() {
+    fn escapes_and_direction_marks_are_replaced() {
         assert_eq!(neutral("a\u{1b}[31mred"), "a\u{fffd}[31mred");
         assert_eq!(neutral("x\rsafe"), "x\u{fffd}safe");
         assert_eq!(neutral("user\u{202e}txt.exe"), "user\u{fffd}txt.exe");
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_stays_one_line() {
+    fn neutral_line_stays_one_line() {
         assert_eq!(neutral_line("a\nb\r\nc\td"), "a b  c d");
     }
 
