@@ -1,5 +1,5 @@
-//! What makes the records a chain: each one's hash is over the one before it and its own bytes,
-//! with a key that lies beside the log.
+//! The chain of records: each hash covers the hash before it and the record's own bytes, with a key
+//! that is stored beside the log.
 
 use std::io::Write;
 
@@ -8,18 +8,17 @@ use sha2::{Digest, Sha256};
 /// A SHA-256 value.
 pub(super) type Hash = [u8; 32];
 
-/// Bytes of `,"hash":"…"}`, with which each line ends.
+/// Bytes of `,"hash":"…"}` at the end of each line.
 const SEAL: usize = 9 + 64 + 2;
 
-/// Bytes before the kind of a record: `{` and its moment.
+/// Bytes before the kind of a record: `{` and its time.
 pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
 
-/// What stands before a text whose hash is recorded: no record's hash, so that no text, whoever
-/// chose it, gets the hash of a record.
+/// Prefix of a text whose hash is recorded. It begins no record, so no chosen text can get the hash
+/// of a record.
 const TEXT: &Hash = b"berth: a text in the arguments: ";
 
-/// A place in the chain: the number of a record and its hash. The first record follows
-/// [`Link::START`].
+/// A place in the chain: a record's number and its hash. The first record follows [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -30,11 +29,11 @@ impl Link {
     pub(super) const START: Self = Self { seq: 0, hash: [0; 32] };
 }
 
-/// The key of the chain, ready for use: HMAC-SHA256 (RFC 2104) with what both of its hashes begin
-/// with already taken in.
+/// The key of the chain, prepared: HMAC-SHA256 (RFC 2104) with the first block of both of its
+/// hashes already processed.
 ///
-/// By hand, since the crate for it needs a part of `digest` that half of the engine would be built
-/// anew for.
+/// Written by hand, since the crate for it needs a feature of `digest` that rebuilds half of the
+/// engine.
 #[derive(Clone)]
 pub(super) struct Key {
     inner: Sha256,
@@ -52,15 +51,15 @@ impl Key {
         Self { inner: padded(0x36), outer: padded(0x5c) }
     }
 
-    /// The hash of a record whose bytes before its hash are `signed`, after the record with the
-    /// hash `previous`.
+    /// The hash of a record. `signed`: its bytes before the hash; `previous`: the hash of the
+    /// record before it.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
         hash.done()
     }
 
-    /// A hash of a text that a record doesn't hold.
+    /// The keyed hash of a text that a record doesn't hold.
     pub(super) fn of_text(&self) -> HashedRecord {
         self.after(TEXT)
     }
@@ -70,7 +69,7 @@ impl Key {
     }
 }
 
-/// A hash with the key, as its bytes come.
+/// A keyed hash of bytes that come in pieces.
 pub(super) struct HashedRecord {
     inner: Sha256,
     outer: Sha256,
@@ -86,10 +85,10 @@ impl HashedRecord {
     }
 }
 
-/// Completes a record: `line` ends with its last field. Returns the link that it is.
+/// Completes a record whose last field `line` ends with. Returns its link.
 pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> Link {
     let seq = after.seq + 1;
-    // A vector takes everything.
+    // Writing to a vector never fails.
     let _ = write!(line, ",\"seq\":{seq}");
     let hash = key.hash(&after.hash, &line[from..]);
     line.extend_from_slice(b",\"hash\":\"");
@@ -98,17 +97,17 @@ pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> 
     Link { seq, hash }
 }
 
-/// A line that has the form of a record.
+/// A line in the form of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SealedRecord<'a> {
-    /// What its hash is over.
+    /// The bytes that its hash covers.
     pub(super) signed: &'a [u8],
-    /// Its number and the hash that it says it has.
+    /// Its number and its stated hash.
     pub(super) link: Link,
 }
 
 impl<'a> SealedRecord<'a> {
-    /// Of a line without its end. `None`: it is no record.
+    /// From a line without its line end. `None`: it isn't a record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
         let hash = unhex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
@@ -119,9 +118,10 @@ impl<'a> SealedRecord<'a> {
             .then_some(Self { signed, link: Link { seq, hash } })
     }
 
-    /// What it says of the bytes between the record before it and itself: how many, and their hash.
+    /// The length and the hash that it states for the bytes between the record before it and
+    /// itself.
     pub(super) fn torn(&self) -> Option<(u64, Hash)> {
-        // Texts can't look so: in JSON, their quotes are escaped.
+        // No text can contain this: JSON escapes its quotes.
         let seq = self.signed.iter().rposition(|byte| *byte == b',')?;
         let (rest, hash) = self.signed[..seq].strip_suffix(b"\"")?.split_last_chunk::<64>()?;
         let rest = rest.strip_suffix(b",\"torn_sha256\":\"")?;
@@ -136,7 +136,7 @@ impl<'a> SealedRecord<'a> {
     }
 }
 
-/// What a record is of: `outcome`, say.
+/// The kind of a record, such as `outcome`.
 pub(super) fn kind(record: &[u8]) -> &[u8] {
     let rest = record.get(BEFORE_KIND..).unwrap_or_default();
     let word = rest.strip_prefix(b"\"kind\":\"").unwrap_or_default();
@@ -145,7 +145,7 @@ pub(super) fn kind(record: &[u8]) -> &[u8] {
 
 /// A hash as text.
 pub(super) fn hex(hash: &Hash) -> [u8; 64] {
-    // By sums and not from a table, so that many are made at a time.
+    // Computed and not from a table, so that the compiler makes many at a time.
     let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
     let mut text = [0; 64];
     for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
@@ -181,10 +181,10 @@ pub(super) fn unhex(text: &[u8]) -> Option<Hash> {
 mod tests {
     use super::*;
 
-    /// RFC 4231, test cases 1, 2 and 3: the hash's first 32 bytes are ours to choose only in that
-    /// they come first.
+    /// RFC 4231, test cases 1, 2 and 3. A hash of the chain begins with 32 bytes of its own, so the
+    /// data of the cases is split after them.
     #[test]
-    fn the_keyed_hash_is_hmac_sha256() {
+    fn keyed_hash_is_hmac_sha256() {
         let check = |key: &[u8], data: &[u8], expected: &str| {
             let key = Key::new(key);
             let inner = key.inner.clone().chain_update(data).finalize();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_follows_the_one_before_it_and_no_other() {
+    fn record_follows_only_the_record_before_it() {
         let key = Key::new(&[7; 32]);
         let mut line = b"{\"a\":1".to_vec();
         let first = seal(&key, &Link::START, &mut line, 0);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_its_kind_and_what_was_torn_before_it() {
+    fn record_states_its_kind_and_the_incomplete_bytes_before_it() {
         let start = b"{\"ts\":\"2026-03-01T12:00:00.000001Z\",\"kind\":\"end\"";
         assert_eq!(kind(start), b"end");
         assert_eq!(kind(b"{}"), b"");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_seal_is_no_record() {
+    fn line_without_a_hash_is_not_a_record() {
         let hash = "0".repeat(64);
         for line in [
             "",

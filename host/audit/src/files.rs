@@ -14,33 +14,33 @@ use super::lines::Lines;
 /// The folder in Berth's data folder.
 pub(super) const FOLDER: &str = "audit";
 
-/// The file that is written to.
+/// The current file.
 pub(super) const CURRENT: &str = "audit.jsonl";
 
-/// Where the log ends; who appends locks it.
+/// States where the log ends; whoever appends locks it.
 pub(super) const HEAD: &str = "head";
 
-/// What each record is sealed with.
+/// The key of the hashes.
 pub(super) const KEY: &str = "key";
 
-/// Names in the folder that are looked at.
+/// Names in the folder that are read.
 const MOST: usize = 1_000_000;
 
-/// The name of a file that was ended, by its number.
+/// The name of a finished file, by its number.
 pub(super) fn name(number: u64) -> String {
     format!("audit.{number:06}.jsonl")
 }
 
-/// For `map_err`: an error with the path that it is about.
+/// For `map_err`: an error with its path.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The numbers of the files that were ended, in order.
+/// The numbers of the finished files, in order.
 ///
 /// # Errors
 ///
-/// As the system has them.
+/// The system's.
 pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
     let number = |found: &String| {
         found
@@ -55,11 +55,11 @@ pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The key. `None`: there is none yet.
+/// The key. `None`: it doesn't exist yet.
 ///
 /// # Errors
 ///
-/// As the system has them, and where it is damaged.
+/// The system's, or the key is damaged.
 pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
     let mut file = match folder.file(KEY) {
         Ok(file) => file,
@@ -83,11 +83,12 @@ pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
     }
 }
 
-/// The key, made where there is none and nothing was written with one. Under the lock.
+/// The key. It is created if it doesn't exist and nothing was written with one. Only under the
+/// lock.
 ///
 /// # Errors
 ///
-/// As the system has them, and where it is lost.
+/// The system's, or the key is lost.
 pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     if let Some(key) = key(folder)? {
         return Ok(key);
@@ -109,22 +110,22 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     Ok(Key::new(&secret))
 }
 
-/// What the first record of a file says.
+/// The content of a file's first record.
 pub(super) struct Begin {
     /// The file's number.
     pub(super) file: u64,
-    /// The number of the oldest file that was kept then.
+    /// The number of the oldest file at that time.
     pub(super) oldest: u64,
     /// The record's own number, and the hash of the one before it.
     pub(super) seq: u64,
     pub(super) previous: Hash,
 }
 
-/// The first record of a file. `None`: it has none.
+/// The first record of a file. `None`: the file has none.
 ///
 /// # Errors
 ///
-/// As the system has them.
+/// The system's.
 pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     let size = file.metadata()?.len();
     let mut lines = Lines::new(file, 0, size);

@@ -1,4 +1,4 @@
-//! The log as it grows.
+//! Follows the log as it grows.
 
 use std::fs::File;
 use std::io;
@@ -12,21 +12,21 @@ use super::chain::{self, SealedRecord};
 use super::lines::Lines;
 use super::trail::{Trail, current};
 
-/// Records as they are written, from those on that a [`Trail`] ends with.
+/// New records after the end of a [`Trail`].
 pub struct Follow {
     trail: Trail,
     changes: OwnedFd,
-    /// The file that is read, and how far it was.
+    /// The file that is read, and the position in it.
     file: Option<File>,
     at: u64,
 }
 
 impl Trail {
-    /// Goes on where this trail ends.
+    /// Starts where this trail ends.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the folder can't be watched, as where nothing was ever recorded.
+    /// [`HostError::Io`]: the folder can't be watched, for example since nothing was ever recorded.
     pub fn follow(mut self) -> Result<Follow, HostError> {
         let failed = |error: rustix::io::Errno| {
             HostError::io(format!("watching {}", self.path().display()))(error.into())
@@ -45,7 +45,7 @@ impl Trail {
 }
 
 impl Follow {
-    /// The next records, at least one; waits for them as long as it takes.
+    /// The next records, at least one; waits for them without a limit.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Follow {
             if !records.is_empty() {
                 return Ok(records);
             }
-            // What exactly has changed does not matter.
+            // It doesn't matter what exactly has changed.
             rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
         };
         wait().map_err(failed)
@@ -75,7 +75,7 @@ impl Follow {
             };
             let mut ended = false;
             let mut lines = Lines::new(&file, self.at, file.metadata()?.len());
-            // One that has no end yet is still being written.
+            // A line without an end is still being written.
             while let Some(line) = lines.next()?.filter(|line| line.whole) {
                 self.at = line.to;
                 if SealedRecord::parse(line.bytes).is_some() {

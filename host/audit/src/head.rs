@@ -1,4 +1,4 @@
-//! Where the log ends, as the file `head` beside it says.
+//! The end of the log, from the file `head` beside it.
 
 use std::fs::File;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::unix::fs::FileExt;
 
 use super::chain::{self, Link};
 
-/// The end of the log. It is written after each record, so that the next one who appends need not
-/// read the log, and a log that was cut is seen to be.
+/// The end of the log. It is written after each record, so that the next writer need not read the
+/// log, and a truncated log is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The number of the file that is written to.
+    /// The number of the current file.
     pub(super) file: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub(super) end: u64,
     /// The last record.
     pub(super) link: Link,
-    /// Whether that record ends the file, so that the next one belongs into another.
+    /// Whether that record ends the file, so that the next one starts a new file.
     pub(super) ended: bool,
 }
 
@@ -24,27 +24,27 @@ impl Head {
     /// Before the first record.
     pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
 
-    /// What the file says. `None`: nothing, or nothing that was written here.
+    /// Reads the file. `None`: it is empty or wasn't written by Berth.
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub(super) fn read(file: &File) -> io::Result<Option<Self>> {
         let mut text = [0; 256];
         let length = file.read_at(&mut text, 0)?;
         Ok(Self::parse(&text[..length]))
     }
 
-    /// Puts it into the file.
+    /// Writes it to the file.
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         file.write_all_at(self.text().as_bytes(), 0)
     }
 
-    /// Always of the same length, so that one takes the place of the other in a single write.
+    /// Always of the same length, so that a single write replaces the old one.
     fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
         let hash = chain::shown(hash);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_was_written_and_nothing_else_is() {
+    fn head_is_read_back_and_other_content_is_refused() {
         let head =
             Head { file: 3, end: 12_345, link: Link { seq: 99, hash: [0xab; 32] }, ended: true };
         let text = head.text().into_bytes();

@@ -1,9 +1,9 @@
 //! The record of every call.
 //!
 //! Each record is a line of JSON in `audit/audit.jsonl` in Berth's data folder, which no tool reads
-//! or writes: a call that can act has one before it runs, and every call one before its answer
-//! leaves. The lines are a chain, with a key that lies beside them: [`Trail::verify`] finds what
-//! was changed, left out or cut off.
+//! or writes. A call that can act has a record before it runs, and every call has one before its
+//! answer leaves. The lines form a chain with a key that is stored beside them: [`Trail::verify`]
+//! finds changed, missing and cut records.
 
 mod chain;
 mod files;
@@ -38,29 +38,29 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
-/// Writes the record. Each function returns when what it wrote is with the system, so that it
-/// survives this process; where the configuration wants that, when it survives the machine.
+/// Writes the records. Each function returns when the system has what it wrote, so that it survives
+/// this process; if the configuration wants that, when it survives a power failure.
 pub struct Audit {
-    /// None: nothing is recorded.
+    /// `None`: nothing is recorded.
     settings: Option<Settings>,
     /// Berth's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
     written: Mutex<LogState>,
-    /// How many records survive the machine. Who holds it is the one who waits for the disk, for
-    /// all that were written before.
+    /// How many records survive a power failure. The holder of the lock waits for the disk, for all
+    /// records before.
     synced: tokio::sync::Mutex<u64>,
-    /// Whether it was told that nothing can be recorded.
+    /// Whether it was logged that nothing can be recorded.
     told: AtomicBool,
 }
 
 #[derive(Default)]
 struct LogState {
-    /// Opened for the first record, and anew after an error.
+    /// Opened for the first record, and again after an error.
     log: Option<Log>,
-    /// How many records this process has written.
+    /// Number of records that this process has written.
     count: u64,
-    /// What need not survive the machine yet of logs that were open before.
+    /// Unsynced files of logs that were open before.
     unsynced: Unsynced,
 }
 
@@ -72,7 +72,7 @@ struct Settings {
 }
 
 impl Audit {
-    /// What records as the configuration says, for calls by a front end. Nothing is opened yet.
+    /// Records as the configuration says, for calls by a front end. Opens nothing yet.
     pub fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
         let config::Audit { enabled, on_failure, durable, max_mib, keep } = config;
         let settings = Settings {
@@ -90,22 +90,22 @@ impl Audit {
         }
     }
 
-    /// Records what is about to be done.
+    /// Records a call that is about to run.
     ///
     /// # Errors
     ///
-    /// It can't be recorded, and so must not be done.
+    /// It can't be recorded, so it must not run.
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
-    /// Records what a person said to a call, and for how long it holds.
+    /// Records the answer to a question about a call, and how long it holds.
     ///
     /// # Errors
     ///
-    /// It can't be recorded, and so must not count.
+    /// It can't be recorded, so it must not count.
     pub async fn approval(
         &self,
         call: &CallRecord<'_>,
@@ -120,12 +120,12 @@ impl Audit {
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
-    /// Records what a call came to, before anybody hears of it.
+    /// Records the outcome of a call before anyone sees it.
     ///
     /// # Errors
     ///
-    /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or
-    /// that did not run.
+    /// It can't be recorded, so nobody may see the outcome. Never for a call that only reads or
+    /// that didn't run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let requests = self.requests(settings, outcome);
@@ -140,8 +140,8 @@ impl Audit {
         failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
     }
 
-    /// Records the outcome of a call for which nobody waits any more. Returns when that is with the
-    /// system.
+    /// Records the outcome of a call for which nobody waits any more. Returns when the system has
+    /// it.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
         let requests = self.requests(settings, outcome);
@@ -149,7 +149,7 @@ impl Audit {
         let _ = self.judged(settings, requests.and(written.map(drop)), "");
     }
 
-    /// Appends what a call has told of its requests, each once.
+    /// Appends the reported requests of a call, one record each.
     fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let (requests, more) = {
             let mut told = outcome.report.entries();
@@ -176,15 +176,14 @@ impl Audit {
         }
     }
 
-    /// Appends a record, and returns how many there are with it. On the thread that calls: it takes
-    /// microseconds, less than getting to another one.
+    /// Appends a record and returns the number of records with it. Runs on the caller's thread: it
+    /// takes microseconds, less than a switch to another thread.
     fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
-        // It is put together outside of the lock.
+        // The record is formatted outside of the lock.
         let body = body(&self.key(settings)?);
         let mut written = self.written();
         if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
-            // The folder may have been moved away, or the disk have room again: what is there
-            // counts, not what was.
+            // The folder may have been moved, or the disk may have room again, so this looks anew.
             written.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
             let appended = log.append(&body);
@@ -198,7 +197,7 @@ impl Audit {
         Ok(written.count)
     }
 
-    /// The key of the log, which is opened for it.
+    /// The key of the log; opens the log.
     fn key(&self, settings: Settings) -> io::Result<Key> {
         let mut written = self.written();
         let log = match &mut written.log {
@@ -208,8 +207,8 @@ impl Audit {
         Ok(log.key().clone())
     }
 
-    /// Waits until so many records survive the machine. One caller waits for the disk, and those
-    /// who come meanwhile share the next time.
+    /// Waits until this number of records survives a power failure. One caller syncs, and callers
+    /// that come meanwhile share the next sync.
     async fn sync(&self, count: u64) -> io::Result<()> {
         let mut synced = self.synced.lock().await;
         if *synced >= count {
@@ -228,13 +227,13 @@ impl Audit {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that is written to.
+    /// The current file.
     fn file(&self) -> PathBuf {
         self.data.join(files::FOLDER).join(files::CURRENT)
     }
 
-    /// Whether a record that was not written ends the call, and how. It is told once, until one is
-    /// written again.
+    /// Whether a record that couldn't be written ends the call, and how. It is logged once, until a
+    /// record is written again.
     fn judged(&self, settings: Settings, written: io::Result<()>, what: &str) -> Option<Failure> {
         let Err(why) = written else {
             self.told.store(false, Ordering::Relaxed);
@@ -258,12 +257,11 @@ impl Audit {
     }
 }
 
-/// Records what a person said to a question that was left for them, when it is said: the call that
-/// it is for may never be made. Blocks.
+/// Records the answer to a posted question when it is given: the call may never be made. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded, and so must not count.
+/// [`HostError::Io`]: it can't be recorded, so it must not count.
 pub fn record_answer(
     config: &config::Loaded,
     folders: &config::Folders,

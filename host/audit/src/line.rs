@@ -1,5 +1,5 @@
-//! A record as it is put together: one JSON object, every text in it bounded, redacted, and without
-//! what steers a terminal.
+//! Formats a record: one JSON object, in which every text is bounded, redacted, and without
+//! characters that steer a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,16 +12,16 @@ use serde_json::Value;
 use super::chain::{self, Hash, HashedRecord, Key};
 use super::time;
 
-/// Bytes of a text among the arguments, beyond which its beginning stands for it.
+/// Largest text among the arguments, in bytes; of a longer one the beginning is recorded.
 const LONG: usize = 1024;
 
-/// Bytes of that beginning.
+/// Bytes of this beginning.
 const BEGINNING: usize = 256;
 
-/// Bytes of a name that holds no secret.
+/// Bytes of a name in which no secret fits.
 const SHORT: usize = 15;
 
-/// Bytes that are looked at for what has to be redacted in it.
+/// Bytes of a text that are searched for secrets.
 const LOOKED_AT: usize = 16 * 1024;
 
 /// Bytes of all arguments.
@@ -30,19 +30,19 @@ const ARGUMENTS: usize = 8 * 1024;
 /// Levels of arrays and objects in them.
 const DEPTH: usize = 64;
 
-/// Bytes of arguments that are hashed. A call's own bound is lower, but one that is refused for its
-/// size is recorded as well.
+/// Bytes of arguments that are hashed. A call's own limit is lower, but a call that is refused for
+/// its size is recorded too.
 const HASHED: usize = 16 * 1024 * 1024;
 
-/// What a model thinks before it fills in the arguments is nobody else's business.
+/// A model's thoughts before it fills in the arguments are private.
 const THINK: &str = "_tafc_think";
 
-/// A record without its seal. What is nothing, or `false`, is left out.
+/// A record without its hash. Empty and `false` fields are left out.
 pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 
 impl<'k> Line<'k> {
-    /// A record of a kind, of this moment. What is not recorded whole leaves a hash with the key:
-    /// without one, whoever reads the record could try what stood there.
+    /// Starts a record of a kind, with the current time. A text that isn't recorded in full leaves
+    /// a keyed hash: without the key, a reader could guess the text and check it.
     pub(super) fn new(kind: &str, key: &'k Key) -> Self {
         let mut line = Self(Vec::with_capacity(1024), key);
         line.0.extend_from_slice(b"{\"ts\":\"");
@@ -59,13 +59,13 @@ impl<'k> Line<'k> {
         quoted(&mut self.0, word);
     }
 
-    /// A text of a stranger's, of at most `max` bytes.
+    /// An untrusted text of at most `max` bytes.
     pub(super) fn text(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &shown(text, max));
     }
 
-    /// A text in which no secret stands: a name, a place, or what was redacted already.
+    /// A text without secrets: a name, a place, or a redacted text.
     pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &neutral(cut(text, max)));
@@ -79,18 +79,18 @@ impl<'k> Line<'k> {
 
     pub(super) fn number(&mut self, key: &str, number: u64) {
         self.key(key);
-        // A vector takes everything.
+        // Writing to a vector never fails.
         let _ = write!(self.0, "{number}");
     }
 
-    /// What a program ended with.
+    /// The exit code of a program.
     pub(super) fn code(&mut self, key: &str, code: i32) {
         self.key(key);
-        // A vector takes everything.
+        // Writing to a vector never fails.
         let _ = write!(self.0, "{code}");
     }
 
-    /// In milliseconds, to the microsecond, as JSON writes them again: without zeros at the end.
+    /// In milliseconds with up to three decimals, without zeros at the end.
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -104,7 +104,7 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// A moment, since the Unix epoch.
+    /// A time since the Unix epoch.
     pub(super) fn moment(&mut self, key: &str, since: Duration) {
         self.key(key);
         self.0.push(b'"');
@@ -119,7 +119,7 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// Words of the host's own, where there are any.
+    /// Words of the host's own, if there are any.
     pub(super) fn words(&mut self, key: &str, words: &[&str]) {
         for (at, word) in words.iter().enumerate() {
             if at == 0 {
@@ -170,8 +170,8 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// The arguments of a call. Where they are too many, the beginning of their text, its length
-    /// and its hash stand for them.
+    /// The arguments of a call. If they are too large, the beginning of their text, its length and
+    /// its hash are recorded.
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
         let from = self.0.len();
@@ -184,7 +184,7 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// What is to be sealed.
+    /// The bytes of the record.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -196,7 +196,7 @@ impl<'k> Line<'k> {
     }
 }
 
-/// Writes the value of a field. `None`: it takes more than is left.
+/// Writes the value of a field. `None`: it needs more room than is left.
 fn value(
     out: &mut Vec<u8>,
     keyed: &Key,
@@ -236,7 +236,7 @@ fn value(
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }
-                // No secret is as short as most names are.
+                // No secret is as short as most names.
                 match key.len() <= SHORT
                     && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 {
@@ -255,13 +255,13 @@ fn value(
             }
             out.push(b'}');
         }
-        // A vector takes everything.
+        // Writing to a vector never fails.
         other => drop(write!(out, "{other}")),
     }
     (out.len() <= most).then_some(())
 }
 
-/// What stands for a text that is too long: its beginning, its bytes and its hash.
+/// Replaces a text that is too long: its beginning, its length in bytes and its hash.
 fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>) {
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
@@ -271,7 +271,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
     };
 }
 
-/// A text as it is recorded: at most `max` bytes of it.
+/// A text in the form of the record: at most `max` bytes of it.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
     match redacted("", cut(text, LOOKED_AT.max(max))) {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
@@ -279,8 +279,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// A field's text without what steers a terminal, and without secrets. Each is looked for where
-/// every value counts: what is missed can never be taken out of the log again.
+/// A field's text without secrets and without characters that steer a terminal. Here every known
+/// value counts as a secret: a missed one can never be removed from the log.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
         Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),
@@ -288,7 +288,7 @@ fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// A text as JSON has it.
+/// A JSON string.
 fn quoted(out: &mut Vec<u8>, text: &str) {
     if is_plain(text.as_bytes()) {
         out.reserve(text.len() + 2);
@@ -296,12 +296,12 @@ fn quoted(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
     } else {
-        // A vector takes everything, and a text is always JSON.
+        // Writing to a vector never fails, and a text is always valid JSON.
         let _ = serde_json::to_writer(out, text);
     }
 }
 
-/// Whether JSON has a text as it is. Without a way out in the middle, many bytes are looked at at a
+/// Whether a text needs no escapes in JSON. Without an early return, many bytes are checked at a
 /// time.
 fn is_plain(text: &[u8]) -> bool {
     text.chunks(64).all(|chunk| {
@@ -311,7 +311,7 @@ fn is_plain(text: &[u8]) -> bool {
     })
 }
 
-/// Hashes what is written, up to a bound.
+/// Hashes written bytes up to a limit.
 struct Hashing {
     hash: HashedRecord,
     bytes: usize,
@@ -343,7 +343,7 @@ mod tests {
         Key::new(&[7; 32])
     }
 
-    /// As a record tells a text that it doesn't hold.
+    /// The form in which a record describes a text that it doesn't hold.
     fn hmac(text: &str) -> String {
         let mut hash = key().of_text();
         hash.update(text.as_bytes());
@@ -375,13 +375,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_thinks_is_not_recorded_at_any_depth() {
+    fn thoughts_of_a_model_are_not_recorded_at_any_depth() {
         let arguments = json!({ "_tafc_think": "secret", "a": { "_tafc_think_more": 1, "b": [{ "_tafc_think": 2 }] } });
         assert_eq!(recorded(&arguments), json!({ "a": { "b": [{}] } }));
     }
 
     #[test]
-    fn a_long_text_is_recorded_by_its_beginning_its_length_and_its_hash() {
+    fn long_text_is_recorded_by_beginning_length_and_hash() {
         let text = "é".repeat(100_000);
         let expected =
             json!({ "beginning": "é".repeat(128), "bytes": 200_000, "hmac": hmac(&text) });
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_can_t_be_tried_out_without_the_key() {
+    fn hash_of_an_unrecorded_text_can_t_be_guessed_without_the_key() {
         let text = format!("{}password = 1234", "x".repeat(2 * LONG));
         let found =
             recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_recorded_wherever_they_stand() {
+    fn secrets_are_not_recorded_in_any_field() {
         let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
         let long = format!("{token}{}", " word".repeat(1000));
         let arguments = json!({
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_steers_a_terminal() {
+    fn records_never_steer_a_terminal() {
         let found = recorded(&json!({ "a\u{1b}[2J": "\u{202e}\u{9b}x\u{7f}\r" }));
         assert_eq!(found, json!({ "a\u{fffd}[2J": "\u{fffd}\u{fffd}x\u{fffd}\u{fffd}" }));
     }

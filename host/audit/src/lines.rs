@@ -1,4 +1,4 @@
-//! A log file, read line by line.
+//! Reads a log file line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 
-/// More than any record takes. What is longer was not written here, and is handed out in pieces.
+/// Larger than any record. A longer line wasn't written by Berth and is returned in pieces.
 const MAX_LINE: u64 = 64 * 1024;
 
 /// The lines of a part of a file.
@@ -21,17 +21,17 @@ pub(super) struct Lines<'a> {
 /// A line of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    /// Where it begins and ends in the file, its end of line included.
+    /// Where it begins and ends in the file, with its line end.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// Its bytes without the end of line.
+    /// Its bytes without the line end.
     pub(super) bytes: &'a [u8],
-    /// Whether it has an end of line.
+    /// Whether it has a line end.
     pub(super) whole: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// The lines from one place in a file to another.
+    /// The lines between two positions of a file.
     pub(super) fn new(file: &'a File, from: u64, to: u64) -> Self {
         Self {
             reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }),
@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let length = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line)? as u64;
@@ -59,7 +59,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A part of a file. Reading it leaves the file's own place as it is.
+/// A part of a file. Reading it doesn't move the file's own position.
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
     pub(super) at: u64,
@@ -81,7 +81,7 @@ impl Part<'_> {
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub(super) fn hash(mut self) -> io::Result<Hash> {
         let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
         loop {

@@ -1,11 +1,10 @@
-//! The log as it is written: one line a record, at its end alone, by as many processes as there
-//! are.
+//! Writes the log: one line a record, only at its end, by any number of processes.
 //!
-//! Whoever appends holds the lock of `head`, which says where the log ends and with what. A process
-//! that is killed between the line and the head leaves the log ahead of the head: who comes next
-//! looks at what is there more, and goes on from the last record. What is no whole record, since
-//! the process was killed within the write or the disk was full, stays where it is; the next record
-//! says how long it is and what its hash is, so that nothing else passes for it.
+//! Whoever appends holds the lock of `head`, which states where the log ends and with which record.
+//! A process that is killed between the line and the head leaves the log ahead of the head: the
+//! next writer reads the additional lines and goes on from the last record. An incomplete record,
+//! after a killed process or on a full disk, stays where it is; the next record states its length
+//! and its hash, so that nothing else can take its place.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -23,28 +22,28 @@ use super::head::Head;
 use super::lines::{Lines, Part};
 use super::time;
 
-/// How long another process may hold the lock. It takes microseconds, unless that process was
-/// stopped in it.
+/// How long another process may hold the lock. It takes microseconds, unless that process is
+/// stopped meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is tried again at once, and how long it rests then.
+/// Number of immediate tries, and the pause after them.
 const TRIES: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
 
-/// What is told where the head doesn't say where the log ends.
+/// Reason that is recorded when the head doesn't state where the log ends.
 const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
 
-/// Bytes that a record has beside its body, at most.
+/// Largest number of bytes that a record has beside its body.
 const AROUND: u64 = 320;
 
-/// How large files become, and how many are kept.
+/// The size and the number of files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Bytes of one file.
+    /// Largest file, in bytes.
     pub(super) file: u64,
-    /// Files that are kept beside the one that is written to. 0: all.
+    /// Finished files that are kept. 0: all.
     pub(super) keep: u64,
-    /// Whether somebody wants to sync what is written.
+    /// Whether written records will be synced.
     pub(super) durable: bool,
 }
 
@@ -59,26 +58,26 @@ pub(super) struct Log {
     unsynced: Unsynced,
 }
 
-/// The file that is written to, as this process knows it.
+/// The current file, as this process knows it.
 struct Current {
     file: Arc<File>,
     at: Head,
-    /// What the next record has to tell of what stands before it.
+    /// What the next record has to state about the bytes before it.
     before: Before,
 }
 
-/// What stands between the last record and the end of the file.
+/// The bytes between the last record and the end of the file.
 #[derive(Default)]
 struct Before {
-    /// It has to be closed with an end of line.
+    /// It needs a line end.
     open: bool,
-    /// How many bytes it has, and their hash.
+    /// Its length in bytes and its hash.
     torn: Option<(u64, Hash)>,
-    /// Why the end was looked for in the log itself.
+    /// Why the end was searched for in the log itself.
     note: Option<&'static str>,
 }
 
-/// What was written and need not survive the machine yet.
+/// Files with unsynced records.
 #[derive(Default)]
 pub(super) struct Unsynced {
     files: Vec<Arc<File>>,
@@ -86,17 +85,17 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Both.
+    /// Combines both.
     pub(super) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.folder = other.folder.or(self.folder.take());
     }
 
-    /// Waits until it would.
+    /// Syncs them.
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.files.iter().try_for_each(|file| file.sync_data())?;
         self.folder.as_ref().map_or(Ok(()), |folder| Ok(rustix::fs::fsync(folder.as_fd())?))
@@ -104,12 +103,11 @@ impl Unsynced {
 }
 
 impl Log {
-    /// Opens the log in Berth's data folder, making it where it is missing.
+    /// Opens the log in Berth's data folder; creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// As the system has them, and where something of it can't be believed; each names what it is
-    /// about.
+    /// The system's, or a file can't be trusted; the error names it.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = data.join(files::FOLDER);
         let folder = PrivateFolder::make(data)
@@ -122,8 +120,8 @@ impl Log {
             Some(key) => key,
             None => {
                 let _held = LogLock::new(&head).map_err(files::at(&at_head))?;
-                // Before the key: where that is, there has been a head, and a log that has neither
-                // a head nor a record was emptied.
+                // This comes before the key: if there is a key, there has been a head, and a log
+                // with neither a head nor a record was emptied.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
                     Head::START
                         .write(&head)
@@ -149,16 +147,16 @@ impl Log {
         &self.key
     }
 
-    /// Appends a record. `body` begins with `{` and ends with the last field; its moment and its
-    /// kind come first. When it returns, the record is with the system, and survives this process.
+    /// Appends a record. `body` begins with `{` and ends with the last field; time and kind come
+    /// first. When it returns, the system has the record, which survives this process.
     ///
     /// # Errors
     ///
-    /// As the system has them. What was written in part is then found by who appends next.
+    /// The system's. The next writer finds a record that was written in part.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
         let head = Arc::clone(&self.head);
         let _held = LogLock::new(&head)?;
-        // What failed half way is looked at anew.
+        // After a failure, the state of the log is read again.
         let mut current = match self.current.take() {
             Some(current) if current.is_as_known()? => current,
             known => self.found(known)?,
@@ -180,7 +178,7 @@ impl Log {
         Ok(())
     }
 
-    /// What has to be synced so that everything that was appended so far survives the machine.
+    /// The files to sync so that every record so far survives a power failure.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
         self.unsynced.files.extend(
@@ -211,7 +209,7 @@ impl Log {
         current.at.write(&self.head)
     }
 
-    /// The first record of a file: where it stands in the chain.
+    /// Writes the first record of a file, which states its place in the chain.
     fn begin(&mut self, current: &mut Current) -> io::Result<()> {
         let at = current.at;
         let rotated = files::rotated(&self.folder)?;
@@ -229,7 +227,8 @@ impl Log {
             at.file
         )?;
         self.write(current, &body)?;
-        // After it was said, so that what is missing without a word is missed.
+        // Old files are removed after this is recorded, so that a file that is removed without a
+        // record is noticed.
         rotated
             .iter()
             .filter(|number| **number < kept)
@@ -245,7 +244,7 @@ impl Log {
         Ok(file)
     }
 
-    /// Where the log ends, as the files say, of which one may be open already. Under the lock.
+    /// Where the log ends, by its files, one of which may be open already. Only under the lock.
     fn found(&mut self, known: Option<Current>) -> io::Result<Current> {
         let (mut head, note) = match Head::read(&self.head)? {
             Some(head) => (head, None),
@@ -261,14 +260,14 @@ impl Log {
         };
         let size = file.metadata()?.len();
         if size < head.end {
-            // The records that are missing leave a gap in the numbers for good.
+            // The missing records leave a gap in the numbers for good.
             tracing::error!(
                 "the audit log has lost its end: {} of {} bytes are there; `berth audit verify` tells more",
                 size,
                 head.end
             );
             let before = Before { open: is_open(&file, size)?, torn: None, note };
-            // What is left of a record counts as what it is: nothing.
+            // An incomplete record isn't a record.
             return Ok(Current { file, at: Head { end: size, ..head }, before });
         }
         let at = follow(&self.key, &file, head, size)?;
@@ -291,7 +290,7 @@ impl Log {
         })
     }
 
-    /// Where the log ends, where the head doesn't say: what the newest file's records come to.
+    /// Where the log ends if the head doesn't state it: after the last record of the newest file.
     fn sought(&self) -> io::Result<(Head, Option<&'static str>)> {
         let rotated = files::rotated(&self.folder)?;
         let newest = match self.folder.file(CURRENT) {
@@ -319,9 +318,9 @@ impl Log {
         Ok((Head { ended: head.ended || ended, ..head }, LOST))
     }
 
-    /// Where the next file begins, if the one that the head is about was ended: that gets its
-    /// number, where it doesn't have it yet, since a process was killed here. A machine that went
-    /// off may even have kept the new name and not the end.
+    /// Starts the next file if the file in the head is finished: gives it its number if it has none
+    /// yet, since a process was killed here. After a power failure, even the new name may be there
+    /// without the end.
     fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
         let name = files::name(head.file);
         let after = |last: Head| Some(Head { file: head.file + 1, end: 0, ended: false, ..last });
@@ -338,18 +337,18 @@ impl Log {
 }
 
 impl Current {
-    /// The same, with what else its next record has to tell.
+    /// The same, with what its next record has to state.
     fn noting(mut self, note: Option<&'static str>) -> Self {
         self.before.note = self.before.note.or(note);
         self
     }
 
-    /// Whether nobody else has written since. Every file that is ended has grown before, so that
-    /// its size tells that, too.
+    /// Whether no other process has written since. A finished file has grown before, so its size
+    /// shows that too.
     ///
     /// # Errors
     ///
-    /// As the system has them, and where the file is gone.
+    /// The system's, or the file is gone.
     fn is_as_known(&self) -> io::Result<bool> {
         let found = rustix::fs::fstat(&*self.file)?;
         if found.st_nlink == 0 {
@@ -362,7 +361,7 @@ impl Current {
     }
 }
 
-/// The last record from `head` on, each of which follows the one before it.
+/// The last of the records from `head` on that follow one another.
 fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
     let mut lines = Lines::new(file, head.end, size);
     while let Some(line) = lines.next()? {
@@ -379,7 +378,7 @@ fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head>
     Ok(head)
 }
 
-/// The beginning of a record of the log's own.
+/// The beginning of a record about the log itself.
 fn short(kind: &str) -> Vec<u8> {
     let mut body = b"{\"ts\":\"".to_vec();
     time::write(&mut body, SystemTime::now());
@@ -389,7 +388,7 @@ fn short(kind: &str) -> Vec<u8> {
     body
 }
 
-/// Whether something stands at the end of a file that is no whole line.
+/// Whether the file ends with an incomplete line.
 fn is_open(file: &File, size: u64) -> io::Result<bool> {
     let mut last = [b'\n'];
     if size > 0 {
@@ -398,15 +397,15 @@ fn is_open(file: &File, size: u64) -> io::Result<bool> {
     Ok(last != [b'\n'])
 }
 
-/// The lock, as long as it lives.
+/// Holds the lock until it is dropped.
 pub(super) struct LogLock<'a>(&'a File);
 
 impl<'a> LogLock<'a> {
-    /// Waits for it, but not for ever.
+    /// Waits for the lock, but not for ever.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`]: another process keeps it.
+    /// [`ErrorKind::TimedOut`]: another process holds it.
     pub(super) fn new(file: &'a File) -> io::Result<Self> {
         let since = Instant::now();
         for tried in 0_u32.. {
@@ -429,7 +428,7 @@ impl<'a> LogLock<'a> {
 
 impl Drop for LogLock<'_> {
     fn drop(&mut self) {
-        // It goes with the descriptor at the latest.
+        // At the latest, closing the descriptor frees it.
         let _ = self.0.unlock();
     }
 }

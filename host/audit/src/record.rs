@@ -1,4 +1,4 @@
-//! What is recorded of a call.
+//! The records of a call.
 
 use std::time::Duration;
 
@@ -13,55 +13,55 @@ use serde_json::Value;
 use super::chain::Key;
 use super::line::Line;
 
-/// Bytes of a name, of a rule or a place, of a text that tells something, and of a subject.
+/// Largest name, rule or place, message, and subject, in bytes.
 const NAME: usize = 128;
 const RULE: usize = 512;
 const TEXT: usize = 512;
 const SUBJECT: usize = 256;
 
-/// Bytes of a URL.
+/// Largest URL in bytes.
 const URL: usize = 2048;
 
-/// Subjects that are listed. The arguments have all of them.
+/// Subjects that are listed. The arguments hold all of them.
 const SUBJECTS: usize = 8;
 
-/// A call, as every record of it has it.
+/// The fields that every record of a call has.
 pub struct CallRecord<'a> {
-    /// No other call has it.
+    /// Its unique ID.
     pub id: &'a CallId,
-    /// The name that was called.
+    /// The requested name.
     pub requested_tool: &'a str,
-    /// None where no tool has that name.
+    /// `None` if no tool has that name.
     pub tool: Option<ToolRecord<'a>>,
-    /// The arguments, as far as they are in the tool's form.
+    /// The arguments, brought into the tool's form as far as possible.
     pub arguments: &'a Value,
     /// What it acts on.
     pub subjects: &'a [ResolvedSubject],
-    /// How many attachments it has.
+    /// Number of attachments.
     pub attachments: usize,
-    /// What the gates decided. None where the call did not come to them.
+    /// The decision of the gates. `None` if the call didn't reach them.
     pub decision: Option<&'a Decision>,
-    /// Who approved it, and for how long.
+    /// Who approved it and for how long.
     pub approval: Option<(&'a str, &'a str)>,
     /// The session's name.
     pub session: &'a str,
-    /// Who calls, where that is not the primary agent.
+    /// The agent that calls, unless it is the primary one.
     pub caller: Option<&'a str>,
-    /// In which part of an agent's work it was asked for.
+    /// The part of an agent's work that made the call.
     pub phase: Option<Phase>,
-    /// How far what asked for it is trusted.
+    /// How far the origin of the call is trusted.
     pub trust: Trust,
 }
 
 /// The tool of a call.
 pub struct ToolRecord<'a> {
-    /// What the tool says of itself.
+    /// The tool's annotations.
     pub definition: &'a Definition,
-    /// What offers it.
+    /// Its provider.
     pub provider: ProviderRecord<'a>,
 }
 
-/// What offers a tool.
+/// The provider of a tool.
 pub enum ProviderRecord<'a> {
     /// A plugin.
     Plugin {
@@ -70,33 +70,33 @@ pub enum ProviderRecord<'a> {
         /// The SHA-256 of its component.
         digest: &'a str,
     },
-    /// Something else, by its name.
+    /// Another provider, by its name.
     Other(&'a str),
 }
 
-/// What a call came to.
+/// The outcome of a call.
 pub struct OutcomeRecord<'a> {
     /// The call.
     pub call: CallRecord<'a>,
     /// Its answer.
     pub outcome: &'a Outcome,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
-    /// How long a person was waited for.
+    /// Time spent waiting for a person.
     pub waited: Duration,
-    /// How often the tool was run.
+    /// How often the tool ran.
     pub attempts: u32,
-    /// Whether the call can change something, or reach somebody.
+    /// Whether the call can change something or reach another machine.
     pub acts: bool,
-    /// Whether an earlier answer served.
+    /// Whether an earlier answer was used.
     pub cached: bool,
     /// Whether a part of the answer was left out.
     pub truncated: bool,
-    /// What filters left out of it.
+    /// What filters left out of the answer.
     pub filtered: Option<FilteredRecord<'a>>,
-    /// The shapes of injection in untrusted text.
+    /// The injection patterns found in untrusted text.
     pub injections: &'a [&'static str],
-    /// What the provider reported.
+    /// The provider's report.
     pub report: &'a Report,
 }
 
@@ -104,7 +104,7 @@ pub struct OutcomeRecord<'a> {
 pub struct FilteredRecord<'a> {
     /// The filters' names.
     pub filters: &'a [String],
-    /// How sure the least sure of them is.
+    /// How sure the least sure filter is.
     pub confidence: Confidence,
     /// Lines before and after.
     pub lines: [u64; 2],
@@ -112,13 +112,13 @@ pub struct FilteredRecord<'a> {
     pub bytes: [u64; 2],
 }
 
-/// What a person answered to a question that was left for them.
+/// The answer to a posted question.
 pub struct AnswerRecord<'a> {
-    /// The call's id.
+    /// The call's ID.
     pub id: &'a CallId,
     /// The tool's name.
     pub tool: &'a str,
-    /// What offers it.
+    /// Its provider.
     pub provider: &'a str,
     /// The arguments.
     pub arguments: &'a Value,
@@ -128,24 +128,24 @@ pub struct AnswerRecord<'a> {
     pub decision: &'a Decision,
     /// The session's name.
     pub session: &'a str,
-    /// Who called.
+    /// The agent that called.
     pub caller: Option<&'a str>,
     /// Who answered.
     pub by: &'a str,
     /// `yes` or `no`.
     pub answer: &'a str,
-    /// For how long a yes holds.
+    /// How long an approval holds.
     pub scope: Option<&'a str>,
 }
 
-/// What is about to be done.
+/// A call that is about to run.
 pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("intent", key);
     call(&mut line, record, front_end);
     line.into_bytes()
 }
 
-/// What a person said.
+/// The answer of a person.
 pub(super) fn approval(
     key: &Key,
     record: &CallRecord<'_>,
@@ -160,10 +160,10 @@ pub(super) fn approval(
     line.into_bytes()
 }
 
-/// What a person said to a question that was left for them.
+/// The answer to a posted question.
 pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("approval", key);
-    // Behind the kind, where the records of a call are looked for.
+    // Comes after the kind, where the records of a call are searched.
     line.plain("call", &record.id.0, NAME);
     answered(&mut line, record.by, record.answer, record.scope);
     line.plain("tool", record.tool, NAME);
@@ -180,7 +180,7 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
     line.into_bytes()
 }
 
-/// What came of it.
+/// The outcome.
 pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("outcome", key);
     call(&mut line, &record.call, front_end);
@@ -191,7 +191,7 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.optional("error_code", failure.code.as_deref(), NAME);
         line.text("error", &failure.message, TEXT);
     }
-    // What is refused before it comes to the gates is refused by the grants.
+    // A call that is refused before the gates is refused by the grants.
     let by_grants = failure
         .and_then(|failure| failure.denial.as_ref())
         .filter(|_| record.call.decision.is_none());
@@ -230,8 +230,8 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// The requests that a call has made or was refused, one record each; those beside them are counted
-/// in one more.
+/// The requests of a call, refused ones too, one record each; one more record counts those beyond
+/// the list.
 pub(super) fn requests(
     key: &Key,
     call: &CallRecord<'_>,
@@ -257,8 +257,8 @@ pub(super) fn requests(
         let mut line = begin();
         line.moment("began", request.began);
         line.plain("method", &request.method, NAME);
-        // What secrets may stand in was taken out where it was sent; what else has their form is,
-        // here.
+        // Parts that may hold secrets were removed when the request was sent; other texts in the
+        // form of a secret are removed here.
         line.text("url", &request.url, URL);
         if let Ok(target) = Target::parse(&request.url) {
             line.plain("host", &target.host.to_string(), RULE);
@@ -300,7 +300,7 @@ pub(super) fn requests(
     requests.iter().map(one).chain(counted).collect()
 }
 
-/// What a record of any kind says of a call.
+/// The fields that a record of any kind has of a call.
 fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.word("call", &record.id.0);
     tool(line, record);
@@ -328,7 +328,7 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.plain("front_end", front_end, NAME);
 }
 
-/// The tool, and what offers it.
+/// The tool and its provider.
 fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
     match &record.tool {
         Some(tool) => {
@@ -363,23 +363,24 @@ fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
-    // What a rule is about may be a secret.
+    // The object of a rule may be a secret.
     line.text("rule", rule, RULE);
     line.plain("place", place, RULE);
 }
 
-/// What the provider told beside the outcome.
+/// The provider's report beside the outcome.
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let told = record.report.entries();
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     match told.exit_code {
         Some(code) => line.code("exit_code", code),
-        // A command always has one: this one ended by no code of its own, or never ran.
+        // A command always has this field: without an exit code it was ended by a signal or never
+        // ran.
         None if runs_commands => line.code("exit_code", -1),
         None => {}
     }
-    // Those of the gates stand in the decision.
+    // Refusals by the gates are in the decision.
     if let Some(denial) = &told.denial {
         line.number("denials", told.denials);
         line.text("denied", &denial.action, TEXT);
@@ -392,7 +393,7 @@ fn result(failure: Option<&Failure>) -> &'static str {
     let Some(failure) = failure else { return "success" };
     match failure.category {
         Category::PolicyBlocked | Category::ConfirmationRequired => "blocked",
-        // A bound of the operator's, not the other side's.
+        // A limit of the operator, not a failure of the other server.
         Category::RateLimited if failure.denial.is_some() => "blocked",
         Category::Timeout => "timeout",
         Category::Cancelled => "cancelled",
@@ -400,7 +401,7 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// What the answer's claims come from, by what the tool acts on.
+/// The origin of the answer's claims, by what the tool acts on.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     let has = |is: fn(SubjectKind) -> bool| {

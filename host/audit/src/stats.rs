@@ -1,4 +1,4 @@
-//! What the records come to, tool by tool.
+//! Statistics of the records, tool by tool.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +9,30 @@ use serde::{Deserialize, Serialize};
 use super::chain;
 use super::trail::Trail;
 
-/// What was recorded of one tool.
+/// The figures of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ToolStats {
-    /// The tool's full name. Empty: of names that no tool has.
+    /// The tool's full name. Empty: calls of names that no tool has.
     pub tool: String,
-    /// Calls, however they ended.
+    /// All calls.
     pub calls: u64,
-    /// Those that failed, refusals not among them.
+    /// Failed calls without refused ones.
     pub failures: u64,
-    /// Those that a rule or a person refused.
+    /// Calls that a rule or a person refused.
     pub denials: u64,
-    /// Those that a person was to be asked for, whatever became of it.
+    /// Calls that needed approval, whatever the answer was.
     pub asks: u64,
-    /// Requests to the network, those that were refused among them.
+    /// Network requests, refused ones too.
     pub requests: u64,
-    /// The time that half of the calls took at most, in milliseconds. What a person took to answer
-    /// is not counted.
+    /// The median time of the calls in milliseconds, without the time of a person.
     pub p50_ms: f64,
-    /// The time that 99 of 100 calls took at most, in milliseconds.
+    /// The 99th percentile of the time in milliseconds, without the time of a person.
     pub p99_ms: f64,
 }
 
 impl Trail {
-    /// Counts the calls of each tool, in the order of their names. Half of them or more were that
-    /// quick, and so on.
+    /// Counts the calls of each tool, ordered by name. The times are percentiles by the nearest
+    /// rank.
     ///
     /// # Errors
     ///
@@ -75,41 +74,40 @@ impl Trail {
     }
 }
 
-/// What was recorded of the filters of answers.
+/// The figures of the filters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FilterStats {
-    /// The filters that an answer went through and that left something out, with commas between
-    /// them.
+    /// The filters that left something out of an answer, separated by commas.
     pub filters: String,
-    /// Those answers.
+    /// The number of answers.
     pub answers: u64,
-    /// Their lines, before and after.
+    /// Lines before and after.
     pub lines: [u64; 2],
-    /// Their bytes, before and after.
+    /// Bytes before and after.
     pub bytes: [u64; 2],
-    /// How many of them the filters were sure of.
+    /// Answers of which the filters were sure.
     pub full: u64,
-    /// Of how many they left out what stood in the middle, whatever that was.
+    /// Answers of which they left out the middle without looking at it.
     pub partial: u64,
-    /// How many they did not recognise.
+    /// Answers that they didn't recognise.
     pub fallback: u64,
 }
 
 impl FilterStats {
-    /// How many hundredths of the lines were left out.
+    /// Percentage of the lines that were left out.
     pub fn percent(&self) -> f64 {
         let [before, after] = self.lines.map(|lines| lines as f64);
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Tokens that were saved, estimated: four bytes are taken for one.
+    /// Estimated saved tokens, at four bytes a token.
     pub fn tokens_saved(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1]) / 4
     }
 }
 
 impl Trail {
-    /// Counts what filters left out, in the order of their names.
+    /// Counts what filters left out, ordered by name.
     ///
     /// # Errors
     ///
@@ -154,7 +152,7 @@ impl Trail {
     }
 }
 
-/// What is recorded of an answer that was filtered.
+/// The record of a filtered answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FilterTotals {
@@ -166,14 +164,14 @@ struct FilterTotals {
     shown_bytes: u64,
 }
 
-/// A request, or several of which nothing more is told.
+/// A request, or the number of further ones.
 #[derive(Deserialize)]
 struct Egress {
     tool: Option<String>,
     more_requests: Option<u64>,
 }
 
-/// What is counted by.
+/// The key that is counted by.
 #[derive(Deserialize)]
 struct Outcome {
     tool: Option<String>,
@@ -182,13 +180,13 @@ struct Outcome {
     error_code: Option<String>,
     approved_by: Option<String>,
     duration_ms: f32,
-    /// How much of it a person took to answer.
+    /// The time of a person in it.
     #[serde(default)]
     waited_ms: f32,
 }
 
 impl Outcome {
-    /// What the call itself took.
+    /// The time of the call itself.
     fn own_ms(&self) -> f32 {
         (self.duration_ms - self.waited_ms).max(0.0)
     }
@@ -203,10 +201,10 @@ impl Outcome {
     }
 }
 
-/// The value that so many hundredths of them reach at most.
+/// The percentile by the nearest rank.
 fn percentile(sorted: &[f32], hundredths: usize) -> f64 {
     let place = (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
-    // Rounded as it was recorded, so that it doesn't look more precise than it is.
+    // Rounded like the records, so that it doesn't look more precise than it is.
     sorted.get(place).map_or(0.0, |time| (f64::from(*time) * 1000.0).round() / 1000.0)
 }
 
@@ -227,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_waiting_for_a_person_is_not_the_call_s() {
+    fn waiting_for_a_person_is_not_call_time() {
         let own = |text: &str| serde_json::from_str::<Outcome>(text).expect("a record").own_ms();
         assert!(
             (own(r#"{"result":"success","duration_ms":60010.5,"waited_ms":60000.0}"#) - 10.5).abs()
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_values_that_there_were() {
+    fn percentiles_are_measured_values() {
         let times: Vec<f32> = (1..=200).map(|number| number as f32).collect();
         assert!((percentile(&times, 50) - 100.0).abs() < 1e-9);
         assert!((percentile(&times, 99) - 198.0).abs() < 1e-9);

@@ -1,5 +1,5 @@
-//! The log under everything that can happen to it: processes that end half way, and people who
-//! change it.
+//! The log under everything that can happen to it: processes that are killed, and people who change
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Scene {
         }
     }
 
-    /// A scene with the records 1 (the log's own) to `count + 1`.
+    /// A log with the records 1 (the log's own) to `count + 1`.
     fn with_records(count: usize) -> Self {
         let scene = Self::new();
         scene.append(count);
@@ -70,7 +70,7 @@ impl Scene {
         found
     }
 
-    /// What is wrong, as `place: what`.
+    /// The problems, as `place: what`.
     fn problems(&self) -> Vec<String> {
         let problems = self.verify().problems;
         let place = |line: Option<u64>| line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Scene {
     }
 }
 
-/// A record that no other is like.
+/// A unique record.
 fn body(number: usize) -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let unique = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ fn copied(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_was_written_holds_and_is_found_again() {
+fn written_records_verify_and_are_found() {
     let scene = Scene::with_records(3);
     scene.append(2);
     scene.holds(6);
@@ -135,7 +135,7 @@ fn what_was_written_holds_and_is_found_again() {
 }
 
 #[test]
-fn nothing_recorded_is_no_mistake_and_reading_makes_nothing() {
+fn empty_log_is_valid_and_reading_creates_nothing() {
     let scene = Scene::new();
     let trail = scene.trail();
     assert_eq!(trail.head().expect("nothing is missing"), None);
@@ -145,7 +145,7 @@ fn nothing_recorded_is_no_mistake_and_reading_makes_nothing() {
 }
 
 #[test]
-fn processes_that_append_at_the_same_time_make_one_chain() {
+fn parallel_writers_make_one_chain() {
     let scene = Scene::with(4096, 0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -160,7 +160,7 @@ fn processes_that_append_at_the_same_time_make_one_chain() {
 }
 
 #[test]
-fn every_byte_that_is_changed_is_found() {
+fn every_changed_byte_is_found() {
     let scene = Scene::with_records(3);
     for name in ["audit.jsonl", "head", "key"] {
         let bytes = scene.read(name);
@@ -183,7 +183,7 @@ fn every_byte_that_is_changed_is_found() {
 }
 
 #[test]
-fn a_changed_record_is_named_and_no_other() {
+fn only_the_changed_record_is_reported() {
     let scene = Scene::with_records(4);
     let lines = scene.lines();
     let changed = |change: &dyn Fn(&str) -> String| {
@@ -211,7 +211,7 @@ fn a_changed_record_is_named_and_no_other() {
 }
 
 #[test]
-fn a_record_that_is_gone_doubled_or_elsewhere_is_named() {
+fn missing_doubled_and_moved_records_are_reported() {
     let scene = Scene::with_records(5);
     let lines = scene.lines();
     let check = |order: &[usize], expected: &[&str]| {
@@ -238,7 +238,7 @@ fn a_record_that_is_gone_doubled_or_elsewhere_is_named() {
 }
 
 #[test]
-fn what_is_put_in_is_found() {
+fn inserted_lines_are_found() {
     let scene = Scene::with_records(3);
     let lines = scene.lines();
     // A record of another log, which has the same number.
@@ -254,7 +254,7 @@ fn what_is_put_in_is_found() {
 }
 
 #[test]
-fn a_log_that_is_cut_anywhere_is_found_also_after_it_went_on() {
+fn truncated_log_is_found_even_after_new_records() {
     let scene = Scene::with_records(2);
     let whole = scene.read("audit.jsonl");
     let head = scene.read("head");
@@ -263,7 +263,7 @@ fn a_log_that_is_cut_anywhere_is_found_also_after_it_went_on() {
         scene.write("head", &head);
         assert!(!scene.verify().holds(), "cut to {length} bytes");
         scene.append(1);
-        // Where nothing but the end of a line was cut off, it is put back.
+        // If only the line end was cut off, it is written again.
         assert_eq!(
             scene.verify().holds(),
             length == whole.len() - 1,
@@ -273,7 +273,7 @@ fn a_log_that_is_cut_anywhere_is_found_also_after_it_went_on() {
 }
 
 #[test]
-fn an_older_state_of_everything_is_found_by_a_head_that_was_kept_elsewhere() {
+fn older_state_of_the_log_is_found_by_a_hash_stored_elsewhere() {
     let scene = Scene::with_records(2);
     let (own, kept) = (scene.path(""), scene.root.path().join("kept"));
     copied(&own, &kept);
@@ -290,7 +290,7 @@ fn an_older_state_of_everything_is_found_by_a_head_that_was_kept_elsewhere() {
 }
 
 #[test]
-fn a_record_without_its_head_is_taken_up() {
+fn record_ahead_of_the_head_is_continued() {
     let scene = Scene::with_records(2);
     let head = scene.read("head");
     scene.append(2);
@@ -302,7 +302,7 @@ fn a_record_without_its_head_is_taken_up() {
 }
 
 #[test]
-fn what_was_written_in_part_is_recognised_and_nothing_passes_for_it() {
+fn incomplete_record_is_recognised_and_can_t_be_forged() {
     let scene = Scene::with_records(2);
     let (before, head) = (scene.read("audit.jsonl"), scene.read("head"));
     scene.append(1);
@@ -310,7 +310,7 @@ fn what_was_written_in_part_is_recognised_and_nothing_passes_for_it() {
     for length in 1..record.len() {
         scene.write("audit.jsonl", &[&before, &record[..length]].concat());
         scene.write("head", &head);
-        // Whole but for the end of the line.
+        // Complete except for the line end.
         let whole = length == record.len() - 1;
         let found = scene.holds(if whole { 4 } else { 3 });
         assert_eq!(found.torn.len(), usize::from(!whole), "{length} bytes: {found:?}");
@@ -332,7 +332,7 @@ fn what_was_written_in_part_is_recognised_and_nothing_passes_for_it() {
 }
 
 #[test]
-fn a_line_that_was_put_in_is_neither_shown_nor_taken_for_a_part_of_a_record() {
+fn inserted_line_is_not_shown_or_taken_for_an_incomplete_record() {
     let scene = Scene::with_records(2);
     let forged = b"{\"ts\":\"2026-01-01T00:00:00.000000Z\",\"kind\":\"outcome\",\"call\":\"f0rged-1\",\"tool\":\"delete_path\"}";
     for end in [&b"\n"[..], b""] {
@@ -360,7 +360,7 @@ fn a_line_that_was_put_in_is_neither_shown_nor_taken_for_a_part_of_a_record() {
 }
 
 #[test]
-fn files_turn_and_old_ones_go_where_that_is_said() {
+fn files_rotate_and_old_ones_are_removed_if_configured() {
     let scene = Scene::with(2048, 0);
     scene.append(40);
     let found = scene.verify();
@@ -380,7 +380,7 @@ fn files_turn_and_old_ones_go_where_that_is_said() {
     let names: Vec<String> = files(&scene).into_iter().map(|(name, _)| name).collect();
     assert!(names.len() == 3 && names[0] != "audit.000001.jsonl", "{names:?}");
     assert!(scene.verify().holds(), "{:?}", scene.verify());
-    // What goes without a word is missed, whichever it is.
+    // Every record that is removed without a note is missed.
     for name in &names {
         let bytes = scene.read(name);
         fs::remove_file(scene.path(name)).expect("it is removed");
@@ -403,8 +403,8 @@ fn files(scene: &Scene) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_process_that_ends_while_files_turn_leaves_a_log_that_holds() {
-    // Until the next record would begin another file.
+fn process_killed_during_rotation_leaves_a_valid_log() {
+    // Until the next record would start another file.
     let full = || {
         let scene = Scene::with(2048, 0);
         let mut log = scene.open();
@@ -421,7 +421,7 @@ fn a_process_that_ends_while_files_turn_leaves_a_log_that_holds() {
     let next = scene.read("audit.jsonl");
     let begin = next.iter().position(|byte| *byte == b'\n').expect("it has a line") + 1;
 
-    // The record that ends it is written, and the head not.
+    // The record that ends the file is written, but not the head.
     let check = |name: &str, prepare: &dyn Fn(&Scene)| {
         for entry in fs::read_dir(scene.path("")).expect("it is there").flatten() {
             if entry.file_name() != "key" {
@@ -456,8 +456,7 @@ fn a_process_that_ends_while_files_turn_leaves_a_log_that_holds() {
     });
 }
 
-/// What the head says before the first record of a file, after the last record of the one before
-/// it.
+/// The head before the first record of a file and after the last record of the file before.
 fn head_at(before: &[u8], file: u64) -> Vec<u8> {
     let line = before
         .strip_suffix(b"\n")
@@ -474,7 +473,7 @@ fn head_at(before: &[u8], file: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_head_that_is_lost_is_told_for_good() {
+fn lost_head_is_recorded_for_good() {
     for lost in [&b""[..], b"\0\0\0\0", b"1 file 1"] {
         let scene = Scene::with_records(3);
         scene.write("head", lost);
@@ -492,7 +491,7 @@ fn a_head_that_is_lost_is_told_for_good() {
 }
 
 #[test]
-fn a_log_that_was_emptied_is_told_for_good() {
+fn emptied_log_is_recorded_for_good() {
     let removed =
         |scene: &Scene, name: &str| fs::remove_file(scene.path(name)).expect("it is removed");
     let emptied = |scene: &Scene, name: &str| scene.write(name, b"");
@@ -514,7 +513,7 @@ fn a_log_that_was_emptied_is_told_for_good() {
             ]
         );
     }
-    // Before the first record, there is a head that says so.
+    // Before the first record, a head says so.
     let scene = Scene::new();
     drop(scene.open());
     assert_eq!((scene.verify().records, scene.problems()), (0, Vec::new()));
@@ -522,7 +521,7 @@ fn a_log_that_was_emptied_is_told_for_good() {
 }
 
 #[test]
-fn a_key_that_is_lost_is_not_made_anew_beside_a_log() {
+fn lost_key_is_not_replaced_beside_a_log() {
     let scene = Scene::with_records(1);
     let key = scene.read("key");
     assert_eq!(key.len(), 32);
@@ -545,7 +544,7 @@ fn a_key_that_is_lost_is_not_made_anew_beside_a_log() {
 }
 
 #[test]
-fn what_others_may_enter_is_not_believed() {
+fn folder_that_others_can_enter_is_not_trusted() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::with_records(1);
     fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755))
@@ -556,7 +555,7 @@ fn what_others_may_enter_is_not_believed() {
 }
 
 #[test]
-fn files_that_are_removed_while_they_are_written_to_leave_a_gap() {
+fn removing_the_current_file_leaves_a_gap() {
     let scene = Scene::new();
     let mut log = scene.open();
     (0..3).for_each(|number| log.append(&body(number)).expect("it is recorded"));

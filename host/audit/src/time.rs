@@ -1,18 +1,18 @@
-//! Moments as RFC 3339 has them.
+//! Times in the form of RFC 3339.
 
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 
-/// Every moment has the same length: a record's kind is found by it.
+/// Every time has the same length: a record's kind is found by it.
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
-/// Adds a moment to a text: `2026-03-01T12:00:00.000001Z`. One before 1970, or after the year 9999,
-/// is shown as the beginning of 1970.
+/// Appends a time to a text: `2026-03-01T12:00:00.000001Z`. A time before 1970 or after the year
+/// 9999 is shown as the beginning of 1970.
 pub(super) fn write(out: &mut Vec<u8>, moment: SystemTime) {
     let moment = Timestamp::try_from(moment).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
-    // A vector takes everything.
+    // Writing to a vector never fails.
     let _ = PRINTER.print_timestamp(&moment, out);
 }
 
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_written_with_microseconds_in_utc() {
+    fn times_have_microseconds_in_utc() {
         let after = |seconds, micros: u32| UNIX_EPOCH + Duration::new(seconds, micros * 1000);
         check(after(0, 0), "1970-01-01T00:00:00.000000Z");
         check(after(951_782_399, 999_999), "2000-02-28T23:59:59.999999Z");
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_outside_the_calendar_have_the_same_length() {
+    fn times_outside_the_calendar_have_the_same_length() {
         check(UNIX_EPOCH - Duration::from_secs(1), "1970-01-01T00:00:00.000000Z");
         check(UNIX_EPOCH + Duration::from_secs(1 << 40), "1970-01-01T00:00:00.000000Z");
     }

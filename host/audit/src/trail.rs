@@ -1,4 +1,4 @@
-//! The log as it is read.
+//! Reads the log.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,10 +16,10 @@ use super::head::Head;
 use super::lines::Lines;
 use super::log::LogLock;
 
-/// What was recorded, as it was at one moment: what is written later is not in it.
+/// The records at one moment; later ones aren't in it.
 pub struct Trail {
     path: PathBuf,
-    /// None: nothing was ever recorded.
+    /// `None`: nothing was ever recorded.
     pub(super) opened: Option<OpenLog>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct OpenLog {
 
 pub(super) struct LogFile {
     pub(super) name: String,
-    /// Its number; the one that is written to has none in its name.
+    /// Its number; the current file has none in its name.
     pub(super) number: Option<u64>,
     pub(super) file: File,
     pub(super) size: u64,
@@ -43,17 +43,17 @@ pub(super) struct LogFile {
 pub struct ChainHead {
     /// Its number, from 1.
     pub seq: u64,
-    /// Its hash, in hexadecimal: whoever keeps it elsewhere can tell later that nothing before it
-    /// was changed.
+    /// Its hash in hexadecimal. Someone who stores it elsewhere can find out later whether anything
+    /// before it was changed.
     pub hash: String,
 }
 
 impl Trail {
-    /// The record of the user whose folders these are. Nothing is made or changed.
+    /// Opens the log of the user whose folders these are. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder: it can't be read or believed, or its key is lost or
+    /// [`HostError::Io`] with the folder: it can't be read or trusted, or its key is lost or
     /// damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
@@ -61,17 +61,16 @@ impl Trail {
         Ok(Self { path, opened })
     }
 
-    /// The folder in which the files are.
+    /// The folder of the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The last record, as the file `head` says. `None`: nothing was ever recorded.
+    /// The last record, from the file `head`. `None`: nothing was ever recorded.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the file is lost or damaged, or what it says is the end of the log isn't
-    /// there.
+    /// [`HostError::Io`]: the file is lost or damaged, or its stated end of the log doesn't exist.
     pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
         let Some(opened) = &self.opened else { return Ok(None) };
         let failed = |name: &str, what: &str| {
@@ -87,7 +86,7 @@ impl Trail {
                 "it is missing or damaged, so the end of the log is unknown",
             ));
         };
-        // The file may have its number by now, where the next one is begun with the next record.
+        // The file may be numbered by now, if the next record has started a new one.
         let is_end = |log: &LogFile| {
             log.number.is_none_or(|number| number == head.file) && log.size >= head.end
         };
@@ -98,13 +97,12 @@ impl Trail {
             .then(|| ChainHead { seq: head.link.seq, hash: chain::shown(&head.link.hash) }))
     }
 
-    /// Everything that was recorded of one call, by the id that its answer had: what was about to
-    /// be done, what a person said, and what came of it. Empty, where nothing was. What is returned
-    /// is not verified.
+    /// All records of one call, by the ID in its answer: the intent, the answer of a person, and
+    /// the outcome. Empty if there are none. The records aren't verified.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file.
     pub fn of_call(&self, id: &str) -> Result<Vec<Value>, HostError> {
         let wanted = format!("\",\"call\":\"{id}\"");
         let mut found = VecDeque::new();
@@ -122,11 +120,11 @@ impl Trail {
         Ok(found.into())
     }
 
-    /// The last records, at most so many, in their order.
+    /// The last records, at most this number, in order.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file.
     pub fn last(&self, count: usize) -> Result<Vec<Value>, HostError> {
         let mut records: Vec<Value> = Vec::new();
         for log in self.files().iter().rev() {
@@ -151,17 +149,17 @@ impl Trail {
         Ok(records)
     }
 
-    /// Bytes of all files.
+    /// Size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Whether a record could be written, as far as there is something to write to: as those who
-    /// write see it. Nothing is made or changed.
+    /// Whether a record could be written, if there are files to write to: with the same checks as a
+    /// writer. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// Why it couldn't; it names what is in the way.
+    /// The reason and the file that is in the way.
     pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -181,7 +179,7 @@ impl Trail {
         self.opened.as_ref().map_or(&[], |opened| &opened.files)
     }
 
-    /// Does something with each line of a file that has the form of a record.
+    /// Calls a function with each line in the form of a record.
     pub(super) fn each_line(
         &self,
         log: &LogFile,
@@ -205,10 +203,10 @@ impl OpenLog {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // First: where the key is, there was a head before it.
+        // This comes first: if there is a key, there was a head before it.
         let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
-        // So that all of it is from one moment.
+        // Under the lock, so that everything is from one moment.
         let held = head.as_ref().map(LogLock::new).transpose()?;
         let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
         let rotated = files::rotated(&folder)?;
@@ -231,7 +229,7 @@ impl OpenLog {
                 )
             };
             return match files::key(&folder)? {
-                // The first record came meanwhile.
+                // The first record was written meanwhile.
                 Some(_) => Self::open(path),
                 None if logs.iter().any(|log| log.size > 0) => Err(lost()),
                 None => Ok(None),
@@ -241,7 +239,7 @@ impl OpenLog {
     }
 }
 
-/// The file that is written to now. None: there is none yet.
+/// The current file. `None`: it doesn't exist yet.
 pub(super) fn current(path: &Path) -> io::Result<Option<File>> {
     there(PrivateFolder::open(path)?.file(CURRENT))
 }

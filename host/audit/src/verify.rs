@@ -1,4 +1,4 @@
-//! Whether the log is what was written.
+//! Verifies the log.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,55 +12,55 @@ use super::head::Head;
 use super::lines::{Line, Lines, Part};
 use super::trail::{LogFile, OpenLog, Trail};
 
-/// Problems that are told one by one.
+/// Problems that are listed one by one.
 const MAX_PROBLEMS: usize = 100;
 
-/// Records that are remembered, so that one out of its order is known for what it is.
+/// Remembered records, to recognise a record that is out of order.
 const REMEMBERED: usize = 1024;
 
-/// What became of looking at the whole log.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verification {
-    /// Records that are what was written, in the place where they were written.
+    /// Records that are unchanged and in their place.
     pub records: u64,
     /// Files that were read.
     pub files: usize,
-    /// What was changed, left out, put in or cut off. Empty: the log is what was written.
+    /// What was changed, left out, inserted or cut off. Empty: the log is unchanged.
     pub problems: Vec<Finding>,
-    /// Problems beyond the first hundred.
+    /// Number of problems after the first hundred.
     pub more_problems: u64,
-    /// What was written only in part, since the process was killed or the disk was full, and was
-    /// recognised as that.
+    /// Records that are incomplete and recognised as such, after a killed process or on a full
+    /// disk.
     pub torn: Vec<Finding>,
 }
 
-/// Something about a place in the log.
+/// A finding about a place in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The file's name.
     pub file: String,
-    /// The line, from 1. None: it is about the file as a whole.
+    /// The line, from 1. `None`: the file as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// What was found.
+    /// The finding.
     pub found: String,
 }
 
 impl Verification {
-    /// Whether the log is what was written.
+    /// Verifies the log.
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Trail {
-    /// Looks at every record: whether each is what was written, where it was written, and none is
-    /// missing. `head` is the hash of a record that was kept elsewhere: without it, who can write
-    /// the folder could have cut off the last records, or written the whole log anew.
+    /// Checks every record: each is unchanged and in its place, and none is missing. `head` is the
+    /// hash of a record that was stored elsewhere: without it, whoever can write to the folder
+    /// could have cut off the last records or written a new log.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file.
     pub fn verify(&self, head: Option<&str>) -> Result<Verification, HostError> {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
@@ -83,12 +83,12 @@ impl Trail {
 }
 
 impl Trail {
-    /// Looks at the file that is written to, or at the last one before it: as [`Self::verify`], but
-    /// for what was before.
+    /// Checks the current file, or the last one before it: like [`Self::verify`] without what was
+    /// before.
     ///
     /// # Errors
     ///
-    /// As [`Self::verify`].
+    /// Like [`Self::verify`].
     pub fn verify_newest(&self) -> Result<Verification, HostError> {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
@@ -103,34 +103,33 @@ impl Trail {
     }
 }
 
-/// Lines that are no records.
+/// Lines that aren't records.
 #[derive(Clone, Copy, Debug)]
 struct Anomaly {
-    /// The first of them.
+    /// The first of these lines.
     first: u64,
-    /// Whether one is something that is never left of a record which was being written.
+    /// Whether a line can't be the rest of a record that was being written.
     put_in: bool,
 }
 
-/// On the way through the log.
+/// State of the verification.
 #[derive(Default)]
 struct Check {
     result: Verification,
     /// The highest number so far.
     last: u64,
-    /// Records that were seen last, by number, with the hashes that the next one may follow: what
-    /// it says it has, and what it should have.
+    /// The last records by number, each with the hashes that the next one may follow: the stated
+    /// one and the right one.
     recent: VecDeque<(u64, Hash, Hash)>,
-    /// The number of the oldest file that there is, and of the one that the last record says was
-    /// the oldest.
+    /// The number of the oldest existing file, and of the oldest file by the last record.
     first: Option<u64>,
     oldest: Option<u64>,
-    /// The record at which the head says that the log ends: the file's number, where it ends there,
-    /// its hash, whether it ended the file.
+    /// The end of the log by the head: the file's number, the position in it, the hash, and whether
+    /// the record ended the file.
     at_head: Option<Head>,
     wanted: Option<String>,
     wanted_is_there: bool,
-    /// Whether all files are looked at.
+    /// Whether all files are checked.
     from_the_first: bool,
 }
 
@@ -171,7 +170,7 @@ impl Check {
             }
             self.oldest = Some(begin.oldest);
             if at == 0 || !self.from_the_first {
-                // What was before is gone, unless there was nothing.
+                // Earlier records are gone, unless there were none.
                 let start = if begin.file == 1 {
                     Link::START
                 } else {
@@ -191,7 +190,7 @@ impl Check {
         while let Some(line) = lines.next()? {
             count += 1;
             let Some(record) = SealedRecord::parse(line.bytes) else {
-                // The part of a record that was being written is no JSON: what is was put in.
+                // An incomplete record isn't valid JSON: a valid line was inserted.
                 let put_in = serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok();
                 strange.get_or_insert(Anomaly { first: count, put_in: false }).put_in |= put_in;
                 continue;
@@ -229,7 +228,7 @@ impl Check {
         Ok(())
     }
 
-    /// What stands between two records has to be what the second one says.
+    /// The bytes between two records must be those that the second one states.
     fn between(
         &mut self,
         log: &LogFile,
@@ -303,7 +302,7 @@ impl Check {
             };
             self.problem(&log.name, Some(line), format!("missing before record {seq}: {missing}"));
         }
-        // What it should have is known where what it follows is.
+        // Its right hash is known if the record before it is.
         let actual = before
             .map_or(record.link.hash, |(_, stated, _)| opened.key.hash(&stated, record.signed));
         if self.recent.len() == REMEMBERED {
@@ -362,7 +361,7 @@ impl Check {
                 );
             }
             Some(head) if head.link == Link::START || fits(&head, self.at_head.as_ref()) => {}
-            // What was put in or left out before has moved its place.
+            // Earlier lines that were inserted or left out have moved it.
             Some(_) if !self.result.holds() => {}
             Some(_) => self.problem(
                 files::HEAD,
@@ -373,8 +372,8 @@ impl Check {
     }
 }
 
-/// Whether the head says what is so of the record at which it says the log ends. Where that was the
-/// last one of its file, and the next file was begun without a record yet, it is of the next one.
+/// Whether the head is right about the last record. If that record was the last of its file and the
+/// next file has no record yet, the head is about the next file.
 fn fits(head: &Head, found: Option<&Head>) -> bool {
     let next = |found: &Head| Head { file: found.file + 1, end: 0, ended: false, ..*found };
     found.is_some_and(|found| head == found || (found.ended && *head == next(found)))
