@@ -1,4 +1,4 @@
-//! The ways to this machine, each in one place. Nothing here knows WebAssembly.
+//! The ways to this machine, each in one place. This crate doesn't know WebAssembly.
 
 pub mod confine;
 pub mod files;

@@ -1,5 +1,5 @@
-//! What is mounted where: which file systems are the kernel's own, and under which other names a
-//! folder can be reached.
+//! The mounts: which file systems are the kernel's own, and the other names under which a folder
+//! can be reached.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,9 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// File systems in which the kernel shows itself and takes orders: memory and variables of
-/// processes, settings of the machine. By their names, and by the numbers that the kernel gives
-/// them.
+/// File systems through which the kernel shows its state and takes orders: memory and variables of
+/// processes, settings of the machine. By their names and the kernel's numbers.
 const KERNEL: [(&str, i64); 30] = [
     ("proc", PROC),
     ("sysfs", 0x6265_6572),
@@ -50,24 +49,24 @@ const KERNEL: [(&str, i64); 30] = [
 /// The number of procfs.
 pub(crate) const PROC: i64 = 0x9fa0;
 
-/// Bytes of the table that are read. A machine has some hundred mounts, each a line.
+/// Bytes of the table that are read. A machine has some hundred mounts, one a line.
 const MAX_TABLE: usize = 64 << 20;
 
-/// A file system, or a part of one, under the name under which it can be reached.
+/// A mount: a file system, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Where it lies.
+    /// Its mount point.
     pub(crate) point: PathBuf,
     /// Its device, as the table writes it.
     device: String,
-    /// What of the file system lies there.
+    /// The part of the file system that is mounted.
     part: PathBuf,
-    /// The name of its kind.
+    /// The name of its type.
     kind: String,
 }
 
 impl Mount {
-    /// Whether the kernel shows itself there.
+    /// Whether it is one of the kernel's own.
     pub(crate) fn is_kernels(&self) -> bool {
         KERNEL.iter().any(|(name, _)| *name == self.kind)
     }
@@ -78,18 +77,18 @@ impl Mount {
     }
 }
 
-/// Whether a handle is of a file system in which the kernel shows itself.
+/// Whether a handle is in one of the kernel's own file systems.
 pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
     let kind = rustix::fs::fstatfs(handle)?.f_type;
     Ok(KERNEL.iter().any(|(_, number)| *number == kind))
 }
 
-/// What is mounted at one moment, the lower before what lies over it.
+/// The mounts at one moment, the lower before those above.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// What is mounted now. The table is read again only where the kernel says that it has changed.
+    /// The current mounts. The table is read again only if the kernel reports a change.
     pub(crate) fn now() -> Result<Arc<Self>, Errno> {
         static KNOWN: Mutex<Option<(OwnedFd, Arc<Mounts>)>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,19 +127,19 @@ impl Mounts {
         Self(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
     }
 
-    /// Those that begin below a folder, or at it.
+    /// The mounts at a folder or below it.
     pub(crate) fn below(&self, folder: &Path) -> impl Iterator<Item = &Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(folder))
     }
 
-    /// The one in which a path lies.
+    /// The mount of a path.
     pub(crate) fn around(&self, path: &Path) -> Option<&Mount> {
         let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// The other names of a path, or of what there is of it: those that it has since what it lies
-    /// in, it itself, or a part of it is mounted in another place too. It need not be there.
+    /// The other names of a path, which need not exist: the ones from mounts of its file system, of
+    /// itself, or of a part of it in other places.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
         let Some(around) = self.around(path) else { return Vec::new() };
         let rest = path.strip_prefix(&around.point).unwrap_or(path);
@@ -154,7 +153,7 @@ impl Mounts {
     }
 }
 
-/// Joins, without a slash at the end where there is nothing to join.
+/// Joins paths, without a slash at the end if there is nothing to join.
 fn joined(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
 }
@@ -171,7 +170,7 @@ fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     Err(Errno::FBIG)
 }
 
-/// A path of the table, in which spaces and their like are written as `\040`.
+/// A path of the table, in which spaces and similar characters are written as `\040`.
 fn unescaped(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -212,7 +211,7 @@ mod tests {
 ";
 
     #[test]
-    fn other_names_are_those_of_what_is_around_and_of_what_is_within() {
+    fn other_names_come_from_mounts_around_and_within() {
         let mounts = Mounts::parse(TABLE);
         let names = |path: &str| mounts.other_names(Path::new(path));
         let data = "/home/u/.local/share/berth";
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_are_told_by_their_kind() {
+    fn kernel_file_systems_are_recognised_by_type() {
         let mounts = Mounts::parse(TABLE);
         let kernels = |path: &str| mounts.around(Path::new(path)).is_some_and(Mount::is_kernels);
         assert!(
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_table_is_read() {
+    fn mount_table_of_this_machine_is_read() {
         let mounts = Mounts::now().expect("there is a table");
         assert!(mounts.around(Path::new("/proc/self")).is_some_and(Mount::is_proc));
         assert_eq!(Mounts::now().expect("there is a table"), mounts);

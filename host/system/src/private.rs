@@ -1,4 +1,4 @@
-//! Folders that only the user who runs Berth can change: what is kept there is believed.
+//! Folders that only the user who runs Berth can change, so their content is trusted.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// The mode of files that are nobody else's business.
+/// The mode of private files.
 const PRIVATE: u32 = 0o600;
 
-/// A folder that nobody else can change, by its handle. What Berth makes, nobody else can enter
-/// either.
+/// A folder that no other user can change, by its handle. Nobody else can enter a folder that Berth
+/// creates.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
 impl PrivateFolder {
-    /// Opens the folder, making it where it is missing.
+    /// Opens the folder; creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Self::open(path)
@@ -33,8 +33,8 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a
-    /// link, belongs to somebody else, or others may write to it.
+    /// [`ErrorKind::NotFound`] if it doesn't exist; otherwise the reason why it can't be trusted:
+    /// it is a link, belongs to another user, or others may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
@@ -42,11 +42,11 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(File::from(handle))))
     }
 
-    /// Opens a folder in it, making it where it is missing.
+    /// Opens a folder in it; creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`], and where others can even enter it.
+    /// Those of [`Self::open`], or others can enter it.
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -61,11 +61,11 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(handle)))
     }
 
-    /// Whether nobody else can even enter it.
+    /// Whether no other user can even enter it.
     ///
     /// # Errors
     ///
-    /// What would change that.
+    /// The commands that would fix it.
     pub fn check_closed(&self) -> io::Result<()> {
         private(&self.0, 0o077)
     }
@@ -74,8 +74,8 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a
-    /// link or no regular file, belongs to somebody else, or others may write to it.
+    /// [`ErrorKind::NotFound`] if it doesn't exist; otherwise the reason why it can't be trusted:
+    /// it is a link or not a regular file, belongs to another user, or others may write to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
@@ -86,38 +86,37 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Opens a file in it for reading that nobody else can read.
+    /// Opens a file in it for reading that no other user can read.
     ///
     /// # Errors
     ///
-    /// As [`Self::file`], and where others may read it.
+    /// Those of [`Self::file`], or others may read it.
     pub fn secret(&self, name: &str) -> io::Result<File> {
         let file = self.file(name)?;
         private(&file, 0o077)?;
         Ok(file)
     }
 
-    /// Opens a file in it for reading, and for writing at its end alone, making it where it is
-    /// missing.
+    /// Opens a file in it for reading and for appending; creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// As [`Self::file`].
+    /// Those of [`Self::file`].
     pub fn appended(&self, name: &str) -> io::Result<File> {
         self.own(name, OpenOptions::new().read(true).append(true))
     }
 
-    /// Opens a file in it for reading and writing in its place, making it where it is missing.
-    /// Whoever has it open can lock it.
+    /// Opens a file in it for reading and writing; creates it if it doesn't exist. Whoever has it
+    /// open can lock it.
     ///
     /// # Errors
     ///
-    /// As [`Self::file`].
+    /// Those of [`Self::file`].
     pub fn updated(&self, name: &str) -> io::Result<File> {
         self.own(name, OpenOptions::new().read(true).write(true))
     }
 
-    /// Opens or makes a file that is nobody else's.
+    /// Opens or creates a private file.
     fn own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         let file = self
             .0
@@ -130,11 +129,11 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Gives a file another name, which no other has.
+    /// Renames a file; the new name must be free.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyExists`] where another has that name, else as the system has them.
+    /// [`ErrorKind::AlreadyExists`] if the name is taken; the system's otherwise.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat_with(
             &self.0,
@@ -145,33 +144,33 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that
-    /// whoever has the old one open keeps it as it was, and nobody ever sees half of the new one,
-    /// whatever happens to the machine.
+    /// Writes a private file. It is written to a temporary name and then renamed, so that whoever
+    /// has the old one open keeps it, and nobody ever sees half of the new one, even after a power
+    /// failure.
     ///
     /// # Errors
     ///
-    /// As the system has them; the old file is still there then.
+    /// The system's; the old file still exists then.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, File::sync_all)
     }
 
-    /// [`put`](Self::put) with permission bits of its own, for a file that the user keeps there and
-    /// that others may read.
+    /// [`put`](Self::put) with given permission bits, for a file that the user keeps there and that
+    /// others may read.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn put_with_mode(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.put_then(name, bytes, mode, File::sync_all)
     }
 
-    /// [`put`](Self::put) without waiting for the disk: for what may be lost where the machine
-    /// breaks down right afterwards.
+    /// [`put`](Self::put) without waiting for the disk: for a file that may be lost in a power
+    /// failure right afterwards.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn put_lightly(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
@@ -203,15 +202,15 @@ impl PrivateFolder {
         kept
     }
 
-    /// The names of what is in it, in order; at most so many.
+    /// The names of its entries, in order, up to a limit.
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub fn names(&self, most: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in self.0.entries()?.take(most) {
-            // What has a name that is no text was not made by Berth, nor for it.
+            // An entry whose name isn't text wasn't created by Berth or for it.
             names.extend(entry?.file_name().into_string());
         }
         names.sort_unstable();
@@ -222,17 +221,16 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// The system's.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove_file(name)
     }
 
-    /// Waits until nobody else holds the lock of that name, and holds it as long as the answer
-    /// lives.
+    /// Waits for the lock of this name and holds it while the result lives.
     ///
     /// # Errors
     ///
-    /// As [`Self::file`].
+    /// Those of [`Self::file`].
     pub fn lock(&self, name: &str) -> io::Result<File> {
         let file = self.updated(name)?;
         file.lock()?;
@@ -246,10 +244,10 @@ impl AsFd for PrivateFolder {
     }
 }
 
-/// A link leads elsewhere, and a FIFO would make the open wait.
+/// A link leads elsewhere, and a FIFO would block the open.
 const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
 
-/// Whether something belongs to this user, and no one else may do what `others` says.
+/// Whether something belongs to this user, and others lack the rights of `others`.
 fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
@@ -281,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_others_may_write_to_or_a_link_leads_to_is_refused() {
+    fn private_folder_refuses_links_and_others_write_access() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("a/b");
         PrivateFolder::make(&path).expect("it is made");
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_there_is_the_user_s_alone_and_links_are_not_followed() {
+    fn written_file_is_private_and_links_are_not_followed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("own");
         let folder = PrivateFolder::make(&path).expect("it is made");
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_log_in_it_are_the_user_s_alone() {
+    fn created_folder_and_its_log_are_private() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("own");
         let folder = PrivateFolder::make(&path).expect("it is made");

@@ -1,4 +1,4 @@
-//! Processes and what they have started, as `/proc` tells.
+//! Processes and their descendants, from `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,16 +10,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(crate) struct Process {
     pub(crate) pid: i32,
     parent: i32,
-    /// Whether it has ended, and nobody was told yet.
+    /// Whether it is a zombie.
     ended: bool,
     pub(crate) threads: u64,
-    /// Processor time, its own and that of those it has waited for.
+    /// Processor time of itself and of the children that it has waited for.
     pub(crate) ticks: u64,
     /// Pages of memory.
     pub(crate) pages: u64,
 }
 
-/// All that can be seen.
+/// All visible processes.
 pub(crate) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
@@ -31,7 +31,7 @@ pub(crate) fn all() -> Vec<Process> {
 
 fn look_at(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything, the fields from the third on.
+    // After the name, which may hold any character, come the fields from the third on.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| {
         fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0)
@@ -43,7 +43,7 @@ fn look_at(pid: i32) -> Option<Process> {
     Some(Process { pid, parent, ended, threads, ticks, pages })
 }
 
-/// Those that a process has started, and they in turn.
+/// The descendants of a process.
 pub(crate) fn below(pid: Pid) -> Vec<Process> {
     let mut left = all();
     let mut parents = HashSet::from([pid.as_raw_nonzero().get()]);
@@ -60,24 +60,24 @@ pub(crate) fn below(pid: Pid) -> Vec<Process> {
     }
 }
 
-/// How often what is left is looked for: something that multiplies is a little quicker than who
-/// ends it, and not for ever.
+/// How often the rest is searched: a program that multiplies is a little quicker than its end, but
+/// not for ever.
 const ROUNDS: usize = 1000;
 
-/// Ends all that a process has started. It has to be one that inherits orphans, or what they
-/// started is not found.
+/// Ends all descendants of a process. It must adopt orphans, or their descendants aren't found.
 pub(crate) fn end_below(pid: Pid) {
     for _ in 0..ROUNDS {
         let found: Vec<Process> = below(pid).into_iter().filter(|process| !process.ended).collect();
         if found.is_empty() {
             return;
         }
-        // Stopped first, so that nothing new comes while they end.
+        // They are stopped first, so that no new ones start meanwhile.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in &found {
                 let handle = Pid::from_raw(process.pid)
                     .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-                // The number may be another's by now: only what still has the same parent is meant.
+                // The number may belong to another process by now: only one that still has the same
+                // parent is ended.
                 if let Some(handle) = handle.filter(|_| {
                     look_at(process.pid).is_some_and(|now| now.parent == process.parent)
                 }) {

@@ -1,4 +1,4 @@
-//! What Berth keeps from one run to the next: small JSON files in its data folder, which no tool
+//! State that Berth stores between runs: small JSON files in its data folder, which no tool
 //! reaches.
 
 use std::io::{self, ErrorKind, Read};
@@ -10,18 +10,18 @@ use crate::private::PrivateFolder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// More than thousands of entries take, and little enough to be read at every start.
+/// Enough for thousands of entries, and little enough to be read at every start.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Digits of a secret.
 const DIGITS: usize = 64;
 
-/// What `folder` keeps under `name`, and the default where it keeps nothing.
+/// Reads the state `name` of `folder`; the default if there is none.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`], naming the file: the folder or the file can't be believed, or the file is
-/// damaged. It is never taken for an empty one, since what it holds may be a refusal.
+/// [`HostError::Io`] with the file: the folder or the file can't be trusted, or the file is
+/// damaged. A damaged file never counts as empty, since it may hold a refusal.
 pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, HostError> {
     match PrivateFolder::open(folder) {
         Ok(opened) => {
@@ -32,12 +32,12 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change`
-/// succeeds and changes something. The folder is made where it is missing.
+/// Changes the state `name` of `folder`, one process at a time. It is written if `change` succeeds
+/// and changes something. The folder is created if it doesn't exist.
 ///
 /// # Errors
 ///
-/// As [`read`], those of `change`, and where the new file can't be written.
+/// Those of [`read`] and of `change`, or the new file can't be written.
 pub fn update<T, R>(
     folder: &Path,
     name: &str,
@@ -49,16 +49,16 @@ where
     changed(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
 }
 
-/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all of them, so
-/// that they come and go without it.
+/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all, so that
+/// files can be removed without it.
 pub const LOCK: &str = "lock";
 
-/// As [`update`], for what changes often: what a power failure follows on may be lost, and what
-/// does not change is not written.
+/// Like [`update`], for state that changes often: a power failure may lose the last change, and
+/// unchanged state isn't written.
 ///
 /// # Errors
 ///
-/// As [`update`].
+/// Those of [`update`].
 pub fn update_lightly<T, R>(
     folder: &Path,
     name: &str,
@@ -70,13 +70,13 @@ where
     changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
 }
 
-/// The secret that `folder` keeps under `name`: 32 random bytes as 64 hexadecimal digits, made at
-/// the first need. Nobody else can read it.
+/// The secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits, created at the first
+/// use. Nobody else can read it.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: the folder or the file can't be believed, it holds something else, or the
-/// system has no random bytes.
+/// [`HostError::Io`]: the folder or the file can't be trusted, the file holds something else, or
+/// the system has no random bytes.
 pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
     let opened =
@@ -169,7 +169,7 @@ mod tests {
     type Kept = BTreeMap<String, u32>;
 
     #[test]
-    fn a_secret_is_made_once_and_is_nobody_else_s() {
+    fn secret_is_created_once_and_private() {
         let root = tempfile::tempdir().expect("a folder is made");
         let folder = root.path().join("kept");
         let made = secret(&folder, "token").expect("is made");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_read_again() {
+    fn state_is_read_back() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folder = root.path().join("data");
         assert_eq!(read::<Kept>(&folder, "kept.json").expect("nothing is no mistake"), Kept::new());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_change_it_at_the_same_time_lose_nothing() {
+    fn parallel_updates_lose_nothing() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folder = root.path();
         fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("its mode is set");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_that_names_it_and_stays_as_it_is() {
+    fn damaged_file_is_a_named_error_and_is_not_changed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folder = root.path().join("data");
         update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1)))
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_not_believed() {
+    fn folder_that_others_can_write_to_is_not_trusted() {
         let root = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(root.path(), Permissions::from_mode(0o777)).expect("its mode is set");
         let error =

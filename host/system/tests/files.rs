@@ -1,5 +1,5 @@
-//! The path layer on real directories: what it lets through, and what the outside looks like after
-//! everything that it refuses.
+//! The path layer on real directories: what it allows, and the state outside after everything that
+//! it refuses.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-/// A granted folder `in`, with `secrets/**`, `.env` refused for reading and `locked/**` for
+/// A granted folder `in`, with `secrets/**` and `.env` refused for reading and `locked/**` for
 /// writing, and a folder `out` beside it.
 struct World {
     _temp: TempDir,
@@ -120,7 +120,7 @@ fn errno<T: std::fmt::Debug>(result: Result<T, FileError>, expected: Errno) {
 }
 
 #[test]
-fn what_is_granted_can_be_used() {
+fn granted_paths_can_be_used() {
     let world = World::new();
     assert_eq!(world.read("a.txt").expect("is read"), "a");
     assert_eq!(world.read("sub/../a.txt").expect("is read"), "a");
@@ -140,7 +140,7 @@ fn what_is_granted_can_be_used() {
 }
 
 #[test]
-fn no_spelling_leads_out() {
+fn no_spelling_leads_out_of_the_grant() {
     let world = World::new();
     symlink("../out", world.inside.join("dir-link")).expect("linked");
     symlink("../out/secret", world.inside.join("file-link")).expect("linked");
@@ -187,7 +187,7 @@ fn no_spelling_leads_out() {
 }
 
 #[test]
-fn links_that_a_guest_makes_lead_nowhere_else() {
+fn links_of_a_guest_stay_in_the_grant() {
     let world = World::new();
     for target in ["/etc", "../out", "sub/../../out", "..", "secrets/key", ".env"] {
         match world.view.symlink(target, world.dir(), "made") {
@@ -200,7 +200,7 @@ fn links_that_a_guest_makes_lead_nowhere_else() {
 }
 
 #[test]
-fn what_is_denied_can_neither_be_read_nor_renamed_into_reach() {
+fn denied_paths_can_be_neither_read_nor_renamed_into_reach() {
     let world = World::new();
     symlink(".env", world.inside.join("alias")).expect("linked");
     symlink("secrets", world.inside.join("alias-dir")).expect("linked");
@@ -228,7 +228,7 @@ fn what_is_denied_can_neither_be_read_nor_renamed_into_reach() {
 }
 
 #[test]
-fn a_folder_with_many_folders_is_looked_through_with_few_handles() {
+fn wide_folder_is_checked_with_few_handles() {
     let world = World::new();
     for index in 0..3_000 {
         fs::create_dir_all(world.inside.join(format!("wide/{index}/deep"))).expect("made");
@@ -238,10 +238,10 @@ fn a_folder_with_many_folders_is_looked_through_with_few_handles() {
     denied(world.view.rename((world.dir(), "moved"), (world.dir(), "moved")), "deny_read");
 }
 
-/// What is under a provisional name when the view is done with goes, with what is below, and
-/// nothing else does.
+/// Objects under a temporary name are removed with the view, with everything below, and nothing
+/// else is.
 #[test]
-fn what_was_not_named_is_removed_and_nothing_else() {
+fn only_leftover_temporary_files_are_removed() {
     let world = World::new();
     let name = |number: u64| format!(".berth-{number:016x}.tmp");
     let at = |name: &str| world.inside.join(name);
@@ -255,13 +255,13 @@ fn what_was_not_named_is_removed_and_nothing_else() {
             .open_at(world.dir(), &format!("{}/file", name(number)), CREATE)
             .expect("is made");
     }
-    // One gets its name, one is taken away, one has somebody else's in its place, and one holds a
+    // One gets its final name, one is removed, one is replaced by another's file, and one holds a
     // link.
     world.view.rename((world.dir(), &name(0)), (world.dir(), "named")).expect("is named");
     fs::rename(at(&name(1)), at("taken")).expect("renamed");
     fs::rename(at("sub"), at(&name(1))).expect("renamed");
     fs::rename(at("away"), at(&format!("{}/away", name(2)))).expect("renamed");
-    // What a rule protects stays, wherever it came from.
+    // A protected file stays, wherever it came from.
     fs::write(at(&format!("{}/.env", name(3))), "TOKEN").expect("written");
     errno(
         world.view.rename((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))),
@@ -280,7 +280,7 @@ fn what_was_not_named_is_removed_and_nothing_else() {
     }
     assert!(!at(&name(2)).exists());
     world.outside_is_untouched();
-    // What gets its name keeps what is below it, however that is called.
+    // A directory that gets its final name keeps its content, whatever the names in it are.
     make(&name(6));
     make(&format!("{}/{}", name(6), name(7)));
     world.view.rename((world.dir(), &name(6)), (world.dir(), "whole")).expect("is named");
@@ -296,12 +296,12 @@ fn what_was_not_named_is_removed_and_nothing_else() {
 }
 
 #[test]
-fn a_folder_over_something_denied_stays_where_it_is() {
+fn folder_with_denied_content_can_t_move() {
     let world = World::new();
     fs::create_dir_all(world.inside.join("box/a/b")).expect("made");
     fs::write(world.inside.join("box/a/b/.env"), "DEEP").expect("written");
     denied(world.view.rename((world.dir(), "box"), (world.dir(), "moved")), "deny_read");
-    // Under its new name it would be denied.
+    // Its new name is denied.
     fs::create_dir(world.inside.join("plain")).expect("made");
     denied(world.view.rename((world.dir(), "plain"), (world.dir(), "locked/plain")), "deny_write");
     fs::create_dir_all(world.inside.join("later")).expect("made");
@@ -316,12 +316,12 @@ fn a_folder_over_something_denied_stays_where_it_is() {
 }
 
 #[test]
-fn own_folders_and_files_are_out_of_reach() {
+fn own_folders_and_files_are_unreachable() {
     let world = World::new();
     denied(world.read("own/f"), "Berth's own");
     denied(world.view.open_at(world.dir(), "own/new", CREATE), "Berth's own");
     denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
-    // A name that is protected stays what it is, also where it is a link.
+    // A protected name can't change, even if it is a link.
     symlink("a.txt", world.inside.join("named")).expect("linked");
     let named = vec![OwnFolder { path: world.inside.join("named"), secret: false }];
     let grant =
@@ -364,7 +364,7 @@ fn read_only_grants_and_calls_change_nothing() {
 }
 
 #[test]
-fn overlapping_grants_are_each_their_own() {
+fn overlapping_grants_keep_their_own_access() {
     let world = World::with(|inside| {
         vec![(inside.to_owned(), Access::Write), (inside.join("ro"), Access::Read)]
     });
@@ -387,7 +387,7 @@ fn overlapping_grants_are_each_their_own() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened() {
+fn special_files_are_not_opened() {
     let world = World::new();
     let dir = fs::File::open(&world.inside).expect("is there");
     rustix::fs::mknodat(&dir, "fifo", FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("made");
@@ -417,7 +417,7 @@ fn what_is_no_file_is_not_opened() {
 }
 
 #[test]
-fn a_replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
+fn replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
     let world = World::new();
     let script = world.inside.join("run.sh");
     fs::write(&script, "old").expect("written");
@@ -434,7 +434,7 @@ fn a_replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
 }
 
 #[test]
-fn listings_leave_out_what_is_denied() {
+fn listings_leave_out_denied_entries() {
     let world = World::new();
     let mut listing = world.view.list(world.dir()).expect("is listed");
     let mut names: Vec<String> =
@@ -445,7 +445,7 @@ fn listings_leave_out_what_is_denied() {
 }
 
 #[test]
-fn paths_are_located_as_people_spell_them() {
+fn usual_spellings_of_paths_are_located() {
     let world = World::new();
     let alias = world.inside.parent().expect("has one").join("alias");
     symlink(&world.inside, &alias).expect("linked");
@@ -473,7 +473,7 @@ fn paths_are_located_as_people_spell_them() {
 }
 
 #[test]
-fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
+fn real_path_of_a_missing_file_is_known() {
     let world = World::new();
     fs::create_dir_all(world.inside.join("deep/er")).expect("made");
     for (target, name) in [
@@ -507,7 +507,7 @@ fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
         world.view.locate(&world.inside.join("bad"), Access::Write, LastLink::Followed),
         "deny_read",
     );
-    // Where the link itself is meant, it is what it is.
+    // The link itself is meant, so it isn't followed.
     let meant = world
         .view
         .locate(&world.inside.join("dangling"), Access::Write, LastLink::Meant)
@@ -516,7 +516,7 @@ fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
 }
 
 #[test]
-fn swapping_names_meanwhile_never_leads_out() {
+fn swapped_names_never_lead_out() {
     let world = World::new();
     fs::create_dir_all(world.inside.join("swap")).expect("made");
     fs::write(world.inside.join("swap/secret"), "inside").expect("written");
@@ -545,7 +545,7 @@ fn swapping_names_meanwhile_never_leads_out() {
 }
 
 #[test]
-fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
+fn denied_file_stays_unread_while_names_are_swapped() {
     let world = World::new();
     fs::write(world.inside.join("public"), "public").expect("written");
     fs::create_dir(world.inside.join("open")).expect("made");
@@ -593,10 +593,10 @@ fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
 }
 
 #[test]
-fn a_denied_file_that_loses_its_name_meanwhile_is_not_read_by_none() {
+fn denied_file_without_a_name_is_not_read() {
     let world = World::new();
-    // It has another name elsewhere, as a backup by hard links gives it, so it stays when its name
-    // here goes.
+    // It has another name elsewhere, like a backup by hard links, so it stays when its name here is
+    // removed.
     let (denied, elsewhere) = (world.inside.join(".env"), world.outside.join("kept"));
     fs::hard_link(&denied, &elsewhere).expect("linked");
     let done = AtomicBool::new(false);
@@ -614,7 +614,7 @@ fn a_denied_file_that_loses_its_name_meanwhile_is_not_read_by_none() {
 }
 
 #[test]
-fn a_name_that_looks_as_if_it_were_gone_is_a_name() {
+fn name_that_ends_like_a_deleted_one_is_usable() {
     let world = World::new();
     fs::write(world.inside.join("x (deleted)"), "x").expect("written");
     fs::create_dir(world.inside.join("d (deleted)")).expect("made");
@@ -626,11 +626,11 @@ fn a_name_that_looks_as_if_it_were_gone_is_a_name() {
 }
 
 #[test]
-fn owner_and_mode_are_taken_over_by_nothing_that_has_another_name() {
+fn file_with_a_second_name_takes_over_no_owner_or_mode() {
     let world = World::new();
     let make = |name: &str| world.view.open_at(world.dir(), name, CREATE).expect("made");
     drop(make("made"));
-    // As if its number had gone to a file of somebody else's, that has a name outside too.
+    // As if its inode number were reused by another's file that has a name outside too.
     fs::hard_link(world.inside.join("made"), world.outside.join("other")).expect("linked");
     fs::set_permissions(world.inside.join("made"), fs::Permissions::from_mode(0o600)).expect("set");
     fs::set_permissions(world.inside.join("a.txt"), fs::Permissions::from_mode(0o666))

@@ -1,8 +1,8 @@
-//! System calls that no program needs that works on files, and that reach the kernel, other
-//! processes or other sandboxes.
+//! System calls that reach the kernel, other processes or other sandboxes, and that a program for
+//! work on files doesn't need.
 //!
-//! They fail, and the program goes on. The filter knows what to refuse, not what to allow: an
-//! ordinary program may call anything else.
+//! They fail, and the program goes on. The filter is a deny list: an ordinary program may make any
+//! other call.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use seccompiler::{
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Not permitted, whatever the arguments are.
+/// Never permitted, whatever the arguments are.
 const REFUSED: &[i64] = &[
     // Mounts, roots and namespaces: a way out of the view.
     libc::SYS_mount,
@@ -29,14 +29,14 @@ const REFUSED: &[i64] = &[
     libc::SYS_chroot,
     libc::SYS_unshare,
     libc::SYS_setns,
-    // Other processes: their memory and their descriptors.
+    // Memory and descriptors of other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Another kernel, or more in this one.
+    // Another kernel, or modules for this one.
     libc::SYS_kexec_load,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_kexec_file_load,
@@ -52,13 +52,13 @@ const REFUSED: &[i64] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Keys of the user's, which no namespace parts.
+    // The user's keys, which no namespace separates.
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
     // Files by something else than their names.
     libc::SYS_open_by_handle_at,
-    // The machine.
+    // Settings of the machine.
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -80,7 +80,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// The flags of `clone` that make a namespace. Each by itself: one of them is enough.
+/// The flags of `clone` that create a namespace. Each is checked by itself: one is enough.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -91,16 +91,16 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Puts text into a terminal's input, or reads what it shows.
+/// Puts text into a terminal's input, or reads its screen.
 const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// `memfd_secret`, of which not every libc knows.
+/// `memfd_secret`, which not every libc knows.
 const MEMFD_SECRET: u32 = 447;
 
-/// Sets a file's mode, where its number isn't known to every libc.
+/// The call that sets a file's mode and whose number not every libc knows.
 const FCHMODAT2: libc::c_long = 452;
 
-/// Calls that give a file its mode, and which of their arguments it is.
+/// Calls that set a file's mode, and the index of that argument.
 const MODES: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -114,30 +114,30 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that open a file, and where they have a mode, which is read only where the flags before it
-/// say that a file is made.
+/// Calls that open a file, and the index of the mode. The mode is read only if the flags before it
+/// create a file.
 const OPENS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
     (libc::SYS_openat, 3),
 ];
 
-/// The flags with which a file is made: with one name, and with none yet.
+/// The flags that create a file, with a name and without.
 const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// Who runs a file with one of these bits does so with its owner's rights, or its group's, outside
-/// of the sandbox too.
+/// Whoever runs a file with one of these bits gets the rights of its owner or group, also outside
+/// of the sandbox.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The bit of system calls with 32-bit pointers on x86-64, which have numbers of their own.
+/// The bit that marks system calls with 32-bit pointers on x86-64, which have their own numbers.
 const X32: u32 = 0x4000_0000;
 
-/// Filters the system calls of this process and all that it starts. `view`: whether files outside,
-/// sockets among them, can't be seen; `network`: whether it reaches the network.
+/// Filters the system calls of this process and everything that it starts. `view`: whether files
+/// outside, and their sockets, are invisible; `network`: whether the network is reachable.
 ///
 /// # Errors
 ///
-/// Why it can't be enforced.
+/// The reason why it can't be enforced.
 pub(super) fn filter(view: bool, network: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("the filter of system calls: {error}");
     for program in programs(view, network).map_err(|error| failed(&error))? {
@@ -185,8 +185,8 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
             }
         }
     }
-    // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the
-    // network, where there is one of its own.
+    // Kinds of sockets. With a view, sockets with a path lead only where files lead; with a network
+    // namespace of its own, network sockets lead nowhere.
     let mut known = Vec::new();
     if view {
         known.push(libc::AF_UNIX);
@@ -218,18 +218,17 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
     Ok(vec![refused, missing()])
 }
 
-/// Says of some system calls that there are none, as an older kernel would; libraries have other
-/// ways then. Of `clone3`, the flags lie in memory, which a filter can't read, and so does the mode
-/// of `openat2`. Files in memory without a name are counted as nobody's memory. And there is a
-/// second numbering of all calls, by which every filter could be passed.
+/// Reports some system calls as missing, like an older kernel; libraries have another way then. The
+/// flags of `clone3` and the mode of `openat2` are in memory, which a filter can't read. Files in
+/// memory without a name aren't counted as anyone's memory. And a second numbering of all calls
+/// would bypass every filter.
 fn missing() -> BpfProgram {
     let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
     let allowed = 0x7fff_0000;
     let clone3 = libc::SYS_clone3 as u32;
     vec![
-        // Load the number; a jump leads over as many lines as it says, where the comparison holds,
-        // else goes on.
+        // Load the number. A jump skips the given number of lines if its comparison is true.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
         sock_filter { code: at_least, jt: 5, jf: 0, k: X32 },
         sock_filter { code: equal, jt: 4, jf: 0, k: clone3 },

@@ -1,23 +1,23 @@
-//! What the helper that compiles does to itself before it looks at what a stranger wrote.
+//! The sandbox of the compiler process, which it enters before it reads untrusted input.
 
 use std::collections::BTreeMap;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// Address space of a compiler: a large component takes a few hundred MiB.
+/// Address space of a compiler: a large component needs a few hundred MiB.
 const MEMORY: u64 = 6 << 30;
 
-/// Seconds on processors, all threads together, whatever there is to compute. See [`lower_bounds`].
+/// Largest processor time in seconds, over all threads. See [`lower_bounds`].
 const CPU_SECONDS: u64 = 300;
 
-/// Confines this process for good to reading its standard input, computing, and writing its
-/// standard output and error: no new files, no sockets, no programs, and bounds on memory and time.
-/// For a process that has no other threads yet.
+/// Confines this process for good. It can read its standard input, compute, and write its standard
+/// output and error: no new files, no sockets, no programs, and limits on memory and time. Only for
+/// a process without other threads.
 ///
 /// # Errors
 ///
-/// What could not be enforced. The caller must not go on then.
+/// The part that can't be enforced. The caller must not go on then.
 pub fn to_computing() -> Result<(), String> {
     let bounds = [
         (Resource::As, MEMORY),
@@ -35,16 +35,16 @@ pub fn to_computing() -> Result<(), String> {
         .map_err(|error| format!("installing the system call filter: {error}"))
 }
 
-/// Bounds the processor time of this process and all its threads, in seconds, and its memory, in
-/// bytes: what [`to_computing`] leaves is lowered to what the input is worth. Beyond the time it is
-/// ended by `SIGXCPU`, and memory beyond the bound is not given.
+/// Limits the processor time of this process, over all threads, in seconds, and its memory in
+/// bytes: it lowers the limits of [`to_computing`] to fit the input. After this time, `SIGXCPU`
+/// ends it; more memory isn't given.
 ///
 /// # Errors
 ///
-/// What could not be enforced. The caller must not go on then.
+/// The part that can't be enforced. The caller must not go on then.
 pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
-    // At the hard limit comes SIGKILL, which says nothing of its reason. Memory is what is written
-    // to: an allocator reserves more than that.
+    // At the hard limit the kernel sends SIGKILL, which gives no reason. The limit counts written
+    // memory: an allocator reserves more than that.
     let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
     let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
     for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
@@ -53,12 +53,12 @@ pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the kernel takes and enforces such a filter: tried on a thread of its own, which ends
+/// Whether the kernel accepts and enforces such a filter. Tried on a thread of its own, which ends
 /// with it.
 ///
 /// # Errors
 ///
-/// Why it does not.
+/// The reason why it doesn't.
 pub fn filter_works() -> Result<(), String> {
     let attempt = || {
         let filter = filter().map_err(|error| error.to_string())?;
@@ -75,8 +75,8 @@ pub fn filter_works() -> Result<(), String> {
     thread.join().unwrap_or_else(|_| Err("the thread that tried it failed".to_owned()))
 }
 
-/// System calls that reach beyond the process. They fail as if not permitted, which the libraries
-/// that try some of them take calmly.
+/// System calls that reach beyond the process. They fail as not permitted, which libraries that try
+/// them accept.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,

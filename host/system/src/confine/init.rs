@@ -1,5 +1,5 @@
-//! The first process of a namespace: it starts the program, watches over all of them, and takes
-//! them along when it ends.
+//! The first process of a namespace: it starts the program, watches over all processes, and ends
+//! them when it ends.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -13,30 +13,30 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, 
 use super::spec::{Bound, Limits};
 use crate::processes::{self, Process};
 
-/// How often the bounds are looked at.
+/// Time between two checks of the limits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What became of the program.
+/// How the program ended.
 pub(super) enum End {
-    /// Its exit code; 128 and the signal where one ended it.
+    /// Its exit code; 128 plus the signal if a signal ended it.
     Exited(i32),
-    /// Together they reached a bound.
+    /// All processes together reached a limit.
     Reached(Bound),
-    /// Nobody waits any more.
+    /// No process waits for it any more.
     Alone,
 }
 
-/// Which processes are watched.
+/// The processes that are watched.
 #[derive(Clone, Copy)]
 pub(super) enum ProcessScope {
-    /// All of this namespace.
+    /// All processes of this namespace.
     Namespace,
-    /// Those that a process has started, and they in turn.
+    /// The descendants of a process.
     Below(Pid),
 }
 
-/// Waits for the program, `child`, and looks at the bounds meanwhile. `waiting`: the processes
-/// without which nobody waits for the answer.
+/// Waits for the program, `child`, and checks the limits meanwhile. `waiting`: the processes that
+/// wait for the answer; without them it ends.
 pub(super) fn watch(
     child: Pid,
     waiting: &[BorrowedFd<'_>],
@@ -51,7 +51,7 @@ pub(super) fn watch(
         let mut fds: Vec<PollFd<'_>> =
             waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         fds.push(PollFd::new(&program, PollFlags::IN));
-        // An interruption is as good as a look.
+        // An interruption is as good as a timeout.
         let _ = poll(&mut fds, Some(&timeout));
         if fds[..waiting.len()].iter().any(|fd| !fd.revents().is_empty()) {
             return End::Alone;
@@ -75,28 +75,27 @@ pub(super) fn watch(
     }
 }
 
-/// The bound that all of them have reached together.
+/// The limit that all processes together have reached.
 fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = match whose {
         ProcessScope::Namespace => processes::all(),
         ProcessScope::Below(pid) => processes::below(pid),
     };
     let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
-    // What has ended and waits to be told still has its time, and takes its number, but no thread
-    // and no memory.
+    // A zombie still has its processor time and its process number, but no thread and no memory.
     if sum(|process| process.threads) > limits.processes + 1 {
         return Some(Bound::Processes);
     }
     if sum(|process| process.ticks) / TICKS > limits.cpu {
         return Some(Bound::Processor);
     }
-    // What several share was counted for each. Only where that is too much is it worth to look
-    // closer.
+    // Shared memory was counted for each process. Only if the sum is too large is an exact count
+    // worth its time.
     let much = sum(|process| process.pages).saturating_mul(page_size()) > limits.memory;
     (much && sum(|process| share(process.pid)) > limits.memory).then_some(Bound::Memory)
 }
 
-/// Ticks in a second, as `/proc` counts them for programs.
+/// Ticks per second, as `/proc` counts them for programs.
 const TICKS: u64 = 100;
 
 fn page_size() -> u64 {
@@ -107,7 +106,7 @@ fn page_size() -> u64 {
     *SIZE
 }
 
-/// Bytes of memory that a process has, where several have the same, its share of it.
+/// Memory of a process in bytes; of shared memory, its share.
 fn share(pid: i32) -> u64 {
     fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
         .ok()
@@ -120,11 +119,11 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Ends everything else in this namespace, of which this process is the first. Nothing is left when
-/// it returns.
+/// Ends every other process in this namespace, of which this process is the first. No process is
+/// left when it returns.
 pub(super) fn end_all() {
     loop {
-        // The group of that number stands for all processes that there are, but this one.
+        // This number stands for all processes except this one.
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}

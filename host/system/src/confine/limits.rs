@@ -1,4 +1,4 @@
-//! Bounds that the kernel keeps for each process, and what it can for all together.
+//! Limits that the kernel enforces for each process, and some for all together.
 
 use std::io;
 
@@ -7,25 +7,24 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::spec::Limits;
 
-/// Numbers of processes that the kernel doesn't give away a second time. A namespace's bound counts
-/// them.
+/// Process numbers that the kernel doesn't give out again. The limit of a namespace counts them.
 const RESERVED: u64 = 300;
 
-/// Bounds this process and what it starts.
+/// Limits this process and its descendants.
 ///
 /// # Errors
 ///
-/// The first bound that the kernel doesn't take.
+/// The first limit that the kernel doesn't accept.
 pub(super) fn bound(limits: &Limits) -> Result<(), String> {
     let bounds = [
-        // What a program has for itself, not what it maps of files.
+        // A program's own memory, without mapped files.
         (Resource::Data, limits.memory),
         (Resource::Cpu, limits.cpu),
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),
         (Resource::Memlock, 64 << 20),
-        // Counted for the user in this namespace of users: for root, the kernel doesn't keep it.
+        // Counted for the user in this user namespace; the kernel doesn't enforce it for root.
         (Resource::Nproc, limits.processes),
     ];
     for (resource, bound) in bounds {
@@ -37,18 +36,19 @@ pub(super) fn bound(limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Bounds the processes of this namespace, root's too, where the kernel can: from 6.14 on.
+/// Limits the processes of this namespace, also root's, if the kernel can: from 6.14 on.
 pub(super) fn bound_processes(limits: &Limits) {
     let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
 }
 
-/// Bounds the memory that processes of this namespace share by a key, which counts as nobody's.
+/// Limits the memory that processes of this namespace share by a key; it isn't counted as anyone's
+/// memory.
 pub(super) fn bound_shared_memory(limits: &Limits) {
-    // In pages, of which there are none smaller.
+    // In pages of the smallest size.
     let _ = std::fs::write("/proc/sys/kernel/shmall", (limits.memory / 4096).to_string());
 }
 
-/// Has the kernel end these processes first, should memory run out.
+/// Makes the kernel end these processes first if memory runs out.
 pub(super) fn go_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
 }
@@ -62,7 +62,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
-        // The first that the kernel doesn't know comes after the last that it does.
+        // The first number that the kernel doesn't know comes after the last one that it does.
         if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
             break;
         }

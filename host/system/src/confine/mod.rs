@@ -1,8 +1,8 @@
-//! What a helper process does to itself before it runs what a stranger wrote: a compiler for a
+//! The sandbox that a helper process enters before it runs untrusted code: a compiler for a
 //! component ([`to_computing`]), or a program that a call starts ([`run`]).
 //!
-//! Such a program leaves the sandbox of WebAssembly, so the kernel's takes over. Its parts, in the
-//! order in which they are put on:
+//! Such a program isn't in the sandbox of WebAssembly, so it gets the kernel's. Its parts, in the
+//! order in which they are set up:
 //!
 //! 1. namespaces: processes, mounts, network and System V objects of its own, in a user namespace
 //!    with nobody but the user in it;
@@ -14,7 +14,7 @@
 //!    processes outside;
 //! 5. no capabilities, no way to get any, and a filter of system calls.
 //!
-//! The process that did this stays as the first one of the namespace: it watches the bounds, and
+//! The process that set this up stays as the first one of the namespace: it checks the limits, and
 //! when it ends, the kernel ends all others.
 
 mod calls;

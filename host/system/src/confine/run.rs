@@ -1,7 +1,7 @@
 //! `berth __confine`: the process that confines itself, and the program that it becomes.
 //!
-//! Up to three processes: the outer one, which the host started and waits for; the first of the
-//! namespace, which watches; and the program.
+//! Up to three processes: the outer one, which the host starts and waits for; the first process of
+//! the namespace, which watches; and the program.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,27 +21,27 @@ use crate::processes;
 /// The first argument of the helper.
 pub const HELPER: &str = "__confine";
 
-/// Its option: to enter namespaces without the network and wait there, for a little while, for what
-/// to do.
+/// Its option: enter namespaces without the network in advance and wait for a spec for a short
+/// time.
 pub(crate) const WAITS: &str = "--waits";
 
-/// How long it waits.
+/// The time that it waits.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Bytes of a spec.
+/// Largest spec in bytes.
 const MAX_SPEC: u32 = 16 << 20;
 
-/// The exit code of a helper that could not do its work; its first line says why.
+/// The exit code of a helper that failed; its first line gives the reason.
 const FAILED: i32 = 125;
 
-/// Runs the helper: reads a [`Spec`] from standard input, confines itself as it says, and runs the
-/// program with what is left of it. For a process that has no other threads yet.
+/// Runs the helper: reads a [`Spec`] from standard input, confines itself as the spec says, and
+/// runs the program with the rest of the input. Only for a process without other threads.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         fail("what was handed down can't be closed: Linux 5.9 is needed".to_owned());
     }
     let waits = std::env::args().nth(2).is_some_and(|option| option == WAITS);
-    // No terminal: nobody can be typed for.
+    // No terminal: the program can't type for the user.
     let _ = rustix::process::setsid();
     let parent = rustix::process::getppid();
     let Some(host) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok()) else {
@@ -63,15 +63,15 @@ struct Host {
 }
 
 impl Host {
-    /// Reads what to do, if it is this process that tells.
+    /// Reads the spec, if this process is the one that sent it.
     fn spec(&self) -> Result<Spec, String> {
         let spec = read()?;
-        // Had it ended before it was looked for, another one would have taken its place.
+        // If it had ended before this check, another process would be the parent now.
         if spec.parent == self.pid { Ok(spec) } else { Err("nobody waits for it".to_owned()) }
     }
 }
 
-/// What never happens: the process is over before.
+/// Unreachable: the process has ended before.
 enum Never {}
 
 fn fail(reason: String) -> ! {
@@ -86,13 +86,13 @@ fn fail(reason: String) -> ! {
 fn tell(begun: &Begun) {
     let mut line = serde_json::to_vec(begun).unwrap_or_default();
     line.push(b'\n');
-    // Where nobody reads it, nobody waits for the program.
+    // If the line can't be written, no process waits for the program.
     if io::stderr().lock().write_all(&line).is_err() {
         exit(FAILED);
     }
 }
 
-/// Reads the spec, and not a byte more: the rest is the program's.
+/// Reads the spec and not a byte more: the rest is the program's input.
 fn read() -> Result<Spec, String> {
     let mut stdin = io::stdin()
         .as_fd()
@@ -120,7 +120,7 @@ fn begin(host: &Host, spec: Spec) -> Result<Never, String> {
     if spec.namespaces { inside(host, Some(spec)) } else { outside(&spec, host) }
 }
 
-/// With namespaces. `spec`: None where it is yet to come, and will not want the network.
+/// Runs with namespaces. `spec`: `None` if it is still to come; it won't want the network then.
 fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
     limits::go_first();
     let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
@@ -147,8 +147,8 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
         entered?;
         let ended = first(&spec, host, &outer)?;
         init::end_all();
-        // What became of it is known, and nothing of it is left, before this process takes the
-        // namespaces apart, which takes a while.
+        // The result is known and no process is left before this process removes its namespaces,
+        // which takes a while.
         let answer = match ended {
             End::Exited(code) => (code, 0),
             End::Reached(bound) => (
@@ -166,13 +166,13 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
     wait(inner, &reader)
 }
 
-/// What the outer process does: it ends as the program did.
+/// The outer process: it ends as the program did.
 fn wait(inner: Pid, reader: &OwnedFd) -> ! {
     let mut answer = [0; 8];
     let read = rustix::io::retry_on_intr(|| rustix::io::read(reader, &mut answer));
     let [a, b, c, d, e, f, g, h] = answer;
     if read != Ok(answer.len()) {
-        // It ended without a word, or failed, which it has told.
+        // It ended without a status line, or failed and reported that.
         let status = rustix::io::retry_on_intr(|| waitpid(Some(inner), WaitOptions::empty()));
         let code = status.ok().flatten().and_then(|(_, status)| status.exit_status());
         exit(code.unwrap_or(128 + Signal::KILL.as_raw()));
@@ -188,9 +188,9 @@ fn end_by(signal: Signal) -> ! {
     exit(FAILED)
 }
 
-/// What the first process of the namespace does. The program's part of it never returns.
+/// The first process of the namespace. The program's branch never returns.
 fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
-    // Beside the watching, which may come late.
+    // In addition to the watching, which may come late.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| errno.to_string())?;
     limits::bound_processes(&spec.limits);
@@ -210,8 +210,8 @@ fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
     }
 }
 
-/// Without namespaces: this process watches, and goes through the list of all processes to find
-/// those that it has to end.
+/// Without namespaces: this process watches, and finds the processes to end in the list of all
+/// processes.
 fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
     limits::go_first();
     let own = rustix::process::getpid();
@@ -244,8 +244,8 @@ fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
     }
 }
 
-/// Lets go of the program's streams: their other ends have to see when the last of the program's
-/// processes does.
+/// Closes its copies of the program's streams: their readers must see when the last process of the
+/// program ends.
 fn close_streams() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null)
@@ -254,7 +254,8 @@ fn close_streams() {
     }
 }
 
-/// Puts on what only the program wears, and becomes it. Returns why it could not.
+/// Sets up the parts of the sandbox that are only for the program, and becomes it. Returns the
+/// reason if that fails.
 fn program(spec: &Spec, view: bool) -> String {
     let mut missing = if view { Vec::new() } else { uncovered(spec) };
     let mut put_on = |part: Result<(), String>| match part {
@@ -280,7 +281,7 @@ fn program(spec: &Spec, view: bool) -> String {
     become_program(spec)
 }
 
-/// What can't be kept from a program without a view of its own, though it lies where it may go.
+/// What can't be hidden from a program without a view of its own, although it is in its trees.
 fn uncovered(spec: &Spec) -> Vec<String> {
     let some = |paths: &[String]| {
         let mut shown = paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
@@ -308,8 +309,8 @@ fn uncovered(spec: &Spec) -> Vec<String> {
         .collect()
 }
 
-/// Becomes the program. Returns only where that fails, which is then the program's failure, told as
-/// a shell would.
+/// Becomes the program. Returns only if that fails: the program's own failure, reported in a
+/// shell's way.
 fn become_program(spec: &Spec) -> String {
     let Some((program, arguments)) = spec.arguments.split_first() else { exit(127) };
     let environment = spec.environment.iter().map(|(name, value)| (name, value));

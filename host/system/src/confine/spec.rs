@@ -1,39 +1,39 @@
-//! What the host tells the helper, and the helper the host.
+//! The messages between the host and the helper.
 
 use serde::{Deserialize, Serialize};
 
-/// How much of the sandbox there has to be.
+/// How complete the sandbox must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
-    /// All of it; otherwise nothing starts.
+    /// Complete; otherwise nothing starts.
     #[default]
     Strict,
-    /// What this machine gives. What it doesn't is told.
+    /// As complete as this machine allows. Missing parts are reported.
     BestEffort,
-    /// None.
+    /// No sandbox.
     Off,
 }
 
-/// What may be done below a path.
+/// The access below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TreeAccess {
-    /// Files are read and run, directories listed.
+    /// Read and run files, list directories.
     Read,
     /// Everything.
     Write,
 }
 
-/// A directory or a file that a program gets, with all that lies below.
+/// A directory or a file that a program gets, with everything below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// Its real path.
     pub path: String,
-    /// What may be done there.
+    /// Its access.
     pub access: TreeAccess,
 }
 
-/// Bounds. Where it says "each", of each process; otherwise of all that a command starts, together.
+/// Limits, of each process if it says "each"; otherwise of all processes of a command together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of memory, each and together.
@@ -42,7 +42,7 @@ pub struct Limits {
     pub processes: u64,
     /// Seconds of processor time.
     pub cpu: u64,
-    /// Bytes of a file that is written, each.
+    /// Bytes of a written file, each.
     pub file_size: u64,
     /// Descriptors, each.
     pub open_files: u64,
@@ -64,59 +64,59 @@ impl Default for Limits {
     }
 }
 
-/// One command and its sandbox, as the helper gets it.
+/// One command and its sandbox, for the helper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// The process that waits for it: should it end, all ends.
+    /// The process that waits for the command: if it ends, everything ends.
     pub parent: i32,
     /// The program and its arguments.
     pub arguments: Vec<String>,
     /// Its whole environment.
     pub environment: Vec<(String, String)>,
-    /// Where it works.
+    /// Its working directory.
     pub directory: String,
-    /// How much of the sandbox there has to be.
+    /// How complete the sandbox must be.
     pub sandbox: Sandbox,
-    /// Whether it gets namespaces and a view of its own: always, but for [`Sandbox::BestEffort`]
-    /// where there are none to be had.
+    /// Whether it gets namespaces and a view of its own: always, except with
+    /// [`Sandbox::BestEffort`] on a machine that has none.
     pub namespaces: bool,
     /// Whether it reaches the network.
     pub network: bool,
-    /// What it sees, the outer before the inner.
+    /// Its trees, the outer before the inner.
     pub trees: Vec<Tree>,
-    /// Directories in those that keep their names and places, the outer before the inner: were they
-    /// moved, what is covered up in them would come to light.
+    /// Directories in the trees that keep their names and places, the outer before the inner: if
+    /// they moved, what is covered in them would become visible.
     pub pinned: Vec<String>,
-    /// What lies in those and can't be read nor written.
+    /// Paths in the trees that can't be read or written.
     pub hidden: Vec<String>,
-    /// What lies in those and can't be written.
+    /// Paths in the trees that can't be written.
     pub frozen: Vec<String>,
-    /// An empty directory of its own that it may write to, beside `/tmp`: `$HOME`.
+    /// A private empty directory that it may write to, beside `/tmp`: `$HOME`.
     pub home: Option<String>,
-    /// Its bounds.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// The first line that the helper writes to its standard error: what became of the sandbox.
+/// The first line that the helper writes to its standard error: the state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Begun {
     /// The program starts now, without these parts of the sandbox.
     Without(Vec<String>),
-    /// It does not start.
+    /// The program doesn't start.
     Failed(String),
-    /// It does not start: what should be covered up or kept in its place is somewhere else by now.
+    /// The program doesn't start: a path that has to be covered or kept in place has moved.
     Moved(String),
 }
 
-/// The signals by which the helper ends itself to say which bound was reached. Nothing in the
-/// sandbox can send it one.
+/// The signals with which the helper ends itself to report the limit that was reached. Nothing in
+/// the sandbox can send it one.
 pub(crate) const ENDED_BY: [(i32, Bound); 3] = [
     (libc::SIGUSR1, Bound::Memory),
     (libc::SIGUSR2, Bound::Processes),
     (libc::SIGXCPU, Bound::Processor),
 ];
 
-/// A bound on all that a command starts.
+/// A limit on all processes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// [`Limits::memory`].

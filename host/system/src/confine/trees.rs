@@ -1,4 +1,4 @@
-//! Landlock: which trees may be read and written.
+//! Landlock: the trees that may be read and written.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use landlock::{
 
 use super::spec::{Spec, TreeAccess};
 
-/// What is asked for: the oldest kernel that has it is 6.2. What later ones can do besides is taken
-/// where it is there.
+/// The required version; the oldest kernel that has it is 6.2. Newer features are used if the
+/// kernel has them.
 const ABI_NEEDED: ABI = ABI::V3;
 const ABI_KNOWN: ABI = ABI::V6;
 
-/// Lets this process, and all that it starts, use the trees of the spec alone. `view`: whether its
-/// root holds nothing else.
+/// Restricts this process and its descendants to the trees of the spec. `view`: whether its root
+/// holds nothing else.
 ///
 /// # Errors
 ///
-/// Why it can't be enforced.
+/// The reason why it can't be enforced.
 pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
     let all = AccessFs::from_all(ABI_KNOWN);
@@ -31,10 +31,10 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
         .map_err(|error| failed(&error))?
-        // Sockets without a path, and processes that aren't its own.
+        // Sockets without a path, and other processes.
         .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .map_err(|error| failed(&error))?;
-    // With a view it has a network of its own, with nobody else in it.
+    // With a view, it also has a private network.
     if !spec.network && !view {
         ruleset = ruleset
             .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)
@@ -55,7 +55,7 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
     }
     if view {
         rules = allow(rules, "/proc", read)?;
-        // Names of directories that only lead to the trees.
+        // Directories that only lead to the trees.
         rules = allow(rules, "/", AccessFs::ReadDir.into())?;
     } else {
         rules = allow(rules, "/proc/self", read)?;
@@ -67,10 +67,10 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
     }
 }
 
-/// The version of Landlock that this kernel has, as far as Berth knows versions. None: it has none,
-/// or doesn't let it be used.
+/// The kernel's version of Landlock, as far as Berth knows it. `None`: the kernel has none or
+/// doesn't allow it.
 ///
-/// It is told to who is restricted, so a thread that ends at once has itself restricted.
+/// Only a restricted thread learns it, so a thread that ends at once restricts itself.
 pub fn landlock_version() -> Option<u32> {
     let tried = || {
         let ruleset = Ruleset::default().handle_access(AccessFs::MakeSock).ok()?.create().ok()?;
@@ -89,7 +89,7 @@ fn allow(
     path: &str,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, String> {
-    // What is not there needs no rule.
+    // A path that doesn't exist needs no rule.
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
     let file = AccessFs::from_file(ABI_KNOWN);
     let access = if Path::new(path).is_dir() { access } else { access & file };

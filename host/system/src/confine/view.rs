@@ -1,9 +1,9 @@
-//! The root directory that a program sees: the trees of its spec and what programs need of the
-//! system, and nothing else.
+//! The root directory that a program sees: the trees of its spec, what programs need of the system,
+//! and nothing else.
 //!
-//! What isn't in it can't be reached by any name, the sockets of other programs included, about
-//! which Landlock says nothing yet. Trees are cloned by handles that were opened without following
-//! links, so that nobody can move another one in between.
+//! Nothing outside of it can be reached by any name, not even the sockets of other programs, which
+//! Landlock doesn't cover yet. Trees are cloned from handles that were opened without following
+//! links, so that nobody can put another tree in their place meanwhile.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,13 +20,13 @@ use rustix::mount::{
 use super::raw;
 use super::spec::{Spec, TreeAccess};
 
-/// Devices that hold nothing.
+/// Devices without data.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// Directories of its own, which begin empty and go with it.
+/// Private directories, which start empty and are removed with the view.
 pub(super) const OWN_WRITABLE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
-/// Files and directories that it can hold; enough for an unpacked archive in `/tmp`.
+/// Files and directories that such a directory can hold; enough for an unpacked archive in `/tmp`.
 const INODES: &str = "262144";
 
 const LINKS: [(&str, &str); 4] = [
@@ -36,24 +36,24 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// A step that failed, for whoever reads why there is no sandbox.
+/// The step that failed, as the reason why there is no sandbox.
 type Step<T> = Result<T, String>;
 
-/// How the reason begins where something lies elsewhere by now. It was found a moment ago; where it
-/// has gone, it is not covered up.
+/// Beginning of the reason if a path has moved. The path was found a moment ago; if it is gone, it
+/// isn't covered.
 pub(super) const MOVED: &str = "moved meanwhile: ";
 
-/// Makes the view this process's root directory. To be called by the first process of a namespace
-/// of processes, in a namespace of mounts of its own.
+/// Makes the view this process's root directory. Only for the first process of a process namespace,
+/// in its own mount namespace.
 ///
 /// # Errors
 ///
 /// The step that failed. The process must not go on then.
 pub(super) fn enter(spec: &Spec) -> Step<()> {
-    // Nothing that is mounted here is seen elsewhere.
+    // Mounts that are made here aren't seen elsewhere.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(failed("taking the mounts apart"))?;
-    // All are opened before anything is covered up.
+    // All are opened before anything is covered.
     let mut trees = Vec::new();
     for tree in &spec.trees {
         if let Some(source) = Source::open(&tree.path, tree.access == TreeAccess::Write)? {
@@ -96,7 +96,7 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
     unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
     rustix::process::chdir("/").map_err(failed("entering the view"))?;
     if !spec.hidden.is_empty() {
-        // What was mounted of them stays.
+        // Parts that were mounted stay.
         unmount(COVERS, UnmountFlags::DETACH).map_err(failed("hiding what hides files"))?;
         rustix::fs::rmdir(COVERS).map_err(failed("hiding what hides files"))?;
     }
@@ -107,7 +107,7 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> String {
     move |errno| format!("{step}: {errno}")
 }
 
-/// A file system of its own, mounted nowhere yet.
+/// A private file system that isn't mounted yet.
 fn is_mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
     let mount = || {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -122,19 +122,19 @@ fn is_mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) 
     mount().map_err(|errno| format!("mounting {kind}: {errno}"))
 }
 
-/// What is put into the view: a clone of a tree, a link, or nothing.
+/// A part of the view: a clone of a tree, a link, or nothing.
 enum Source {
     Tree { path: String, clone: OwnedFd, is_directory: bool },
     Link { path: String, target: CString },
 }
 
 impl Source {
-    /// None: there is nothing.
+    /// `None`: the path doesn't exist.
     fn open(path: &str, writable: bool) -> Step<Option<Self>> {
         let opened = |errno: Errno| format!("opening {path}: {errno}");
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Without links on the way: the path is a real one, and what has become a link since then
-        // is not what was meant.
+        // No link is followed: the path is a real path, and a component that has become a link
+        // isn't the one that was meant.
         let handle = match openat2(
             CWD,
             path,
@@ -195,7 +195,7 @@ fn clone(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     open_tree(handle, c"", flags | OpenTreeFlags::AT_EMPTY_PATH)
 }
 
-/// The new root, before anybody lives in it.
+/// The new root, while it is built.
 struct Root(OwnedFd);
 
 impl Root {
@@ -203,14 +203,14 @@ impl Root {
         let size = size.to_string();
         let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
         let root = is_mounted("tmpfs", &options, MountAttrFlags::empty())?;
-        // Where doesn't matter: all that is needed of the old root is open.
+        // The place doesn't matter: everything that is needed of the old root is open.
         let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
         move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .map_err(failed("mounting the view"))?;
         Ok(Self(root))
     }
 
-    /// What lies at a path in the view, without a link on the way.
+    /// Opens a path in the view without following links.
     fn find(&self, path: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = if path.len() > 1 { &path[1..] } else { "." };
@@ -223,7 +223,7 @@ impl Root {
         )
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     fn directory(&self, path: &str) -> Step<()> {
         if path == "/" {
             return Ok(());
@@ -233,14 +233,14 @@ impl Root {
         }
         let (above, leaf) = split(path);
         self.directory(above)?;
-        // What anybody may write to, or the user alone, is the user's own anyway: nobody else is in
-        // here.
+        // A directory that the user or anyone may write to is the user's anyway: there is no other
+        // user in here.
         let made =
             self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
         made.map_err(|errno| format!("making {path} in the view: {errno}"))
     }
 
-    /// Makes an empty file, for another one to be mounted on.
+    /// Creates an empty file as a mount point.
     fn file(&self, path: &str) -> Step<()> {
         let (above, leaf) = split(path);
         self.directory(above)?;
@@ -265,7 +265,7 @@ impl Root {
         attach().map_err(|errno| format!("mounting {path}: {errno}"))
     }
 
-    /// What was found at a path before.
+    /// The kind of file that was found at a path before.
     fn known(&self, path: &str) -> Step<OwnedFd> {
         self.find(path).map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => format!("{MOVED}{path}"),
@@ -273,23 +273,21 @@ impl Root {
         })
     }
 
-    /// Has a directory stay what it is called: where something is mounted, nothing is renamed or
-    /// removed.
+    /// Keeps a directory's name: a mount point can't be renamed or removed.
     fn pin(&self, path: &str) -> Step<()> {
         let clone = clone(&self.known(path)?)
             .map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
         self.attach(&clone, path)
     }
 
-    /// Makes what lies at a path read-only.
+    /// Makes a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
         let failed = |errno: Errno| format!("protecting {path}: {errno}");
         let target = self.known(path)?;
         if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode)
             == FileType::Symlink
         {
-            // A link has nothing that could be written; what it leads to is decided on where it
-            // lies.
+            // A link has nothing to write; its target is decided on by its own path.
             return Ok(());
         }
         let clone = clone(&target).map_err(failed)?;
@@ -300,14 +298,14 @@ impl Root {
     }
 }
 
-/// What is laid over things that may not be read: an empty file and an empty directory that nobody
-/// may open.
+/// Covers for paths that may not be read: an empty file and an empty directory that can't be
+/// opened.
 struct Covers {
     file: OwnedFd,
     directory: OwnedFd,
 }
 
-/// Where they lie while the view is made.
+/// Their place while the view is built.
 const COVERS: &str = "/.covers";
 
 impl Covers {
@@ -334,13 +332,13 @@ impl Covers {
         make().map_err(failed("making what hides files"))
     }
 
-    /// Covers what lies at a path.
+    /// Covers a path.
     fn hide(&self, root: &Root, path: &str) -> Step<()> {
         let target = root.known(path)?;
         let failed = |errno: Errno| format!("hiding {path}: {errno}");
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode);
         if kind == FileType::Symlink {
-            // It leads to nothing that isn't covered itself, or isn't there.
+            // Its target is covered itself, or isn't in the view.
             return Ok(());
         }
         let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })

@@ -1,5 +1,5 @@
-//! Whether a directory may be renamed as a whole: nothing below it may be refused under its old or
-//! its new name.
+//! Whether a whole directory may be renamed: nothing below it may be refused under its old or its
+//! new name.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, Place, kernel};
 
-/// How many entries below a directory are looked at, some 5 µs each. A directory with more is
-/// refused: the check would take too long.
+/// Entries below a directory that are checked, at about 5 µs each. A larger directory is refused:
+/// the check would take too long.
 const MAX_ENTRIES: usize = 100_000;
 
-/// How deep below a directory is looked. Every level keeps a handle open.
+/// Levels that are checked. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
     /// Checks everything below the directory at `place` for being renamed from `old` to `new`, one
-    /// of which is its path now.
+    /// of which is its current path.
     pub(super) fn check_below(
         &self,
         place: &Place<'_>,
@@ -29,7 +29,7 @@ impl FileView {
     ) -> Result<(), FileError> {
         let mut seen = 0;
         let top = enter(place.dir.as_fd(), place.leaf)?;
-        // Of every level only the directory that is being looked at is open.
+        // Of every level, only the directory that is being read is open.
         let mut levels = vec![(names(&top)?, top, old.to_owned(), new.to_owned())];
         while let Some((names_left, handle, old, new)) = levels.last_mut() {
             let Some((name, kind)) = names_left.pop() else {
@@ -59,7 +59,7 @@ impl FileView {
     }
 }
 
-/// What somebody else has removed since its directory was read is no reason to refuse.
+/// An entry that was removed since its directory was read is no reason to refuse.
 fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match result {
         Err(FileError::Errno(Errno::NOENT)) => Ok(None),
@@ -76,8 +76,8 @@ fn enter(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     )
 }
 
-/// The entries of a directory, at most one more than are ever looked at. A name that is not UTF-8
-/// can't be decided on by rules that are, so the directory is refused.
+/// The entries of a directory, at most one more than the limit. Rules are UTF-8 and can't decide on
+/// a name that isn't, so the directory is refused.
 fn names(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)?.take(MAX_ENTRIES + 3) {

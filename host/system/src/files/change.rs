@@ -1,4 +1,4 @@
-//! Changing names: making, removing, renaming and linking, and setting times.
+//! Changes names: creating, removing, renaming and linking, and setting times.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,15 +14,15 @@ use super::provisional::may_get_to;
 use super::{FileError, FileView, NO_LEAF, Place, kernel};
 
 impl FileView {
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     ///
     /// A rule's refusal, or the kernel's error.
     pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = match self.place(dir, path) {
-            // It is there already, which is what whoever makes a path directory by directory wants
-            // to hear.
+            // It exists already: a caller that creates a path directory by directory expects this
+            // error.
             Err(FileError::Errno(NO_LEAF)) => {
                 return self.find_at(dir, path, true).and(Err(Errno::EXIST.into()));
             }
@@ -48,7 +48,7 @@ impl FileView {
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes anything but a directory.
+    /// Removes anything except a directory.
     ///
     /// # Errors
     ///
@@ -62,14 +62,14 @@ impl FileView {
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::empty())?)
     }
 
-    /// Renames within and between grants of one file system. What the call itself made takes over
-    /// the mode and, where that is allowed, the owner of the file that it replaces, so that writing
-    /// a file anew by way of a temporary one changes neither.
+    /// Renames within and between grants of one file system. A file that the call itself created
+    /// takes the mode and, if allowed, the owner of the file that it replaces: so writing a file
+    /// anew through a temporary one changes neither.
     ///
     /// # Errors
     ///
-    /// A rule's refusal: of either name, of anything below a directory under its old or new name,
-    /// or of what a link would point to from its new place. The kernel's error otherwise.
+    /// A rule's refusal: of one of the names, of anything below a directory under its old or new
+    /// name, or of a link's target from its new place. The kernel's error otherwise.
     pub fn rename(
         &self,
         from: (BorrowedFd<'_>, &str),
@@ -116,8 +116,8 @@ impl FileView {
             RenameFlags::empty(),
         )?;
         if is_directory && source.path() != target.path() {
-            // Somebody else may have put something there since it was looked at. By its old name
-            // nobody does any more.
+            // Another process may have created something there since the check. From now on, nobody
+            // changes it by its old name.
             self.check_below(&target, &source.path(), &target.path()).inspect_err(|_| {
                 let back = rustix::fs::renameat_with(
                     &target.dir,
@@ -138,13 +138,13 @@ impl FileView {
         Ok(())
     }
 
-    /// Makes a second name for a regular file. The object that was decided on is linked, not
-    /// whatever has its name by then.
+    /// Creates a second name for a regular file. The object that was decided on is linked, even if
+    /// its name leads elsewhere by then.
     ///
     /// # Errors
     ///
-    /// A rule's refusal of either name, for reading or writing: a link must open no way that the
-    /// old name did not. The kernel's error otherwise.
+    /// A rule's refusal of one of the names for reading or writing: a link must not allow more than
+    /// the old name did. The kernel's error otherwise.
     pub fn link(
         &self,
         from: (BorrowedFd<'_>, &str),
@@ -172,13 +172,13 @@ impl FileView {
         )?)
     }
 
-    /// Makes a symbolic link to `points_to`, relative to where the link lies.
+    /// Creates a symbolic link to `points_to`, relative to the link's folder.
     ///
     /// # Errors
     ///
-    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the
-    /// sandbox follow links too. Spelling tells only where `..` stands at the beginning; after a
-    /// name, which may be a link itself or become one, it is refused. The kernel's error otherwise.
+    /// A rule's refusal of the link, or of its target by its spelling: programs outside the sandbox
+    /// follow links too. `..` is allowed only at the beginning; after a name, which may be or
+    /// become a link, it is refused. The kernel's error otherwise.
     pub fn symlink(
         &self,
         points_to: &str,
@@ -204,11 +204,11 @@ impl FileView {
         self.remember_provisional(&place)
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     ///
-    /// A rule's refusal; `INVAL` for what is no link, `ILSEQ` for a target that is not UTF-8.
+    /// A rule's refusal; `INVAL` if it isn't a link, `ILSEQ` if the target isn't UTF-8.
     pub fn read_link(&self, dir: BorrowedFd<'_>, path: &str) -> Result<String, FileError> {
         let found = self.find_at(dir, path, false)?;
         if found.kind != FileType::Symlink {
@@ -239,9 +239,9 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
-    /// Whether a relative link may move from one directory to another: it must not point from there
-    /// to what it did not from here, when a program outside the sandbox follows it. What points
-    /// outside already may move, since that opens nothing.
+    /// Whether a relative link may move to another directory: from there, a program outside the
+    /// sandbox must not reach more through it than before. A link that points outside already may
+    /// move, since that opens nothing.
     pub(super) fn check_moved_link(
         &self,
         dir: BorrowedFd<'_>,
@@ -264,11 +264,11 @@ impl FileView {
         }
     }
 
-    /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider
-    /// than the process's umask.
+    /// Best effort: if it fails, the new file keeps its mode, which is never wider than the
+    /// process's umask.
     fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
-        // What has another name too would change there: a file that got the number of one that this
-        // call made and removed, say.
+        // If the file has another name, its mode would change there as well: for example a file
+        // that got the number of one that this call created and removed.
         if !self.made_by_this_call(stat) || stat.st_nlink != 1 {
             return;
         }
@@ -288,10 +288,10 @@ impl FileView {
         if (replaced.st_uid, replaced.st_gid) != (stat.st_uid, stat.st_gid) {
             let owner =
                 (Some(Uid::from_raw(replaced.st_uid)), Some(Gid::from_raw(replaced.st_gid)));
-            // Only root may give files away; for anyone else the new file is their own.
+            // Only root can change the owner; for anyone else the new file is their own.
             let _ = rustix::fs::chownat(fds, name.as_str(), owner.0, owner.1, AtFlags::empty());
         }
-        // Without set-user-id and its kin: new contents don't inherit privileges.
+        // Without set-user-id and similar bits: new contents don't inherit privileges.
         let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
         let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
     }
@@ -304,7 +304,7 @@ fn climbs_late(path: &Path) -> bool {
         .any(|part| part == Component::ParentDir)
 }
 
-/// Joins without asking the file system: `..` takes a component away.
+/// Joins paths without the file system: `..` removes a component.
 fn lexical_join(base: &Path, path: &Path) -> PathBuf {
     let mut joined = base.to_owned();
     for component in path.components() {

@@ -13,21 +13,21 @@ use rustix::io::Errno;
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
-/// The directories of one policy, opened once. The handles pin the directories that were there
-/// then: a name that is later pointed elsewhere changes nothing until the policy is built again.
+/// The directories of one policy, opened once. The handles keep the directories that existed then:
+/// if a name leads elsewhere later, nothing changes until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,
     roots: Vec<Root>,
-    /// The devices of the roots, but of those that lie in a procfs.
+    /// The devices of the roots, except of those in a procfs.
     devices: Vec<u64>,
     aliases: Mutex<Aliases>,
 }
 
-/// The other names that Berth's own folders had when they were looked for last.
+/// The other names of Berth's own folders when they were last searched for.
 #[derive(Debug, Default)]
 struct Aliases {
-    /// What was mounted then.
+    /// The mounts at that time.
     mounts: Option<Arc<Mounts>>,
     own: Arc<[OwnFolder]>,
 }
@@ -35,28 +35,28 @@ struct Aliases {
 /// A granted directory.
 #[derive(Debug)]
 pub struct Root {
-    /// Pinned to the inode that was granted.
+    /// Keeps the inode that was granted.
     pub dir: Dir,
     /// Real path.
     pub path: PathBuf,
     /// The path as the operator wrote it.
     pub spelled: PathBuf,
-    /// The most that may be done below it.
+    /// The largest access below it.
     pub access: Access,
 }
 
-/// Why a directory could not be granted.
+/// Why a directory can't be granted.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// It can't be opened.
     #[error("{path} can't be granted: {source}")]
     Open {
-        /// As the operator wrote it.
+        /// The path as the operator wrote it.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// Where things really lie can't be asked.
+    /// The real places of files can't be determined.
     #[error(
         "directories can't be granted here: /proc is not mounted, so the real path of a file is unknown. Mount it (`mount -t proc proc /proc`)"
     )]
@@ -65,12 +65,11 @@ pub enum GrantError {
 
 impl Grants {
     /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them,
-    /// `own` folders and `/proc` taken out, `globs` added by the function of that name.
+    /// without `own` folders and `/proc`, with `globs` added by the function of that name.
     ///
     /// # Errors
     ///
-    /// [`GrantError`] for a directory that is not there or not a directory, or where `/proc` is
-    /// missing.
+    /// [`GrantError`] if a path doesn't exist or isn't a directory, or if `/proc` is missing.
     pub fn open(
         grants: Vec<Grant>,
         own: Vec<OwnFolder>,
@@ -105,8 +104,8 @@ impl Grants {
         })
     }
 
-    /// Berth's own folders under the other names that they have by what is mounted now. Where that
-    /// can't be told, it was told last.
+    /// Berth's own folders under the other names that current mounts give them. If the mounts can't
+    /// be read, the names from the last time.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::now() else { return Arc::clone(&known.own) };
@@ -118,7 +117,7 @@ impl Grants {
                     .map(move |path| (path, own.secret))
                     .collect::<Vec<_>>()
             };
-            // Each procfs is known by what it is.
+            // Each procfs is recognised by its type.
             let own = self.rules.own().iter().filter(|own| own.path != Path::new("/proc"));
             let own =
                 own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
@@ -127,12 +126,12 @@ impl Grants {
         Arc::clone(&known.own)
     }
 
-    /// Whether something on this device is as good as the granted directories, as far as that goes.
+    /// Whether the file system of this device may be used like that of a granted directory.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
     }
 
-    /// The rules that go with the directories.
+    /// The rules for the directories.
     pub fn rules(&self) -> &FileRules {
         &self.rules
     }
@@ -142,8 +141,8 @@ impl Grants {
         &self.roots
     }
 
-    /// The root that covers an absolute path most closely, and what of the path is left below it.
-    /// Compares spellings: nothing is opened.
+    /// The innermost root of an absolute path, and the rest of the path below it. Compares
+    /// spellings and opens nothing.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
         let below = |root: &Root| {
             path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok()
@@ -153,8 +152,8 @@ impl Grants {
     }
 }
 
-/// What has to stay as it is for a path to lead where it does: what it leads to, and the name
-/// itself, which may be a link that could be replaced.
+/// The paths that must not change for a path to lead where it does: its target and the name itself,
+/// which may be a link that could be replaced.
 fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let target = real_or_given(&own.path);
     let name = own
@@ -166,12 +165,12 @@ fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     [Some(target), name].into_iter().flatten().map(move |path| OwnFolder { path, ..own })
 }
 
-/// The real path of something that need not be there yet: that of the nearest folder above it that
-/// is, and the rest. So one of Berth's own folders is protected under the name that it will get.
+/// The real path of something that may not exist yet: the real path of the nearest existing folder
+/// above it, and the rest. So a folder of Berth's own is protected under its future name.
 pub fn real_or_given(path: &Path) -> PathBuf {
     for (depth, ancestor) in path.ancestors().enumerate() {
-        // One look tells that it is missing, where looking for the links in it takes one for each
-        // folder above.
+        // One call shows that it is missing; searching it for links takes one for each folder
+        // above.
         if !ancestor.exists() {
             continue;
         }
@@ -185,11 +184,11 @@ pub fn real_or_given(path: &Path) -> PathBuf {
 }
 
 impl Root {
-    /// A second handle on the directory, for a guest that reads its entries.
+    /// A second handle of the directory, for a guest that reads its entries.
     ///
     /// # Errors
     ///
-    /// The system's, where no more descriptors can be opened.
+    /// The system's, if no more descriptors can be opened.
     pub fn reopen(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?)
     }

@@ -1,5 +1,5 @@
-//! What the kernel is asked, in one place: resolving a name without side effects, and telling where
-//! the result lies.
+//! The requests to the kernel, in one place: resolving a name without side effects, and finding
+//! where the result really is.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,23 +10,23 @@ use std::sync::OnceLock;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// How often a resolution is tried again that raced with a rename somewhere above.
+/// How often a resolution is retried after a race with a rename above it.
 const RACES: usize = 16;
 
-/// The longest path that is looked at; the kernel's own bound.
+/// The longest path, the kernel's own limit.
 pub(super) const PATH_MAX: usize = 4096;
 
-/// Says that `/proc` is not what it should be.
+/// The error if `/proc` isn't the kernel's.
 pub(super) const NO_PROC: Errno = Errno::NOSYS;
 
-/// Finds what `path` names below `dir`, without opening it for use: no FIFO blocks, no device is
-/// touched, no link leads out.
+/// Finds `path` below `dir` without opening it for use: no FIFO blocks, no device is touched, no
+/// link leads out.
 ///
-/// A final link is followed where `follow` says so.
+/// A final link is followed if `follow` is set.
 ///
 /// # Errors
 ///
-/// `XDEV` where the path leads out of `dir`; the kernel's otherwise.
+/// `XDEV` if the path leads out of `dir`; the kernel's otherwise.
 pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH;
     if !follow {
@@ -35,12 +35,12 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// The same from the kernel's cache, without asking a file system, which may be slow or not answer
-/// at all.
+/// The same, but only from the kernel's cache, without asking a file system, which may be slow or
+/// never answer.
 ///
 /// # Errors
 ///
-/// `AGAIN` where the cache doesn't have it, and before Linux 5.12.
+/// `AGAIN` if it isn't in the cache, and before Linux 5.12.
 pub(super) fn resolve_cached(
     dir: BorrowedFd<'_>,
     path: &str,
@@ -75,17 +75,17 @@ pub(super) fn open_beneath(
     Err(Errno::AGAIN)
 }
 
-/// Where the kernel says that the object behind a handle lies, links resolved.
+/// The path of the object behind a handle by the kernel, links resolved.
 ///
 /// # Errors
 ///
-/// `NOENT` for an object without a name any more, [`NO_PROC`] where `/proc` is not mounted.
+/// `NOENT` for an object whose name was removed, [`NO_PROC`] if `/proc` isn't mounted.
 pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path =
         rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
-    // What is not a file system's (`pipe:[1]`) or not below our root has no path that a rule could
-    // decide on.
+    // An object that isn't in a file system (`pipe:[1]`) or not below our root has no path for
+    // rules.
     if !path.is_absolute()
         || path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path)
     {
@@ -94,27 +94,25 @@ pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(path)
 }
 
-/// How the kernel ends the path of what has lost its name, though it may have another: a rule would
-/// be asked about a name that nothing has.
+/// The kernel adds this to the path of an object whose name was removed, although it may have
+/// another: a rule would decide on a name that doesn't exist.
 const GONE: &[u8] = b" (deleted)";
 
-/// Whether a path, which a file may have as well, names what is behind a handle.
+/// Whether a path still names the object behind a handle; a file's real name may end like this too.
 fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
     let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     matches!((named, rustix::fs::fstat(handle)), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
 }
 
-/// Opens for use what an `O_PATH` handle names: the same object, whatever its name points to by
+/// Opens the object of an `O_PATH` handle for use: the same object, whatever its name leads to by
 /// now.
 pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    // Neither flag matters for what passes the type check; both are a second line should that ever
-    // be wrong.
+    // Neither flag matters after the type check; both are a second line of defence.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
 }
 
-/// The name under [`proc_fds`] through which system calls that take a path reach the object behind
-/// a handle.
+/// The name under [`proc_fds`] by which system calls with a path reach the object behind a handle.
 pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
     handle.as_raw_fd().to_string()
 }
@@ -132,17 +130,17 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
-/// Whether `/proc` is mounted and the kernel's own: without it nothing tells where a file really
-/// lies, and no directory can be granted.
+/// Whether `/proc` is mounted and the kernel's own: without it the real place of a file isn't
+/// known, and no directory can be granted.
 pub fn proc_works() -> bool {
     proc_fds().is_ok()
 }
 
-/// Whether names are resolved below a handle and never out of it.
+/// Whether the kernel can resolve names below a handle and never out of it.
 ///
 /// # Errors
 ///
-/// `NOSYS` before Linux 5.6, `PERM` where a container's filter refuses `openat2`.
+/// `NOSYS` before Linux 5.6, `PERM` if a container's filter refuses `openat2`.
 pub fn resolving_works() -> std::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open("/", flags, Mode::empty())?;
@@ -154,7 +152,7 @@ pub fn resolving_works() -> std::io::Result<()> {
     }
 }
 
-/// The type of what a `stat` is of.
+/// The file type of a `stat`.
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

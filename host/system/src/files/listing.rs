@@ -1,4 +1,4 @@
-//! Reading a directory's entries, less what may not be read.
+//! Reads a directory's entries without those that may not be read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -24,13 +24,13 @@ pub struct Listing {
 pub struct ListingEntry {
     /// The last component.
     pub name: String,
-    /// What it is, as the directory says; [`FileType::Unknown`] on file systems that don't say.
+    /// Its type, as the directory states it; [`FileType::Unknown`] on file systems that don't.
     pub kind: FileType,
 }
 
 impl FileView {
-    /// Starts to read the entries of an open directory. It is decided on anew, since it may have
-    /// been moved since it was opened.
+    /// Starts to read the entries of an open directory. The rules decide anew, since it may have
+    /// moved since it was opened.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl FileView {
 }
 
 impl Listing {
-    /// How many entries were left out so far: refused by a rule, or with a name that is not UTF-8.
+    /// Entries left out so far: refused by a rule, or with a name that isn't UTF-8.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }

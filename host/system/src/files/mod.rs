@@ -1,10 +1,10 @@
 //! The path layer: the one place that opens granted paths.
 //!
 //! A name from a guest is resolved below a directory handle without side effects (`openat2`,
-//! `O_PATH`), the kernel is asked where the result really lies, and the rules decide on that path.
-//! What passes is opened again through its handle, so that it is the object that was decided on,
-//! whatever its name points to by then. Changes of names work on the parent's handle and the last
-//! component, which the kernel does not follow.
+//! `O_PATH`), the kernel says where the result really is, and the rules decide on that path. An
+//! allowed object is opened again through its handle, so that it is the object that was decided on,
+//! whatever its name leads to by then. Changes of names work on the parent's handle and the last
+//! component, which the kernel doesn't follow.
 
 mod below;
 mod change;
@@ -36,90 +36,89 @@ use seen::Watcher;
 
 use crate::mounts;
 
-/// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a
-/// replaced file's mode.
+/// Created files that a call remembers, so that [`FileView::rename`] can keep the mode of a
+/// replaced file.
 const REMEMBERED: usize = 1024;
 
-/// Links to what isn't there, one after the other, that are followed. The kernel follows as many of
+/// Links to a missing target that are followed, one after the other. The kernel follows as many of
 /// any kind.
 const MAX_LINKS: u32 = 40;
 
-/// A path without a last component of its own, `.` say, where one is needed.
+/// The path has no last component of its own, such as `.`, where one is needed.
 const NO_LEAF: Errno = Errno::INVAL;
 
-/// What one call may do with files: the grants of its plugin, all of them read-only where the call
-/// is.
+/// What one call may do with files: the grants of its plugin, all of them read-only for a reading
+/// call.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
-    /// Berth's own folders under other names, which they have where they lie in what is mounted
-    /// there too.
+    /// Berth's own folders under the other names that mounts inside a grant give them.
     aliases: Arc<[OwnFolder]>,
-    /// The file systems that were met beside those of the grants, by their devices, and whether
-    /// each is the kernel's own.
+    /// The file systems seen beside those of the grants, by device, and whether each is one of the
+    /// kernel's own.
     devices: Arc<Mutex<Vec<(u64, bool)>>>,
     made: Arc<Mutex<Made>>,
-    /// Who wants to know what is looked at, if anybody does.
+    /// Receives everything that the call reads, if set.
     watcher: Option<Arc<Watcher>>,
-    /// The rules about calls, where they say something of paths, and who is told what listings
-    /// leave out on their account.
+    /// The rules about calls, if they concern paths, and the report for what listings leave out
+    /// because of them.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
-    /// Whether only what the kernel has in its cache is resolved.
+    /// Whether only the kernel's cache is used to resolve names.
     cached: bool,
 }
 
-/// What a call has made, as far as that matters later.
+/// What a call has created, as far as that matters later.
 #[derive(Debug, Default)]
 struct Made {
     /// Device and inode of its files.
     files: Vec<(u64, u64)>,
-    /// The permission bits of the file and of the directory that it opened last for reading.
+    /// The permission bits of the file and of the directory that it last opened for reading.
     read: LastRead,
     provisional: Vec<Provisional>,
 }
 
-/// What a copy takes its mode from.
+/// A copy takes its mode from this file.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastRead {
     file: Option<Mode>,
     directory: Option<Mode>,
 }
 
-/// Something that exists and may be used: where the kernel says it lies, and a handle that no
-/// longer depends on its name.
+/// An existing object that may be used: its real path, and a handle that doesn't depend on its
+/// name.
 #[derive(Debug)]
 pub struct ResolvedObject {
-    /// `O_PATH`: names the object, reads nothing.
+    /// `O_PATH`: refers to the object and reads nothing.
     pub handle: OwnedFd,
     /// Real path.
     pub path: PathBuf,
-    /// What it is.
+    /// Its type.
     pub kind: FileType,
-    /// Its metadata, as it was when it was found.
+    /// Its metadata when it was found.
     pub stat: Stat,
 }
 
-/// A path that a call names, decided on before the tool runs.
+/// A path that a call names and that was decided on before the tool runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// As the tool can use it: absolute, below the real path of its grant.
+    /// The path for the tool: absolute, below the real path of its grant.
     pub given: PathBuf,
-    /// Where it leads: every link in it resolved, also where it is not there yet.
+    /// Its real path: every link in it resolved, also if it doesn't exist yet.
     pub real: PathBuf,
 }
 
-/// What a path means whose last component is a link.
+/// The meaning of a path whose last component is a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
-    /// What it leads to.
+    /// The link's target.
     Followed,
-    /// The link: it is removed, renamed or replaced. Then no granted directory may be meant,
-    /// however it is spelled.
+    /// The link itself: it is removed, renamed or replaced. Then the path may not name a granted
+    /// directory, however it is spelled.
     Meant,
 }
 
-/// Why the path layer did not do what was asked.
+/// Why the path layer failed.
 #[derive(Debug)]
 pub enum FileError {
     /// A rule refuses it.
@@ -134,13 +133,13 @@ impl From<Errno> for FileError {
     }
 }
 
-/// A last component in a directory that exists: what changes of names work on.
+/// A last component in an existing directory: the object of a change of names.
 #[derive(Debug)]
 struct Place<'p> {
     dir: OwnedFd,
     dir_path: PathBuf,
     leaf: &'p str,
-    /// The name ended in a slash, so that only a directory will do.
+    /// The name ended in a slash, so it must be a directory.
     wants_directory: bool,
 }
 
@@ -151,7 +150,7 @@ impl Place<'_> {
 }
 
 impl FileView {
-    /// A view of `grants`; with `read_only`, nothing may be written.
+    /// A view of `grants`; with `read_only`, nothing can be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
         let aliases = grants.aliases();
         Self {
@@ -166,35 +165,35 @@ impl FileView {
         }
     }
 
-    /// The same view, which asks no file system where names lead: what the kernel doesn't have in
-    /// its cache fails with `AGAIN`.
+    /// The same view without asking file systems to resolve names: a name that isn't in the
+    /// kernel's cache fails with `AGAIN`.
     #[must_use]
     pub fn cached(self) -> Self {
         Self { cached: true, ..self }
     }
 
-    /// The same view of a call of which rules about calls say which paths it may reach.
+    /// The same view for a call with rules about its paths.
     #[must_use]
     pub fn under(self, rules: Option<&Arc<dyn PathRules>>, report: &Arc<Report>) -> Self {
         Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
     }
 
-    /// The directories behind the view.
+    /// The granted directories.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// The rules behind the view.
+    /// The rules.
     pub fn rules(&self) -> &FileRules {
         self.grants.rules()
     }
 
-    /// Whether nothing may be written, whatever the grants say.
+    /// Whether nothing can be written, whatever the grants say.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether `access` to the real path is allowed, without words for the refusal.
+    /// Whether `access` to the real path is allowed, without the text of a refusal.
     ///
     /// # Errors
     ///
@@ -211,7 +210,7 @@ impl FileView {
         }
         self.rules().decide(path, kind, access)?;
         let Some((rules, _)) = &self.call else { return Ok(()) };
-        // What is built beside its place is decided on as what it will be.
+        // A temporary file beside its place is decided on as its final path.
         let place = provisional::outermost(path).and_then(|built| {
             let (place, rest) =
                 (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
@@ -220,14 +219,14 @@ impl FileView {
         rules.decide(place.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
     }
 
-    /// Whether a listing or a search leaves out the real path. Where a rule about calls has it do
-    /// so, the call is told of it.
+    /// Whether a listing or a search leaves out the real path. If a rule about calls is the reason,
+    /// the report notes it.
     pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
         if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
             report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
             if refusal.asks {
-                // The answer has to say so each time.
+                // Every answer has to mention it.
                 self.lost_sight();
             }
         }
@@ -240,13 +239,13 @@ impl FileView {
         if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
     }
 
-    /// Finds what an absolute path names, for reading: through the grant that covers it, links
-    /// followed but never out of the grant.
+    /// Finds an absolute path for reading, through the grant that covers it. Links are followed,
+    /// but never out of the grant.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] for what lies outside every grant or is refused; the kernel's error
-    /// otherwise (`NOENT`, `LOOP`, …).
+    /// [`FileError::Denied`] for a path outside of every grant or refused by a rule; the kernel's
+    /// error otherwise (`NOENT`, `LOOP`, …).
     pub fn find(&self, path: &Path) -> Result<ResolvedObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -255,11 +254,11 @@ impl FileView {
         self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, true)
     }
 
-    /// Opens what an absolute path names, through the grant that covers it.
+    /// Opens an absolute path through the grant that covers it.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find), and as [`open_at`](Self::open_at).
+    /// Those of [`find`](Self::find) and of [`open_at`](Self::open_at).
     pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -268,12 +267,11 @@ impl FileView {
         self.open_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, how)
     }
 
-    /// Finds what `path` names below `dir`, for reading. `follow` says whether a final link is
-    /// followed.
+    /// Finds `path` below `dir` for reading. `follow`: whether a final link is followed.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// Those of [`find`](Self::find).
     pub fn find_at(
         &self,
         dir: BorrowedFd<'_>,
@@ -285,14 +283,13 @@ impl FileView {
         Ok(found)
     }
 
-    /// Decides on an absolute path before a tool is started with it, and returns the form in which
-    /// the tool can use it, and where it really leads. What does not exist yet is decided on where
-    /// it would be made.
+    /// Decides on an absolute path before a tool starts with it. Returns the path for the tool and
+    /// its real path. A path that doesn't exist yet is decided on by the place where it would be
+    /// created.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to
-    /// explain.
+    /// [`FileError::Denied`]. The tool meets and explains any other error of the path.
     pub fn locate(
         &self,
         path: &Path,
@@ -309,9 +306,9 @@ impl FileView {
         if self.cached {
             return Err(Errno::AGAIN.into());
         }
-        // Perhaps it is only spelled differently: a link above the grant or from one grant to
-        // another, a `..` too many. Looking has no side effects, what it finds is decided on like
-        // any other path, and the refusal is the same whether or not something is there.
+        // Perhaps only its spelling is outside: a link above the grant or from one grant to
+        // another, or too many `..`. Looking has no side effects, the result is decided on like any
+        // other path, and the refusal is the same whether or not the path exists.
         let real = match (last, path.parent(), path.file_name()) {
             (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
             _ => grants::real_or_given(path),
@@ -354,7 +351,7 @@ impl FileView {
                         rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok()
                     });
                     if let Some(target) = link.filter(|_| links > 0) {
-                        // A link to what isn't there yet: whoever writes through it makes that.
+                        // A link to a missing target: writing through it creates the target.
                         let target = found
                             .path
                             .join(OsStr::from_bytes(target.as_bytes()))
@@ -374,7 +371,7 @@ impl FileView {
                         return Err(self.denied(refusal, &path, access));
                     }
                     self.check(&path, kind, access)?;
-                    // A directory that is named by `..` has a name of its own, which is the one to
+                    // A directory that is named by `..` has a name of its own, and that name would
                     // change.
                     let given = if last == LastLink::Meant && given.file_name().is_none() {
                         path.clone()
@@ -392,8 +389,8 @@ impl FileView {
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
                 }
-                // The tool will meet it too; until then, its nearest folder that is there tells
-                // where it lies.
+                // The tool will get the same error; until then, the nearest existing folder gives
+                // the place.
                 Err(FileError::Errno(_)) => {
                     return Ok(ResolvedPath { real: real_or_given(&given), given });
                 }
@@ -402,9 +399,9 @@ impl FileView {
         }
     }
 
-    /// Resolves without deciding on the result: every caller decides next. What leads out of `dir`
-    /// is denied here, and so is what does not exist where it would be denied if it did, so that
-    /// denied names can't be probed.
+    /// Resolves without deciding on the result: every caller decides next. A path out of `dir` is
+    /// denied here. So is a missing path that would be denied if it existed, so that denied names
+    /// can't be probed.
     fn resolve(
         &self,
         dir: BorrowedFd<'_>,
@@ -449,8 +446,8 @@ impl FileView {
         Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
-    /// Splits `path` into the directory that it names, which has to exist below `dir`, and the last
-    /// component, which need not.
+    /// Splits `path` into its directory, which must exist below `dir`, and the last component,
+    /// which need not.
     fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<Place<'p>, FileError> {
         let trimmed = path.trim_end_matches('/');
         let (parent, leaf) = match trimmed.rsplit_once('/') {
@@ -459,7 +456,7 @@ impl FileView {
             None => (".", trimmed),
         };
         if matches!(leaf, "" | "." | "..") {
-            // Nothing here may rename or remove the directory that a handle stands for.
+            // The directory of a handle itself can't be renamed or removed.
             return Err(if path.is_empty() { Errno::NOENT } else { NO_LEAF }.into());
         }
         let handle = kernel::resolve(dir, parent, true).map_err(|errno| match errno {
@@ -488,9 +485,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Refuses what lies in one of the kernel's own file systems. Told by the object itself,
-    /// whatever its name is by now. A directory that is granted by itself is taken at the
-    /// operator's word.
+    /// Refuses objects in the kernel's own file systems. Decided by the object itself, whatever its
+    /// name is. A directory that is granted by itself is allowed, as the operator said.
     fn check_file_system(
         &self,
         handle: &OwnedFd,

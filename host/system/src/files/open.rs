@@ -1,4 +1,4 @@
-//! Opening files and directories for use.
+//! Opens files and directories for use.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,25 +9,24 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// How often an open starts again that found a name neither taken nor free: a link to nothing, or a
+/// How often an open is retried that found a name neither taken nor free: a link to nothing, or a
 /// race.
 const ATTEMPTS: usize = 4;
 
-/// What is to be opened, and how. The default opens for neither reading nor writing, and follows
-/// links.
+/// What to open and how. By default it opens for neither reading nor writing, and follows links.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Data can be read.
     pub read: bool,
     /// Data can be written.
     pub write: bool,
-    /// A missing file is made.
+    /// A missing file is created.
     pub create: bool,
-    /// A file that exists is an error.
+    /// An existing file is an error.
     pub exclusive: bool,
-    /// A file that exists is emptied, after everything else has succeeded.
+    /// An existing file is emptied after everything else has succeeded.
     pub truncate: bool,
-    /// Anything but a directory is an error.
+    /// Anything except a directory is an error.
     pub directory: bool,
     /// A final link is an error.
     pub no_follow: bool,
@@ -53,20 +52,20 @@ impl OpenOptions {
 /// An open file or directory.
 #[derive(Debug)]
 pub struct OpenObject {
-    /// Open for use.
+    /// The handle for use.
     pub handle: OwnedFd,
-    /// Where it lies.
+    /// Its real path.
     pub path: PathBuf,
     /// A regular file or a directory, nothing else.
     pub kind: FileType,
 }
 
 impl FileView {
-    /// Opens what `path` names below `dir`: a regular file or a directory, nothing else.
+    /// Opens `path` below `dir`: a regular file or a directory, nothing else.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] where a rule refuses, before anything was touched; the kernel's error
+    /// [`FileError::Denied`] if a rule refuses, before anything was touched; the kernel's error
     /// otherwise.
     pub fn open_at(
         &self,
@@ -98,7 +97,7 @@ impl FileView {
     ) -> Result<OpenObject, FileError> {
         self.check(&found.path, found.kind, how.access())?;
         if how.write || how.truncate {
-            // What is open for writing can mostly be read as well, by `metadata` at least.
+            // A file that is open for writing can mostly be read too, at least its metadata.
             self.check(&found.path, found.kind, Access::Read)?;
         }
         let flags = match found.kind {
@@ -107,7 +106,7 @@ impl FileView {
             _ if how.directory => return Err(Errno::NOTDIR.into()),
             FileType::RegularFile => how.flags(),
             FileType::Symlink => return Err(Errno::LOOP.into()),
-            // A FIFO would hang the thread, a device may act on being opened.
+            // A FIFO would block the thread, and opening a device may have effects.
             _ => return Err(Errno::NOTSUP.into()),
         };
         let handle = kernel::reopen(found.handle.as_fd(), flags)?;

@@ -1,10 +1,11 @@
-//! What a call builds beside its place, under a name of a reserved form, and did not come to name:
-//! it is removed when the call ends.
+//! Temporary files: what a call creates beside its final place, under a reserved form of name, and
+//! doesn't rename by its end is removed.
 //!
-//! A guest that is stopped can't tidy up after itself. So the view remembers what the call made
-//! under such a name, and holds on to it, so that nothing else can pass for it. Nothing that was
-//! made under another name gets such a name or comes to lie below one. So the clean-up removes only
-//! what calls have made; and the rules decide on every entry, as if the guest removed it.
+//! A stopped guest can't tidy up after itself. So the view remembers what the call created under
+//! such a name and keeps it open, so that nothing else can be taken for it. An object that was
+//! created under another name never gets such a name and never comes to be below one. So the
+//! clean-up removes only what calls have created; and the rules decide on every entry, as if the
+//! guest removed it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,23 +17,23 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, Place, ResolvedObject, kernel};
 
-/// How many of them a call may have at a time. Each keeps two handles open.
+/// Temporary names of a call at a time. Each keeps two handles open.
 const MAX_PROVISIONAL: usize = 16;
 
-/// How deep the clean-up goes. Every level keeps a handle open.
+/// Levels that the clean-up enters. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
-/// Something under a provisional name.
+/// An object under a temporary name.
 #[derive(Debug)]
 pub(super) struct Provisional {
     parent: OwnedFd,
     name: String,
-    /// `O_PATH`. While it is open, nothing else has its inode.
+    /// `O_PATH`. While it is open, no other object can have its inode.
     made: OwnedFd,
 }
 
 impl FileView {
-    /// Has to be asked before something is made: whether there is room to remember it.
+    /// Whether there is room to remember another one. Asked before something is created.
     pub(super) fn expect_provisional(&self, place: &Place<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
@@ -42,7 +43,7 @@ impl FileView {
         if made.provisional.len() < MAX_PROVISIONAL { Ok(()) } else { Err(Errno::MFILE.into()) }
     }
 
-    /// Remembers what this call has just made, where its name says that it is provisional.
+    /// Remembers a new object of this call, if its name is temporary.
     pub(super) fn remember_provisional(&self, place: &Place<'_>) -> Result<(), FileError> {
         if is_outermost(place) {
             let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
@@ -60,28 +61,28 @@ impl FileView {
         }
     }
 
-    /// Less the process's umask. What is made under or below a provisional name is a copy of, or in
-    /// place of, what was opened last for reading, and takes its mode: WASI has no modes, and a
-    /// copy of a script should run, that of a private file be private.
+    /// Further limited by the process's umask. A file under or below a temporary name is a copy of
+    /// the file that was last opened for reading, or replaces it, and takes its mode. WASI has no
+    /// modes, and the copy of a script should run, that of a private file be private.
     pub(super) fn mode_of_new_file(&self, place: &Place<'_>) -> Mode {
         let read = outermost(&place.path()).and_then(|_| self.made().read.file);
         read.unwrap_or(Mode::from_raw_mode(0o666))
     }
 
-    /// The same for a directory, which its maker can enter and fill in any case.
+    /// The same for a directory, which its creator can always enter and fill.
     pub(super) fn mode_of_new_directory(&self, place: &Place<'_>) -> Mode {
         let read = outermost(&place.path()).and_then(|_| self.made().read.directory);
         read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
     }
 
-    /// Removes what the call has left under provisional names. For the end of a call, however it
-    /// came to it.
+    /// Removes what the call has left under temporary names. For the end of a call, however it
+    /// ends.
     ///
-    /// What can't be removed stays, under its provisional name.
+    /// What can't be removed stays under its temporary name.
     pub fn remove_provisional(&self) {
         let left = std::mem::take(&mut self.made().provisional);
         for provisional in left.iter().filter(|left| left.is_there()) {
-            // There is nobody to tell, and nothing else to do.
+            // Nobody can be told, and nothing else can be done.
             let _ = self.remove_tree(provisional);
         }
     }
@@ -98,7 +99,7 @@ impl FileView {
                 AtFlags::empty(),
             )?);
         }
-        // The directory that was made, whatever has its name by now.
+        // The directory that was created, whatever its name leads to by now.
         let top = kernel::reopen(provisional.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut levels = vec![(Dir::new(top)?, path, CString::default())];
         while let Some((entries, path, _)) = levels.last_mut() {
@@ -166,19 +167,19 @@ impl Provisional {
     }
 }
 
-/// Whether a provisional name begins here. What is below another goes with that, and stays with it
-/// where that gets its name.
+/// Whether a temporary name starts here. An object below another temporary one is removed with it,
+/// and stays with it if that gets its final name.
 fn is_outermost(place: &Place<'_>) -> bool {
     is_provisional(place.leaf) && outermost(&place.dir_path).is_none()
 }
 
-/// Whether something may get from one path to another: into what is removed in the end comes only
-/// what was made there.
+/// Whether something may move from one path to another: only objects that were created there may
+/// come into a tree that is removed in the end.
 pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
     outermost(to).is_none_or(|place| from.starts_with(place))
 }
 
-/// The path down to the first provisional name in it.
+/// The path up to its first temporary name.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
     let provisional =
         |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_provisional);

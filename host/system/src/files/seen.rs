@@ -1,8 +1,8 @@
-//! What a call has looked at, and whether that is still so.
+//! What a call has read, and whether that is still the same.
 //!
-//! A view that is watched tells each lookup that a guest can make: by which path, and what was
-//! there. An answer was made of nothing else, so it is true as long as every one of them would come
-//! to the same. That is asked of the kernel again, through the same grants.
+//! A watched view reports each lookup of a guest: the path and its state. An answer is made of
+//! nothing else, so it stays true while every lookup would have the same result. The kernel is
+//! asked for that again, through the same grants.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// File systems of this machine, which give every change a time of this machine's clock. On one of
-/// another machine, times are that one's, and may be told late.
+/// File systems of this machine, whose changes get times of this machine's clock. Changes on
+/// another machine get that machine's times and may be seen late.
 const LOCAL: [i64; 11] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -32,25 +32,24 @@ const LOCAL: [i64; 11] = [
     0xe0f5_e1e2, // EROFS
 ];
 
-/// How much later than a file's last change it has to be seen, so that a change after that gets
-/// another time. The kernel stamps changes with the time of its last tick, of which there are at
-/// least a hundred a second.
+/// Time after a file's last change from which a further change gets another time. The kernel stamps
+/// changes with the time of its last tick, of which there are at least a hundred a second.
 const TICK: (i64, u64) = (0, 20_000_000);
 
-/// The same on file systems that only know seconds, or pairs of them.
+/// The same on file systems with times in seconds or pairs of seconds.
 const SECONDS: (i64, u64) = (2, 0);
 
-/// Whom a view tells what it sees.
+/// Receives what a view reads.
 #[derive(Debug)]
 pub(super) struct Watcher {
     report: Arc<Report>,
-    /// The devices that were met, and whether each is of this machine.
+    /// The devices seen so far, and whether each is local to this machine.
     devices: Mutex<Vec<(u64, bool)>>,
 }
 
 impl FileView {
-    /// The same view, telling `report` what it sees, where somebody [watches](Report::is_watching)
-    /// it.
+    /// The same view, reporting what it reads to `report`, if that is
+    /// [watching](Report::is_watching).
     #[must_use]
     pub fn reporting_to(self, report: &Arc<Report>) -> Self {
         let watcher = report
@@ -59,16 +58,16 @@ impl FileView {
         Self { watcher, ..self }
     }
 
-    /// The same view, telling nobody: for what the host looks at on its own account.
+    /// The same view without reporting: for the host's own reads.
     pub fn unreported(&self) -> Self {
         Self { watcher: None, ..self.clone() }
     }
 
-    /// Tells that an open directory was looked at.
+    /// Reports that an open directory was read.
     ///
     /// # Errors
     ///
-    /// The kernel's, where it can't tell where the directory lies.
+    /// The kernel's, if it can't say where the directory is.
     pub fn record_open(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.watcher.is_some() {
             self.record_at(kernel::real_path(dir)?.as_os_str().as_bytes(), dir);
@@ -76,7 +75,7 @@ impl FileView {
         Ok(())
     }
 
-    /// Tells what lies behind an open handle at a real path. To be called before it is read.
+    /// Reports the object behind a handle with its real path. To be called before it is read.
     pub fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
@@ -86,7 +85,7 @@ impl FileView {
         }
     }
 
-    /// The same where its state is known. Without a handle, its device has to be one that was met.
+    /// The same with a known state. Without a handle, its device must have been seen before.
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         if let Some(watcher) = &self.watcher {
             match watcher.is_local(stat, handle) {
@@ -100,7 +99,7 @@ impl FileView {
         }
     }
 
-    /// Tells whether something has a real path, where only that matters.
+    /// Reports whether a real path exists, if only that matters.
     pub fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
             let sight = if is_there { Sight::Something } else { Sight::Nothing };
@@ -108,14 +107,14 @@ impl FileView {
         }
     }
 
-    /// Tells that something was seen of which nobody can say later whether it has changed.
+    /// Reports that something was read whose change can't be noticed later.
     pub fn lost_sight(&self) {
         if let Some(watcher) = &self.watcher {
             watcher.report.lost_sight();
         }
     }
 
-    /// Tells what came of looking for `path` below `dir`.
+    /// Reports the result of a lookup of `path` below `dir`.
     pub(super) fn record_lookup(
         &self,
         dir: BorrowedFd<'_>,
@@ -141,8 +140,8 @@ impl FileView {
         }
     }
 
-    /// Whether everything is as it was seen. Looks at each once more, by its name, and decides anew
-    /// where a link may lead elsewhere.
+    /// Whether everything is unchanged. Checks each path once more by its name, and decides anew if
+    /// a link may lead elsewhere.
     pub fn is_still(&self, sights: &Sights) -> bool {
         let mut folder = None;
         sights.0.iter().all(|seen| match seen.lookup {
@@ -162,8 +161,8 @@ impl FileView {
         }
     }
 
-    /// `folder` has the directory that was looked into last: in a sorted list, most entries lie in
-    /// the one of the entry before.
+    /// `folder` is the directory of the last check: in a sorted list, most entries are in the
+    /// directory of the entry before.
     fn real_is_still<'s>(
         &self,
         seen: &'s SeenFile,
@@ -177,7 +176,8 @@ impl FileView {
         if folder.as_ref().is_none_or(|(known, _)| *known != above) {
             let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
             let rest = if rest.is_empty() { "." } else { rest };
-            // Without links, so that what was decided on is where it was.
+            // Without following links, so that the path that was decided on is the one that is
+            // checked.
             let opened = kernel::open_beneath(
                 root.dir.as_fd(),
                 rest,
@@ -218,14 +218,14 @@ impl Watcher {
     }
 }
 
-/// Everything that an answer was made of, once each, in the order in which it is looked at again.
+/// Everything that an answer was made of, each path once, in the order of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sights(Vec<SeenFile>);
 
 impl Sights {
-    /// What a call has seen that began at `began`, in seconds and nanoseconds since 1970. `None`
-    /// where a change might not show: something changed while the call looked at it, or so shortly
-    /// before that a later change may have gotten the same time.
+    /// What a call has read that started at `began`, in seconds and nanoseconds since 1970. `None`
+    /// if a change might go unnoticed: something changed while the call read it, or so shortly
+    /// before that a later change may have the same time.
     pub fn new(mut seen: Vec<SeenFile>, began: (i64, u64)) -> Option<Self> {
         let settled = |seen: &SeenFile| match seen.sight {
             Sight::File(state) => is_settled(state, began),
@@ -250,7 +250,7 @@ impl Sights {
         Some(Self(seen))
     }
 
-    /// How much there is to do to look at everything again: about so many system calls.
+    /// The cost of a check: about this number of system calls.
     pub fn work(&self) -> usize {
         let mut folder: &[u8] = b"";
         let work = self.0.iter().map(|seen| match (seen.lookup, split(&seen.path).0) {
@@ -288,8 +288,7 @@ fn state(stat: &Stat) -> FileState {
     }
 }
 
-/// Whether a file that was as `state` says could not have changed after `seen` without getting
-/// another time.
+/// Whether a file with `state` can't have changed after `seen` without getting another time.
 fn is_settled(state: FileState, seen: (i64, u64)) -> bool {
     let coarse = state.changed.1 == 0 && state.modified.1 == 0;
     let (seconds, nanos) = if coarse { SECONDS } else { TICK };
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shortly_before_it_was_seen_might_hide_another() {
+    fn recent_change_might_hide_another() {
         let changed = |seconds, nanos| FileState {
             identity: (1, 2),
             size: 3,
@@ -341,11 +340,11 @@ mod tests {
             (changed(10, 5), (10, 20_000_006), true),
             (changed(10, 990_000_000), (11, 10_000_000), false),
             (changed(10, 990_000_000), (11, 10_000_001), true),
-            // Clocks go back at times.
+            // Clocks can go back.
             (changed(12, 5), (11, 0), false),
             (changed(i64::MAX, 999_999_999), (11, 0), false),
             (changed(-5, 5), (11, 0), true),
-            // A file system that knows no fractions.
+            // A file system without fractions of a second.
             (changed(10, 0), (12, 0), false),
             (changed(10, 0), (12, 1), true),
         ] {
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_twice_is_looked_at_once_more_and_together_with_its_neighbours() {
+    fn repeated_lookup_is_checked_once_beside_its_neighbours() {
         let seen = [
             file("/a/z", Lookup::Real, 1),
             file("/a/b/x", Lookup::Real, 1),
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_while_it_was_looked_at_is_never_the_same_again() {
+    fn file_that_changed_during_the_call_is_never_unchanged() {
         let twice = |a, b| Sights::new(vec![a, b], LATER);
         assert_eq!(twice(file("/a", Lookup::Real, 1), file("/a", Lookup::Real, 2)), None);
         assert_eq!(twice(whether("/a", false), file("/a", Lookup::Real, 2)), None);

@@ -4,53 +4,53 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
-/// What is at the path of a folder.
+/// The kind of object at the path of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Folder {
-    /// Nothing yet.
+    /// It doesn't exist yet.
     Missing {
-        /// The nearest folder above that is there.
+        /// The nearest existing folder above it.
         above: PathBuf,
-        /// Whether this process may make something in it.
+        /// Whether this process may create something in it.
         writable: bool,
     },
     /// A link: its target is not looked at.
     Link,
-    /// Something else than a folder.
+    /// Not a folder.
     NoFolder,
     /// A folder.
     There(FolderStatus),
 }
 
-/// What is known of a folder.
+/// The properties of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderStatus {
-    /// The user whom it belongs to.
+    /// The user who owns it.
     pub owner: u32,
     /// Its permission bits.
     pub mode: u32,
-    /// What it lies on.
+    /// Its file system.
     pub file_system: FileSystem,
 }
 
-/// What a folder lies on.
+/// The file system of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The name of a file system that other machines write to, such as `NFS`.
+    /// The name of a file system that other machines write to too, such as `NFS`.
     pub network: Option<&'static str>,
-    /// Mounted `noexec`: nothing on it is mapped as code.
+    /// Mounted `noexec`: no code can be mapped from it.
     pub no_exec: bool,
     /// Mounted read-only.
     pub read_only: bool,
-    /// Bytes that this user can still write.
+    /// Free bytes for this user.
     pub free: u64,
 }
 
-/// Looks at a folder, without following a link at its end.
+/// Reads the properties of a folder without following a link at its end.
 ///
 /// # Errors
 ///
-/// The system's, but for a folder that is not there.
+/// The system's, except for a folder that doesn't exist.
 pub fn look_at(path: &Path) -> io::Result<Folder> {
     let stat = match rustix::fs::lstat(path) {
         Ok(stat) => stat,
@@ -87,9 +87,9 @@ fn missing(path: &Path) -> Folder {
     Folder::Missing { above, writable }
 }
 
-/// The numbers are those of `statfs(2)`; rustix gives them as what the kernel has.
+/// The numbers of `statfs(2)`; rustix returns them as the kernel does.
 fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
-    // The kernel fills 32 bits; on some platforms they come with a sign.
+    // The kernel uses 32 bits; some platforms sign them.
     #[expect(
         clippy::cast_sign_loss,
         clippy::cast_possible_truncation,
@@ -107,16 +107,16 @@ fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
     known.into_iter().find(|(number, _)| *number == kind).map(|(_, name)| name)
 }
 
-/// How much lies directly in a folder.
+/// The regular files directly in a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Regular files.
+    /// Their number.
     pub files: u64,
-    /// Bytes in them.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
-/// Entries that are counted; more than a folder of Berth's ever has.
+/// Entries that are counted; more than a folder of Berth's own ever has.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Counts the regular files directly in a folder.
@@ -127,7 +127,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub fn usage(path: &Path) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for entry in std::fs::read_dir(path)?.take(MAX_ENTRIES) {
-        // What is gone by now takes no place.
+        // A removed file takes no room.
         let Ok(metadata) = entry?.metadata() else { continue };
         if metadata.is_file() {
             usage.files += 1;
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_told_from_what_is_none() {
+    fn folder_differs_from_other_kinds() {
         let root = tempfile::tempdir().expect("a temporary folder is made");
         let path = |name: &str| root.path().join(name);
         fs::create_dir(path("folder")).expect("a folder is made");

@@ -5,7 +5,7 @@ use rustix::fs::inotify;
 
 use super::{number, text};
 
-/// The kernel's release, as `uname -r` tells it. `None` where `/proc` is not mounted.
+/// The kernel's release, as in `uname -r`. `None` if `/proc` isn't mounted.
 pub fn release() -> Option<String> {
     text("/proc/sys/kernel/osrelease")
 }
@@ -16,7 +16,7 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// What the kernel allows of namespaces to those who are not root.
+/// The namespaces that the kernel allows to users other than root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// The kinds that the kernel has: of `user`, `mnt`, `pid`, `net`.
@@ -25,7 +25,7 @@ pub struct Namespaces {
     pub forbidden_by: Vec<&'static str>,
 }
 
-/// See [`Namespaces`]. Read, not tried: a process with several threads can't enter a user
+/// See [`Namespaces`]. Read and not tried: a process with several threads can't enter a user
 /// namespace.
 pub fn namespaces() -> Namespaces {
     let kinds = ["user", "mnt", "pid", "net"]
@@ -50,7 +50,7 @@ pub fn namespaces() -> Namespaces {
     Namespaces { kinds: kinds.collect(), forbidden_by }
 }
 
-/// How much of the file system a user may watch for changes.
+/// Limits on watching the file system, for one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchLimits {
     /// Watchers.
@@ -59,7 +59,7 @@ pub struct WatchLimits {
     pub watches: u64,
 }
 
-/// See [`WatchLimits`]. `None` where the kernel does not say.
+/// See [`WatchLimits`]. `None` if the kernel doesn't say.
 pub fn watch_limits() -> Option<WatchLimits> {
     let limit = |name: &str| number(&format!("/proc/sys/fs/inotify/{name}"));
     Some(WatchLimits {
@@ -68,11 +68,11 @@ pub fn watch_limits() -> Option<WatchLimits> {
     })
 }
 
-/// Makes a watcher and closes it again.
+/// Creates a watcher and closes it again.
 ///
 /// # Errors
 ///
-/// The system's: most often that the user has as many as are allowed.
+/// The system's: mostly that the user's limit is reached.
 pub fn watching_works() -> io::Result<()> {
     inotify::init(inotify::CreateFlags::CLOEXEC).map(drop).map_err(io::Error::from)
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_the_first_two_numbers() {
+    fn version_is_the_first_two_numbers() {
         assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
         assert_eq!(version("5.4"), Some((5, 4)));
         assert_eq!(version("linux"), None);

@@ -1,5 +1,5 @@
-//! Facts about this machine that Berth depends on. Each is found out by trying, where trying
-//! changes nothing, else by reading what the kernel says; for `berth doctor`, which judges them.
+//! Facts about this machine that Berth depends on, for `berth doctor`. Each is tried if trying
+//! changes nothing; otherwise read from the kernel.
 
 mod folder;
 mod kernel;
@@ -13,13 +13,13 @@ pub use kernel::{
 };
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
-/// Calls that run at a time where nobody says how many: eight for each processor, at least 16.
+/// The default number of parallel calls: eight for each processor, at least 16.
 pub fn automatic_concurrency() -> usize {
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     (processors * 8).max(16)
 }
 
-/// A number that the kernel tells in a file.
+/// Reads a number from a file of the kernel.
 fn number(path: &str) -> Option<u64> {
     text(path)?.parse().ok()
 }

@@ -4,10 +4,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{number, text};
 
-/// What this process may have at most, in the kernel's units. `None`: as much as there is.
+/// The resource limits of this process, in the kernel's units. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Descriptors that are open at a time (`ulimit -n`).
+    /// Open descriptors (`ulimit -n`).
     pub open_files: Option<u64>,
     /// Processes and threads of the user (`ulimit -u`).
     pub processes: Option<u64>,
@@ -28,13 +28,13 @@ pub fn bounds() -> Bounds {
     }
 }
 
-/// Bytes of address space that this process has taken. `None` where `/proc` is not mounted.
+/// Bytes of address space that this process uses. `None` if `/proc` isn't mounted.
 pub fn address_space() -> Option<u64> {
     kibibytes("/proc/self/status", "VmSize:")
 }
 
-/// Bytes of memory that this process can have at most, and who says so: the machine, or a control
-/// group.
+/// Bytes of memory that this process can use at most, and the limit's source: the machine or a
+/// control group.
 pub fn memory() -> Option<(u64, String)> {
     let machine =
         kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
@@ -46,13 +46,13 @@ pub fn memory() -> Option<(u64, String)> {
     groups.chain(machine).min()
 }
 
-/// Whether more memory is promised than there is, as is usual. `None` where the kernel does not
-/// say.
+/// Whether the kernel promises more memory than it has, which is usual. `None` if the kernel
+/// doesn't say.
 pub fn overcommits() -> Option<bool> {
     number("/proc/sys/vm/overcommit_memory").map(|mode| mode != 2)
 }
 
-/// The files that bound the memory of a control group and of those above it; `line` is one of
+/// The files with the memory limits of a control group and of those above it; `line` is one of
 /// `/proc/self/cgroup`.
 fn read_limits(line: &str) -> Option<Vec<PathBuf>> {
     let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_bounded_by_all_above_it() {
+    fn group_is_limited_by_all_groups_above() {
         let files = |line: &str| {
             read_limits(line).map(|files| {
                 files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_memory() {
+    fn memory_of_this_machine_is_known() {
         assert!(memory().is_some_and(|(bytes, _)| bytes > 0));
         assert!(address_space().is_some_and(|bytes| bytes > 0));
     }

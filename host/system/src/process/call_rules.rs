@@ -1,4 +1,4 @@
-//! What of the trees isn't for one command, since the rules about calls say so.
+//! Applies the rules about calls to the trees of one command.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use berth_contract::{Access, PathRules};
 use super::places::{DenialWalk, DeniedPaths, MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
-/// Takes trees away that the rules deny as a whole, and the right to write to others. What is no
-/// grant, programs need: only a rule that names it from the root on takes that away, and none for
-/// not being listed.
+/// Removes trees that the rules deny as a whole, and write access to others. Trees that aren't
+/// granted are what programs need: only a rule that names one from the root on removes it, and
+/// never because it isn't listed.
 pub(super) fn bound(
     call: &dyn PathRules,
     trees: &mut Vec<Tree>,
@@ -23,7 +23,7 @@ pub(super) fn bound(
             return true;
         }
         if call.decide(path, Access::Read).is_err() {
-            // Perhaps it lies in another one.
+            // Perhaps it is inside another one.
             denied.hidden.insert(path.to_owned());
             return false;
         }
@@ -34,8 +34,8 @@ pub(super) fn bound(
     });
 }
 
-/// Looks for what the rules deny in trees that are no grants: system folders and caches, which are
-/// large. So only where a rule names the path from the root on.
+/// Searches trees that aren't grants for what the rules deny: system folders and caches, which are
+/// large. So only below the folders of rules that name a path from the root on.
 pub(super) fn look(
     call: &dyn PathRules,
     trees: &[Tree],

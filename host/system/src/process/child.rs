@@ -1,4 +1,4 @@
-//! A process that a call starts, in its sandbox, until it is over.
+//! A process that a call starts in its sandbox, until it ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -21,43 +21,42 @@ use super::places::{Places, PlacesError};
 use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
 use crate::processes;
 
-/// How long the helper may take until the program runs.
+/// Time for the helper until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
 
-/// How often the sandbox is made where something in it is moved meanwhile.
+/// How often the sandbox is set up again if something in it is moved meanwhile.
 const ATTEMPTS: usize = 5;
 
 /// Bytes of its first line.
 const MAX_BEGUN: usize = 16 * 1024;
 
-/// How often it is looked whether anybody still waits.
+/// Time between two checks whether the call still waits.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long the output of a program that has ended is waited for, where something that it left
-/// behind keeps it open.
+/// Time to wait for the output of an ended program if a process that it left behind keeps it open.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Bytes that are taken in all, of which only the first are kept. More come from something that
+/// Bytes of output that are read in all; only the first are kept. More comes from a program that
 /// never ends.
 const MAX_WRITTEN: u64 = 256 << 20;
 
-/// What to start. The program is looked for on the `PATH` of `environment`.
+/// What to start. The program is searched on the `PATH` of `environment`.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// The program and its arguments.
     pub arguments: Vec<String>,
-    /// All variables that it gets.
+    /// Its whole environment.
     pub environment: Vec<(String, String)>,
-    /// Where it works: a real path.
+    /// Its working directory: a real path.
     pub directory: PathBuf,
     /// Whether it reaches the network.
     pub network: bool,
-    /// What the rules about calls say of the paths that it reaches.
+    /// The rules about calls for the paths that it reaches.
     pub path_rules: Option<Arc<dyn PathRules>>,
 }
 
 impl Command {
-    /// The folders where programs are looked for, by their real paths: those that hold programs and
+    /// The folders where programs are searched, by their real paths: those that hold programs and
     /// nothing else.
     pub(crate) fn path_folders(&self) -> impl Iterator<Item = String> {
         let home = self
@@ -72,7 +71,7 @@ impl Command {
             .map(Path::new)
             .filter(|path| path.is_absolute())
             .filter_map(|path| path.canonicalize().ok());
-        // Not a home, nor what homes lie in.
+        // Not a home folder or a folder that contains one.
         let folders = folders.filter(move |path| {
             path.is_dir() && home.as_ref().is_none_or(|home| !home.starts_with(path))
         });
@@ -83,16 +82,16 @@ impl Command {
     }
 }
 
-/// Why it was not started.
+/// Why it wasn't started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The sandbox can't be had here.
+    /// The sandbox isn't available here.
     #[error("{0}")]
     Sandbox(String),
-    /// Something that it may not see was moved while the sandbox was made, again and again.
+    /// A path that it may not see was moved each time while the sandbox was set up.
     #[error("{0}; what may not be read has to stay where it is while a command starts")]
     Moved(String),
-    /// What it may see can't be told.
+    /// What it may see can't be determined.
     #[error("{0}")]
     Places(#[from] PlacesError),
     /// The system's answer.
@@ -100,48 +99,48 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// Why it is over.
+/// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ended.
+    /// It ended by itself.
     Exited,
-    /// Its time was up.
+    /// Its time limit was reached.
     Timeout,
-    /// Nobody waits any more, or whoever started it ended it.
+    /// The call no longer waits for it, or its caller ended it.
     Cancelled,
-    /// A bound on all that it started.
+    /// It reached a limit on all its processes.
     Bound(Bound),
-    /// It wrote without an end.
+    /// It wrote more than the limit.
     Output,
 }
 
-/// What became of it.
+/// The result of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandResult {
-    /// Its exit code; 128 and the signal where one ended it. None where it was ended by Berth.
+    /// Its exit code; 128 plus the signal if a signal ended it. `None` if Berth ended it.
     pub code: Option<i32>,
-    /// Why it is over.
+    /// Why it ended.
     pub ending: Ending,
 }
 
-/// What of one output was kept since it was taken the last time: where that is too much, its
-/// beginning and its end, where programs say what went wrong.
+/// The new output of one stream. If it is too much, its beginning and its end, where programs
+/// report errors.
 #[derive(Debug, Default)]
 pub struct BoundedOutput {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
-    /// Bytes between the two that were not kept.
+    /// Bytes between the two that were dropped.
     left_out: u64,
-    /// Whether more was written than was kept.
+    /// Whether more was written than kept.
     pub truncated: bool,
 }
 
-/// What it wrote.
+/// The output of a process.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To its standard output.
+    /// Its standard output.
     pub stdout: BoundedOutput,
-    /// To its standard error.
+    /// Its standard error.
     pub stderr: BoundedOutput,
     written: u64,
     limit: usize,
@@ -161,7 +160,7 @@ impl BoundedOutput {
         self.truncated |= left_out > 0;
     }
 
-    /// Takes what was kept since the last time. What is left out in the middle is said there.
+    /// Takes the new output. A notice marks what is left out in the middle.
     pub fn take(&mut self) -> Vec<u8> {
         let Self { mut beginning, end, left_out, truncated } = std::mem::take(self);
         self.truncated = truncated;
@@ -169,7 +168,7 @@ impl BoundedOutput {
             beginning.extend(end);
             return beginning;
         }
-        // Cut between characters, on both sides.
+        // Cut between characters on both sides.
         if let Some(back) = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
             beginning.truncate(beginning.len() - 1 - back);
         }
@@ -185,13 +184,13 @@ impl BoundedOutput {
 }
 
 impl Output {
-    /// Whether there is something that was not taken yet.
+    /// Whether there is new output.
     pub fn is_empty(&self) -> bool {
         self.stdout.is_empty() && self.stderr.is_empty()
     }
 }
 
-/// A process that a call has started. Ends with this value, and all that it has started too.
+/// A process that a call starts in its sandbox, until it ends.
 pub struct Child {
     process: std::process::Child,
     handle: OwnedFd,
@@ -204,14 +203,14 @@ pub struct Child {
     finished: Option<CommandResult>,
     missing: Vec<String>,
     cancel: CancellationToken,
-    /// When its time is up.
+    /// When its time limit ends.
     end: Instant,
-    /// What goes when it is over.
+    /// Held until it ends.
     held: Vec<PinnedDirectory>,
 }
 
-/// A helper that was started before anybody asked for it, since that takes longer than what is left
-/// to do then. It goes by itself after a while.
+/// A helper that was started in advance, since its start takes longer than the rest. It ends by
+/// itself after a while.
 #[derive(Debug)]
 pub(crate) struct WarmHelper(Option<std::process::Child>);
 
@@ -220,10 +219,10 @@ impl WarmHelper {
         self.0.take()
     }
 
-    /// Has one wait in `place`, on a thread of its own, unless one does.
+    /// Starts one for `place` on a thread of its own, unless there is one.
     fn make(helper: &Path, place: &Arc<Mutex<Option<Self>>>) {
         let (helper, place) = (helper.to_owned(), Arc::clone(place));
-        // Without a thread, the next command starts its own.
+        // Without a thread, the next command starts its own helper.
         let _ = std::thread::Builder::new().name("berth-helper".to_owned()).spawn(move || {
             let is_empty = || place.lock().unwrap_or_else(PoisonError::into_inner).is_none();
             if Arc::strong_count(&place) > 1
@@ -244,7 +243,7 @@ impl Drop for WarmHelper {
     }
 }
 
-/// Room for saying what is left out.
+/// Room for the notice of what is left out.
 const MARK: usize = 64;
 
 /// Bytes that are read at a time.
@@ -252,7 +251,7 @@ const CHUNK: usize = 64 * 1024;
 
 impl Child {
     /// Starts a command in the sandbox of `places`. It is ended at `end`, and when `cancel` is set;
-    /// of each of its outputs at most `limit` bytes are kept. Blocks until the program runs.
+    /// at most `limit` bytes of each stream are kept. Blocks until the program runs.
     ///
     /// # Errors
     ///
@@ -266,7 +265,7 @@ impl Child {
     ) -> Result<Self, StartError> {
         let begin = |namespaces: bool| Self::begin(places, command, namespaces, limit, end, cancel);
         let namespaces = places.tries_namespaces();
-        // What was moved is looked for anew.
+        // Moved paths are searched anew.
         let mut begun = begin(namespaces);
         for _ in 1..ATTEMPTS {
             if matches!(begun, Err(StartError::Moved(_))) {
@@ -317,7 +316,7 @@ impl Child {
         let waiting = &places.known.waiting;
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // One that has waited for too long has gone.
+            // A helper that has waited for too long has ended.
             let told = ready
                 .and_then(WarmHelper::taken)
                 .map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
@@ -349,7 +348,7 @@ impl Child {
         Ok(holding(child, held))
     }
 
-    /// Tells a helper what to run, and waits until it does.
+    /// Sends a helper the spec and waits until the program runs.
     fn tell(
         mut process: std::process::Child,
         spec: &[u8],
@@ -388,7 +387,7 @@ impl Child {
             held: Vec::new(),
         };
         let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
-        // It reads this first. Where it doesn't, its first line says why.
+        // The helper reads this first. If it doesn't, its first line gives the reason.
         let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));
         child.missing = child.begun()?;
         for stream in [
@@ -404,7 +403,8 @@ impl Child {
         Ok(child)
     }
 
-    /// Waits until the program runs, byte by byte: what comes after the line is the program's.
+    /// Waits until the program runs. Reads byte by byte: what comes after the line is the program's
+    /// output.
     fn begun(&mut self) -> Result<Vec<String>, StartError> {
         let deadline = Instant::now() + BEGIN;
         let mut line = Vec::new();
@@ -443,57 +443,56 @@ impl Child {
         }
     }
 
-    /// The parts of the sandbox that this machine doesn't give.
+    /// The parts of the sandbox that this machine doesn't have.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// What became of it, where it is over.
+    /// Its result, if it has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
     }
 
-    /// What it wrote and nobody has taken yet.
+    /// The output that wasn't taken yet.
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
     }
 
-    /// Waits until it has written something or is over, but not longer than until `until`. What it
-    /// writes is shown to `see` as well.
+    /// Waits for output or its end, but at most until `until`. Also passes its output to `see`.
     pub fn wait_for_output(&mut self, until: Option<Instant>, see: &mut dyn FnMut(&[u8])) {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
 
-    /// Waits until it is over. What it writes meanwhile is shown to `see` as well.
+    /// Waits until it ends. Also passes its output to `see`.
     pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &CommandResult {
         self.wait(None, None, see, |_| false);
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
-    /// Writes to its standard input, until all of it is taken or it is over. How much was taken.
+    /// Writes to its standard input until everything is written or it ends. Returns the number of
+    /// bytes.
     pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
         let mut left = Some(bytes);
         self.wait(left.as_mut(), None, see, |_| false);
         bytes.len() - left.map_or(0, <[u8]>::len)
     }
 
-    /// Ends its standard input.
+    /// Closes its standard input.
     pub fn close_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Ends it, and all that it has started.
+    /// Ends it and all its descendants.
     pub fn end(&mut self, ending: Ending) {
         if self.finished.is_some() {
             return;
         }
         let group = Pid::from_child(&self.process);
         if self.off {
-            // All that can be found of it without namespaces: it began a session of its own.
+            // All processes that can be found without namespaces: it started a session of its own.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         } else if !self.namespaces {
-            // The outer process inherits what is orphaned, so it is found as long as that one is
-            // there.
+            // The outer process adopts orphans, so they are found as long as it lives.
             processes::end_below(group);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -501,8 +500,8 @@ impl Child {
         self.finished = Some(CommandResult { code: None, ending });
     }
 
-    /// The one loop: feeds `input`, takes output, and sees whether it is over, until there is
-    /// nothing left to feed and `enough`, or `until`.
+    /// The single loop: writes `input`, reads output and checks for the end, until everything is
+    /// written and `enough` is reached, or `until`.
     fn wait(
         &mut self,
         mut input: Option<&mut &[u8]>,
@@ -550,8 +549,8 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
-            // Nothing new, and perhaps time to tell what is there: a program may write a line and
-            // then work for long.
+            // No new output, so perhaps pass on what there is: a program may write a line and then
+            // work for long.
             see(&[]);
             if over {
                 self.drain(&mut buffer, see);
@@ -571,7 +570,7 @@ impl Child {
                 Ok(taken) if taken > 0 => *left = &left[taken..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It reads no more.
+                // It has closed its standard input.
                 Ok(_) | Err(_) => return self.close_input(),
             }
         }
@@ -584,7 +583,8 @@ impl Child {
         take_from(stderr, kept_err, *limit, written, buffer, see);
     }
 
-    /// What is still in the pipes once it is over. In a namespace nobody else has them by then.
+    /// Reads what is still in the pipes after its end. In a namespace, no other process has them
+    /// open then.
     fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
         let until = Instant::now() + DRAIN;
         while (self.stdout.is_some() || self.stderr.is_some())
@@ -613,7 +613,7 @@ impl Drop for Child {
     }
 }
 
-/// Takes what a pipe holds now, and lets go of it at its end.
+/// Reads what a pipe holds now, and closes it at its end.
 fn take_from(
     stream: &mut Option<impl Read>,
     kept: &mut BoundedOutput,
@@ -622,14 +622,14 @@ fn take_from(
     buffer: &mut [u8],
     see: &mut dyn FnMut(&[u8]),
 ) {
-    // A few chunks at a time, so that somebody who writes without an end keeps nobody from looking
-    // at the clock.
+    // A few chunks at a time, so that a program that writes without an end doesn't delay the other
+    // checks.
     for _ in 0..16 {
         let Some(open) = stream else { return };
         match open.read(buffer) {
             Ok(0) => *stream = None,
             Ok(read) => {
-                // As much of it is shown as it comes as would be kept.
+                // As much output is passed on while it runs as is kept.
                 let shown =
                     limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);

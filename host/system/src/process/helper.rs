@@ -1,7 +1,7 @@
 //! The one place that starts processes.
 //!
-//! Today they are Berth's own helpers: the program itself, started again with one task, which
-//! confines itself before it looks at its input.
+//! They are Berth's own helpers: the program itself, started again with one task, which confines
+//! itself before it reads its input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What a helper may take.
+/// The limits of a helper.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperBounds {
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub time: Duration,
-    /// Bytes of its answer.
+    /// Largest answer in bytes.
     pub output: usize,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HelperError {
-    /// It could not be started, or talking to it failed.
+    /// It can't be started, or the communication failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// It said what was wrong.
+    /// It reported an error.
     #[error("{0}")]
     Failed(String),
-    /// It said what was wrong with its input.
+    /// It reported an error in its input.
     #[error("{0}")]
     Input(String),
     /// It crashed.
     #[error("{0}")]
     Crashed(String),
-    /// It used more processor time than it may.
+    /// It used more processor time than allowed.
     #[error("it took more processor time than it may")]
     ProcessorTime,
-    /// It took too long, and was ended.
+    /// It took too long and was ended.
     #[error("it took longer than {} s", .0.as_secs())]
     Timeout(Duration),
     /// Its answer is too large.
@@ -47,34 +47,34 @@ pub enum HelperError {
 }
 
 impl HelperError {
-    /// Whether the same input would come to the same again, as far as can be told.
+    /// Whether the same input would probably have the same result.
     pub const fn is_of_input(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Crashed(_) | Self::ProcessorTime)
     }
 }
 
-/// What a helper exits with where its input is at fault.
+/// The exit code of a helper for an error in its input.
 pub const INPUT_AT_FAULT: i32 = 2;
 
-/// What Rust exits with after a panic.
+/// Rust's exit code after a panic.
 const PANICKED: i32 = 101;
 
-/// Bytes kept of what a helper says is wrong.
+/// Bytes that are kept of a helper's error.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
-/// Starts a helper, with pipes to it and nothing in its environment.
+/// Starts a helper with pipes and an empty environment.
 pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Runs `program` with `argument`, `input` on its standard input and nothing in its environment,
-/// and returns its standard output. Blocks.
+/// Runs `program` with `argument`, with `input` on its standard input and an empty environment, and
+/// returns its standard output. Blocks.
 ///
 /// # Errors
 ///
-/// [`HelperError`]; the process is gone in every case.
+/// [`HelperError`]; the process has ended in every case.
 pub fn run_helper(
     program: &Path,
     arguments: &[&str],
@@ -89,11 +89,11 @@ pub fn run_helper(
     };
     let deadline = Instant::now() + bounds.time;
     std::thread::scope(|scope| {
-        // A helper that does not read its input dies of its deadline, and with it the thread that
+        // A helper that doesn't read its input is ended at its deadline, and so is the thread that
         // writes.
         scope.spawn(move || {
             let mut stdin = stdin;
-            // Where it ends early, its complaint says why.
+            // If it ends early, its error gives the reason.
             let _ = stdin.write_all(input);
         });
         let complaint = scope.spawn(move || {
@@ -159,11 +159,11 @@ fn read_until(
     }
 }
 
-/// A child that does not outlive its owner.
+/// A child process that is ended with its owner.
 struct ChildGuard(Child);
 
 impl ChildGuard {
-    /// Waits for a child that has closed its output and should be ending.
+    /// Waits for a child that has closed its output and is about to end.
     fn wait_until(
         &mut self,
         deadline: Instant,

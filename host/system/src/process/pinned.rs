@@ -1,30 +1,30 @@
-//! Empty directories that stand in places where a command must not make anything: it finds them
-//! there, and can't write to them. They go when the last command has ended that found them.
+//! Empty read-only directories at paths where a command must not create anything. They are removed
+//! when the last command that uses them ends.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Timespec, Timestamps};
 
-/// The time of their last change, which nothing else has, and which they lose when something comes
-/// to lie in them. By it whoever ends last knows that they are there for this alone, also where it
-/// was another program that made them, and was killed.
+/// Their modification time, which nothing else has and which changes when something is created in
+/// them. It shows the last user that the directory has no other purpose, even if another program
+/// created it and was killed.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
-/// How often it is tried again, where another command's end removes it meanwhile.
+/// How often it is retried while another command's end removes it.
 const ATTEMPTS: usize = 16;
 
-/// A directory that stays as long as this is held.
+/// A directory that stays while this is held.
 #[derive(Debug)]
 pub(super) struct PinnedDirectory {
     path: PathBuf,
-    /// Locked, shared with the other commands that found it.
+    /// Locked, shared with the other commands that use it.
     handle: OwnedFd,
 }
 
 impl PinnedDirectory {
-    /// Makes the directory, or finds it. None where there is something else, or nothing can be
-    /// made: then neither can a command.
+    /// Creates or finds the directory. `None` if something else is there or it can't be created:
+    /// then a command can't create anything there either.
     pub(super) fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             let made = rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)).is_ok();
@@ -38,7 +38,7 @@ impl PinnedDirectory {
                     &Timestamps { last_access: MARK, last_modification: MARK },
                 );
             }
-            // Somebody is about to remove it, or has.
+            // Another process is removing it or has removed it.
             if locked.is_ok() && held.is_there() {
                 return Some(held);
             }
@@ -59,11 +59,11 @@ impl PinnedDirectory {
 
 impl Drop for PinnedDirectory {
     fn drop(&mut self) {
-        // A command in whose view it is mounted would lose it.
+        // A command that has it mounted in its view would lose it.
         let is_last =
             rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_last && self.is_marked() && self.is_there() {
-            // Only where nothing lies in it.
+            // Only if it is empty.
             let _ = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
         }
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_to_end_removes_what_stood_there_for_this_alone() {
+    fn pinned_directory_is_removed_by_its_last_user() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("hooks");
         let first = PinnedDirectory::at(&path).expect("it is made");
@@ -83,7 +83,7 @@ mod tests {
         assert!(path.is_dir());
         drop(second);
         assert!(!path.exists());
-        // One of somebody else's, and one in which something lies by now.
+        // Another program's directory, or one that isn't empty any more.
         std::fs::create_dir(&path).expect("a folder");
         drop(PinnedDirectory::at(&path));
         assert!(path.is_dir());

@@ -18,8 +18,8 @@ use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
-/// What programs need of the system, for reading: programs and libraries, settings that are
-/// everybody's to read, and what there is of processors.
+/// What programs need of the system, read-only: programs and libraries, public settings, and
+/// information about processors.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -35,89 +35,89 @@ const SYSTEM: [&str; 12] = [
     "/sys/devices/system/cpu",
 ];
 
-/// What of a repository's own folder git would run later, outside of this sandbox, or read what to
-/// run from. It stays as it is, unless the folder is granted by itself.
+/// The parts of a repository's own folder that git would run later, outside of this sandbox, or
+/// that name programs to run. They can't be changed, unless the folder itself is granted.
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
-/// Entries below the granted directories that are looked at for those that globs deny.
+/// Entries below the granted directories that are checked against globs.
 pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
 
-/// What is covered up or frozen for one command: each is a mount.
+/// Paths that are covered or frozen for one command: each is a mount.
 const MAX_DENIED: usize = 10_000;
 
 /// Levels of directories.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// How long it is believed which files of `/etc` are private.
+/// How long the list of private files of `/etc` is valid.
 const PRIVATE_FOR: Duration = Duration::from_secs(30);
 
-/// Where processes of one plugin may go, and how they are confined. Made once for a policy.
+/// The places that processes of one plugin may use, and their sandbox. Made once for a policy.
 #[derive(Debug)]
 pub struct Places {
-    /// The plugin's directories and the rules for what lies in them.
+    /// The plugin's directories and the rules for their content.
     pub grants: Arc<Grants>,
-    /// What else they see or change, by real paths: caches of build tools, say.
+    /// Other trees that they see or change, by real paths, such as caches of build tools.
     pub also: Vec<Tree>,
-    /// What of all that isn't theirs, by real paths: files with credentials.
+    /// Paths in all of these that they don't see, by real paths: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets that they may connect to, and folders of such, by their spelling: what a link leads
-    /// to is another place.
+    /// Sockets that they may connect to, and folders of sockets, by their spelling: the target of a
+    /// link is another place.
     pub sockets: Vec<PathBuf>,
-    /// How much of the sandbox there has to be.
+    /// How complete the sandbox must be.
     pub sandbox: Sandbox,
-    /// Their bounds.
+    /// Their limits.
     pub limits: Limits,
-    /// Their home: an empty directory of their own, but for what of it is granted.
+    /// Their home: an empty private directory, except for the parts that are granted.
     pub home: Option<PathBuf>,
     /// The program that confines itself: one whose `main` begins with the helper hook. `None`:
     /// nothing starts.
     pub helper: Option<PathBuf>,
-    /// What was found out and made ready by the commands before.
+    /// State from earlier commands.
     pub known: RememberedPlaces,
 }
 
-/// What later commands of a plugin can use of earlier ones.
+/// State that later commands of a plugin can use again.
 #[derive(Debug, Default)]
 pub struct RememberedPlaces {
-    /// Whether namespaces were found to be missing.
+    /// Whether namespaces turned out to be missing.
     pub(super) without_namespaces: AtomicBool,
-    /// A helper that has begun already, and waits to be told what for.
+    /// A helper that is started and waits for a spec.
     pub(super) waiting: Arc<Mutex<Option<WarmHelper>>>,
 }
 
-/// Why it can't be said what a process may see. Nothing starts then.
+/// Why the places can't be determined. Nothing starts then.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacesError {
-    /// More than is looked at.
+    /// More entries than are checked.
     #[error(
         "more than {MAX_LOOKED_AT} entries are in the granted directories, too many to check for sockets and denied files"
     )]
     TooMany,
-    /// More than is covered.
+    /// More paths than are covered.
     #[error(
         "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
     )]
     TooManyDenied,
-    /// A name that can't be handed on.
+    /// A name that can't be passed on.
     #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
     NotText(PathBuf),
-    /// More levels than are looked at.
+    /// More levels than are checked.
     #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
     TooDeep(PathBuf),
-    /// All of the machine.
+    /// The whole machine is granted.
     #[error(
         "commands can't be given `/` as a whole: they run in a root directory of their own. Name the directories below it in `allowed_paths`; \
          what programs need of the system, they see anyway"
     )]
     Root,
-    /// A folder that can't be looked into.
+    /// A folder that can't be read.
     #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
 }
 
 impl Places {
-    /// The command and its sandbox, as the helper takes them, and what has to be held until it is
-    /// over. Looks at the directories, so it may block.
+    /// The command and its sandbox as a spec, and what must be held until it ends. Reads the
+    /// directories, so it may block.
     ///
     /// # Errors
     ///
@@ -137,14 +137,14 @@ impl Places {
                 if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
             (text(&grant.path), access)
         });
-        // Of one path, what the operator says of it counts, which comes last; the outer before the
+        // For one path the operator's setting comes last and counts; the outer comes before the
         // inner.
         let mut trees: BTreeMap<String, TreeAccess> =
             system.chain(programs).chain(also).chain(grants).collect();
         let mounts = Mounts::now().map_err(|errno| {
             PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into())
         })?;
-        // Other processes, this one's memory among them. They have a procfs of their own.
+        // Other processes, and this one's memory. Commands have a procfs of their own.
         trees.retain(|path, _| !mounts.around(Path::new(path)).is_some_and(Mount::is_proc));
         let mut trees: Vec<Tree> =
             trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
@@ -185,13 +185,13 @@ impl Places {
         if rustix::process::geteuid().is_root() {
             denied.hidden.extend(private_settings());
         }
-        // Known by their names: they aren't there everywhere, nor in a tree. What is found below
-        // is.
+        // Recognised by their names: they may not exist, or be outside of the trees. Those below
+        // the trees are found later.
         let in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(&tree.path));
         let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
         denied.hidden.retain(there);
         denied.frozen.retain(there);
-        // Without a view of their own, they can't make such a socket.
+        // Without a view of their own, they can't create such a socket.
         if namespaces {
             let granted = |path: &Path| self.sockets.iter().any(|socket| path.starts_with(socket));
             let passed = |path: &Path| {
@@ -227,7 +227,7 @@ impl Places {
         if let Some(call) = call {
             call_rules::look(call, &trees, is_granted, &mut denied)?;
         }
-        // Below what is covered up, nothing is seen.
+        // Below a covered path, nothing is visible.
         let covers = denied.hidden.clone();
         let seen = |path: &PathBuf| !path.ancestors().skip(1).any(|above| covers.contains(above));
         denied.hidden.retain(seen);
@@ -253,7 +253,7 @@ impl Places {
         Ok((spec, held))
     }
 
-    /// What is Berth's own below the trees, whatever the globs say, and what git would run.
+    /// Berth's own files below the trees, whatever the globs say, and what git would run.
     fn own(&self, trees: &[Tree], view: bool, denied: &mut DeniedPaths) -> Vec<PinnedDirectory> {
         let mut held = Vec::new();
         let aliases = self.grants.aliases();
@@ -267,8 +267,8 @@ impl Places {
             else {
                 continue;
             };
-            // A folder that isn't there yet could be made, with a configuration in it that counts
-            // from then on.
+            // A missing folder could be created, with a configuration in it that counts from then
+            // on.
             if writable
                 && own.path.extension().is_none()
                 && std::fs::symlink_metadata(&own.path).is_err()
@@ -288,7 +288,7 @@ impl Places {
                 .is_some_and(|tree| tree.access == TreeAccess::Write)
         };
         for root in &roots {
-            // A file of that name would count the next time, or keep Berth from starting there.
+            // A file of this name would count the next time, or stop Berth from starting there.
             let configuration = root.join(OWN_NAMES[0]);
             if writable(root)
                 && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir())
@@ -298,13 +298,13 @@ impl Places {
             denied
                 .frozen
                 .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
-            // Of a worktree, it says where its repository lies: another one would have another
+            // In a worktree, it says where its repository is: another repository would have another
             // configuration.
             denied.frozen.extend(Some(root.join(".git")).filter(|path| path.is_file()));
-            // Where it really lies: a link itself can't be protected.
+            // Its real path: a link itself can't be protected.
             let Ok(git) = root.join(".git").canonicalize() else { continue };
             if git.is_dir() && writable(&git) {
-                // Made by the command otherwise.
+                // The command could create it otherwise.
                 held.extend(PinnedDirectory::at(&git.join(RUN_LATER[0])));
             }
             let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
@@ -319,12 +319,11 @@ impl Places {
     }
 }
 
-/// The directories between a tree that can be written and what is denied in it, the outer before
-/// the inner.
+/// The directories between a writable tree and what is denied in it, the outer before the inner.
 fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let mut found = BTreeSet::new();
-    // A tree that is granted for reading alone, too: in another place it would be writable with
-    // what is around it.
+    // Also a tree that is granted read-only: in another place it would be writable with its
+    // surroundings.
     let read_only = trees
         .iter()
         .filter(|tree| tree.access == TreeAccess::Read)
@@ -344,7 +343,7 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// What lies in the trees and isn't for processes.
+/// What is in the trees and not for processes.
 #[derive(Debug, Default)]
 pub(super) struct DeniedPaths {
     pub(super) hidden: BTreeSet<PathBuf>,
@@ -369,9 +368,9 @@ impl DeniedPaths {
     }
 }
 
-/// A walk that asks the rules about everything.
+/// A walk that checks everything against the rules.
 pub(super) struct DenialWalk<'l> {
-    /// The rules of the grants. None outside of them.
+    /// The rules of the grants. `None` outside of them.
     pub(super) rules: Option<&'l FileRules>,
     /// The rules about the call.
     pub(super) call: Option<&'l dyn PathRules>,
@@ -380,7 +379,7 @@ pub(super) struct DenialWalk<'l> {
 }
 
 impl DenialWalk<'_> {
-    /// Looks at what lies below a folder, which is `writable`.
+    /// Checks the content of a folder that is `writable`.
     pub(super) fn below(
         &mut self,
         folder: &Path,
@@ -390,7 +389,7 @@ impl DenialWalk<'_> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            // Whoever owns it can change that.
+            // Its owner can change that.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
                 return self.denied.hide(folder.to_owned());
             }
@@ -409,14 +408,14 @@ impl DenialWalk<'_> {
             if depth == MAX_DEPTH {
                 return Err(PlacesError::TooDeep(path));
             }
-            // What is frozen is so with all that is in it.
+            // A frozen folder is frozen with its content.
             let writable = writable && !self.denied.frozen.contains(&path);
             self.below(&path, depth + 1, writable)?;
         }
         Ok(())
     }
 
-    /// Looks at a path, and says whether it is seen.
+    /// Checks a path and returns whether it is visible.
     pub(super) fn at(
         &mut self,
         path: &Path,
@@ -440,8 +439,8 @@ impl DenialWalk<'_> {
     }
 }
 
-/// What of `/etc` isn't everybody's to read. Whoever isn't root can't read it in any case; root's
-/// own files, root can.
+/// The files of `/etc` that aren't public. A user other than root can't read them anyway; root can
+/// read root's own.
 fn private_settings() -> Vec<PathBuf> {
     static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -460,7 +459,7 @@ fn private_below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // Of a link, what it leads to is looked at where it lies.
+        // The target of a link is checked in its own place.
         let Ok(metadata) = entry.metadata() else { continue };
         let everybody = metadata.permissions().mode() & 0o005;
         if metadata.is_dir() && everybody == 0o005 {

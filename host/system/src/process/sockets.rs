@@ -1,8 +1,8 @@
-//! Sockets of other programs in the directories that a command gets: whoever connects to one has a
+//! Sockets of other programs in a command's directories: a program that connects to one has a
 //! program outside act for it.
 //!
-//! A namespace of the network holds back only sockets that have no path. So those with one are
-//! looked for before a command runs, and covered up.
+//! A network namespace only stops sockets without a path. So sockets with a path are searched for
+//! before a command runs, and covered.
 
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -17,22 +17,22 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::places::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
 
-/// How much of a directory's entries the kernel hands over at a time.
+/// Bytes of a directory's entries that the kernel returns at a time.
 const BUFFER: usize = 32 << 10;
 
-/// What a walk has found.
+/// The results of a walk.
 #[derive(Debug, Default)]
 pub(super) struct SocketScan {
-    /// Sockets on which somebody listens.
+    /// Sockets with a listener.
     pub(super) sockets: Vec<PathBuf>,
-    /// Directories that can't be read; whoever knows the name of a socket in one may still reach
-    /// it.
+    /// Directories that can't be read; a program that knows the name of a socket in one may still
+    /// reach it.
     pub(super) unreadable: Vec<PathBuf>,
     /// Files whose names are Berth's own.
     pub(super) own_names: Vec<PathBuf>,
 }
 
-/// A walk through one directory. It enters no link, and nothing of `passed`.
+/// A walk through one directory. It follows no link and enters nothing in `passed`.
 pub(super) struct Walk<'w> {
     pub(super) passed: &'w dyn Fn(&Path) -> bool,
     pub(super) found: SocketScan,
@@ -50,7 +50,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Looks at everything below `root`.
+    /// Checks everything below `root`.
     pub(super) fn below(&mut self, root: &Path) -> Result<(), PlacesError> {
         if (self.passed)(root) {
             return Ok(());
@@ -120,7 +120,7 @@ impl<'w> Walk<'w> {
                 match rustix::fs::openat(folder, &name, DIRECTORY, Mode::empty()) {
                     Ok(_) if depth == MAX_DEPTH => return Err(PlacesError::TooDeep(path.clone())),
                     Ok(below) => self.folder(&below, path, depth + 1)?,
-                    // It has gone, or something else has its name.
+                    // It is gone, or something else has its name.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                     Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
                     Err(errno) => return Err(unreadable(path, errno)),
@@ -138,11 +138,11 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Whether a socket is anybody's. What a program has left behind is nobody's ever again: for a new
-/// one, its file is removed and made anew.
+/// Whether a program listens on a socket. A left-over socket never gets a listener again: a program
+/// removes the file and creates a new one.
 ///
-/// Nobody is disturbed: a datagram's socket connects without a word, and to one of another kind, it
-/// doesn't connect.
+/// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
+/// another kind.
 fn is_listened_to(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
     let ask = || {
         let socket = rustix::fs::openat(
@@ -151,7 +151,7 @@ fn is_listened_to(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
             OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        // Its own name may be longer than an address.
+        // Its name may be longer than an address.
         let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
         let asking = rustix::net::socket_with(
             AddressFamily::UNIX,
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_every_kind_are_found_and_not_disturbed() {
+    fn sockets_of_every_kind_are_found_without_side_effects() {
         let dir = tempfile::tempdir().expect("a folder");
         let root = dir.path().canonicalize().expect("it is there");
         let deep = root.join("a".repeat(100)).join("b".repeat(100));
         std::fs::create_dir_all(&deep).expect("folders");
         std::os::unix::fs::symlink(&deep, root.join("link")).expect("a link");
-        // Its path is longer than an address may be.
+        // Its path is longer than an address allows.
         let short = format!("/proc/self/fd/{}/deep", {
             let handle = rustix::fs::open(&deep, OFlags::PATH, Mode::empty()).expect("it opens");
             std::os::fd::IntoRawFd::into_raw_fd(handle)
