@@ -1,5 +1,5 @@
-//! A tool of the program's own, beside the plugins: the host checks its arguments and shapes its
-//! answers as it does theirs.
+//! A tool that the program itself offers beside the plugins. The host checks its arguments and
+//! shapes its answers in the same way.
 //!
 //! ```text
 //! cargo run -p berth-core --example provider -- target/plugins/file.wasm FOLDER
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
-/// What the tool takes. The schema that models see and calls are checked against comes from this
+/// The tool's arguments. The schema that models see and calls are checked against comes from this
 /// type, so the two can't differ.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +28,7 @@ struct Arguments {
     /// Seconds to wait.
     #[schemars(range(min = 0, max = 60))]
     seconds: f64,
-    /// What to be reminded of then.
+    /// Text of the reminder.
     note: String,
 }
 
@@ -45,7 +45,7 @@ impl Reminder {
             "Waits for some seconds, then answers with the note.",
             schema,
         );
-        // What it does not say of itself counts as the strictest.
+        // A property that isn't declared counts as the strictest value.
         let annotations = Annotations {
             read_only: true,
             destructive: false,
@@ -71,12 +71,12 @@ impl Provider for Reminder {
 }
 
 async fn remind(call: Call) -> Outcome {
-    // The host has checked them, so this fails only for what a schema can't say.
+    // The host has checked the arguments, so this fails only for rules that a schema can't express.
     let arguments: Arguments = Arguments::deserialize(&*call.arguments)
         .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
     let step = Duration::from_secs_f64(arguments.seconds / 4.0);
     for quarter in 1..=4 {
-        // To stop when nobody waits any more is up to the provider.
+        // The provider has to stop by itself when the call is cancelled.
         if timeout(step, call.cancel.cancelled()).await.is_ok() {
             return Err(Failure::new(Category::Cancelled, "the reminder was cancelled"));
         }
@@ -112,11 +112,11 @@ async fn calls(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
         Request::new("remind", json!({ "seconds": seconds, "note": note }))
     };
     show(host.call(Request { events: Arc::new(Screen), ..remind(0.2, "Tea!") }).await);
-    // Refused before the provider sees it, by the schema of its own type.
+    // Refused before the provider sees it: the call doesn't match the schema.
     show(host.call(remind(3600.0, "Tea!")).await);
-    // Whatever a tool answers with, it does not steer a terminal.
+    // Control characters in an answer never reach the terminal.
     show(host.call(remind(0.0, "\u{1b}[31mred")).await);
-    // Whoever holds the token can end the call; here it is another task.
+    // Another task holds the token and ends the call.
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     tokio::spawn(async move { stop.cancel() });
@@ -131,7 +131,7 @@ fn show(answer: Answer) {
     }
 }
 
-/// Prints what a tool tells while it runs.
+/// Prints the progress of a running tool.
 struct Screen;
 
 impl Events for Screen {

@@ -1,8 +1,8 @@
 //! The step of a call at which a person approves it, where the gates say so.
 //!
-//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another
-//! version of the plugin, another session, or another file than the one whose change was shown ask
-//! again. It skips the asking and nothing else, since the journey decides anew with it.
+//! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
+//! another version of the plugin, another session, or another state of the file whose change was
+//! shown ask again. It skips the question and nothing else: the journey decides anew.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +22,7 @@ use crate::host::exchange_rules;
 use crate::record::call_record;
 use crate::session::Session;
 
-/// What a call that needs approval is approved with.
+/// What the approval of a call needs.
 pub(crate) struct ApprovalStep<'a> {
     pub(crate) asking: &'a ApprovalDesk,
     pub(crate) audit: &'a Audit,
@@ -30,17 +30,17 @@ pub(crate) struct ApprovalStep<'a> {
     pub(crate) lookups: &'a Lookups,
     pub(crate) context: &'a CallContext,
     pub(crate) session: &'a Session,
-    /// What the gates decided: that the call needs approval.
+    /// The decision of the gates: the call needs approval.
     pub(crate) decision: &'a Decision,
 }
 
 impl ApprovalStep<'_> {
-    /// Has the call approved: by what was said before, or by asking. `waited` becomes the time for
-    /// which a person was waited for.
+    /// Has the call approved, by an earlier answer or by asking. `waited` is set to the time spent
+    /// waiting for a person.
     ///
     /// # Errors
     ///
-    /// A person said no, nobody could be asked, the caller went away meanwhile, or what was said
+    /// The call was denied, nobody could be asked, the caller went away meanwhile, or the answer
     /// can't be recorded.
     pub(crate) async fn approve(
         &self,
@@ -90,8 +90,7 @@ impl ApprovalStep<'_> {
             Scope::Session => {
                 let lasting =
                     Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
-                // Made again where it was made already, such a call changes nothing: that is
-                // approved as well.
+                // The call would change nothing if it was made already, so that is approved too.
                 let again = settled.map(|file| Fingerprint::for_call(context, Some(&file)));
                 let changed = self.session.change(|state| {
                     for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
@@ -105,12 +104,12 @@ impl ApprovalStep<'_> {
         Ok(Approval { by, scope })
     }
 
-    /// Who has approved the call for the session already. Blocks: it looks at the file that the
-    /// call changes.
+    /// Who approved the call for the session before. Blocks: it reads the file that the call
+    /// changes.
     ///
     /// # Errors
     ///
-    /// What the call comes to before anybody is asked.
+    /// What the call comes to before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
         let before = self.check_preview(preview::at_once(self.context))?.map(|seen| seen.before);
         self.earlier_approval([
@@ -119,12 +118,12 @@ impl ApprovalStep<'_> {
         ])
     }
 
-    /// What the call would change, where that can be shown.
+    /// The change that the call would make, if it can be shown.
     ///
     /// # Errors
     ///
-    /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text,
-    /// and so only who may read it is told.
+    /// The failure that the tool would have, so that nobody is asked in vain. It reveals the file's
+    /// text, so only a caller that may read the file gets it.
     fn check_preview(
         &self,
         preview: Result<Option<preview::PreviewedChange>, Failure>,
@@ -135,7 +134,7 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Whether what the call acts on could be read without approval.
+    /// Whether the caller could read what the call acts on without approval.
     fn may_read(&self) -> bool {
         let read_only = Annotations { read_only: true, ..Annotations::default() };
         let subjects: Vec<_> = self
@@ -156,9 +155,9 @@ impl ApprovalStep<'_> {
         })
     }
 
-    /// Looks again at what the call acts on: while a person thinks, a link can come to lead
-    /// elsewhere, or the file come to hold something in which the call changes more than was shown
-    /// (`before` is the one that was shown), and the approval wasn't for that.
+    /// Looks again at what the call acts on. While a person thinks, a link can change its target,
+    /// or the file its content, so that the call would change more than was shown (`before` is the
+    /// state that was shown). The approval isn't valid for that.
     async fn check_unchanged(
         &self,
         before: Option<[u8; 32]>,
@@ -177,8 +176,8 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Writes the rule of an approval for good, and lets it count. Where that fails, the approval
-    /// still holds for this call.
+    /// Writes the rule of a permanent approval and applies it. If that fails, the approval still
+    /// holds for this call.
     async fn write_rule(&self, always: Always) {
         let Always::Writes(proposal) = always else { return };
         let (folders, config) = (self.asking.folders.clone(), self.asking.config());
@@ -227,11 +226,11 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Who has approved such calls before, for the session.
+    /// Who approved such calls for the session.
     ///
     /// # Errors
     ///
-    /// What the session remembers can't be read.
+    /// The state of the session can't be read.
     fn earlier_approval(
         &self,
         fingerprints: [Option<Fingerprint>; 2],
@@ -246,13 +245,13 @@ impl ApprovalStep<'_> {
         look.map_err(|error| unreadable(&error))
     }
 
-    /// What an approval for the session is bound to, where a call needs one only since it goes to
-    /// hosts that no list names.
+    /// What an approval for the session is bound to, if a call needs it only because it uses
+    /// unlisted hosts.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
         (self.decision.gate == Gate::Hosts).then(|| Fingerprint::for_hosts(self.context)).flatten()
     }
 
-    /// What a call comes to that nobody approved, because nobody was asked.
+    /// The failure of a call that nobody was asked about.
     fn unasked(&self, why: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
@@ -260,7 +259,7 @@ impl ApprovalStep<'_> {
         Failure { denial: Some(denial), ..Failure::new(Category::ConfirmationRequired, message) }
     }
 
-    /// What a call comes to that a person doesn't want.
+    /// The failure of a call that a person denied.
     fn refused(&self, by: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
@@ -273,7 +272,7 @@ impl ApprovalStep<'_> {
     }
 }
 
-/// What is remembered of approvals can't be read, so nobody has approved.
+/// The approvals of the session can't be read, so the call isn't approved.
 fn unreadable(error: &HostError) -> Failure {
     Failure::new(Category::PermanentFailure, format!("earlier approvals can't be read: {error}"))
         .with_code("host")

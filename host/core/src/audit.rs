@@ -1,4 +1,4 @@
-//! The record of every call, as it is read.
+//! Reading the record of every call.
 
 use berth_config::{Folders, Loaded};
 use berth_contract::HostError;
@@ -8,12 +8,11 @@ pub use berth_audit::{ChainHead, FilterStats, Finding, Follow, ToolStats, Trail,
 
 use crate::approvals::{Question, Reply};
 
-/// Records what a person said to a question that was left for them, when it is said: the call that
-/// it is for may never be made. Blocks.
+/// Records the answer to a posted question when it is given: the call may never be made. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded, and so must not count.
+/// [`HostError::Io`]: it can't be recorded, so it must not count.
 pub fn said(
     config: &Loaded,
     folders: &Folders,

@@ -1,4 +1,4 @@
-//! How a host is made: the one constructor that every front end uses.
+//! Builds a host: the one constructor for every front end.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -24,15 +24,15 @@ use crate::retry::Retry;
 use crate::session::Session;
 
 impl Host {
-    /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.
+    /// The only way to make a host. [`HostBuilder`] names the default of every setting.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 }
 
-/// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with
-/// [`build`](Self::build); what is said twice counts as said last, and what adds (plugins,
-/// providers) adds up.
+/// Collects the parts of a [`Host`]. It begins with [`Host::builder`] and ends with
+/// [`build`](Self::build). Of a setting that is made twice the last one counts; plugins and
+/// providers add up.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Loaded,
@@ -49,49 +49,48 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// The configuration, as [`config::load`](berth_config::load) reads it. Without it, the
-    /// defaults hold: no file is read.
+    /// The configuration, as [`config::load`](berth_config::load) reads it. By default no file is
+    /// read and the defaults apply.
     #[must_use]
     pub fn config(mut self, config: Loaded) -> Self {
         self.config = config;
         self
     }
 
-    /// Berth's own folders. Without them, those of the user who runs this process
-    /// ([`Folders::from_environment`](berth_config::Folders::from_environment)), whose plugin
-    /// folder counts then.
+    /// Berth's own folders. By default those of the user who runs this process
+    /// ([`Folders::from_environment`](berth_config::Folders::from_environment)), with the user's
+    /// plugin folder.
     #[must_use]
     pub fn folders(mut self, folders: Folders) -> Self {
         self.folders = Some(folders);
         self
     }
 
-    /// Where relative paths start, and what the file tools may use where the configuration does not
-    /// say. Without it, the directory of this process.
+    /// The folder that relative paths start from, and that the file tools may use if the
+    /// configuration grants nothing. By default the directory of this process.
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(directory.into());
         self
     }
 
-    /// Plugins that are part of the program. Their tools have bare names, and what `[tools.file]`
-    /// grants.
+    /// Plugins that are part of the program. Their tools have bare names, and they get the grants
+    /// of `[tools.file]`.
     #[must_use]
     pub fn builtins(mut self, builtins: &[Builtin]) -> Self {
         self.builtins.extend_from_slice(builtins);
         self
     }
 
-    /// One component more, beside those that the configuration names, by its path. Naming it
-    /// approves it. It is granted what the configuration grants the name in its manifest: nothing,
-    /// where that is not said.
+    /// One more component, by its path. Naming it approves it. It gets the grants that the
+    /// configuration gives to the name in its manifest; nothing by default.
     #[must_use]
     pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_files.push(path.into());
         self
     }
 
-    /// Something else that offers tools: code of the program, or the client of a server.
+    /// Another source of tools: code of the program, or the client of a server.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.push(provider);
@@ -99,60 +98,59 @@ impl HostBuilder {
     }
 
     /// A program whose `main` begins with [`helper_hook`](crate::helper_hook), to compile
-    /// components in. Not needed where this program's does.
+    /// components in. Not needed if this program's `main` does.
     #[must_use]
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());
         self
     }
 
-    /// Who looks up the names that requests of plugins name. Without it, the system does. Whatever
-    /// it says is decided on as what the system says: an address that nothing grants is not
-    /// connected to.
+    /// The resolver for the host names in the requests of plugins; by default the system's. Its
+    /// answers are checked like the system's: a request never connects to an address that isn't
+    /// granted.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// An address that this program listens on: no request of a plugin goes there, whatever is
-    /// granted. One that stands for all addresses of the machine stands for each of them.
+    /// An address that this program listens on. Requests of plugins never go there, whatever is
+    /// granted. A wildcard address stands for every address of the machine.
     #[must_use]
     pub fn listens_on(mut self, address: SocketAddr) -> Self {
         self.listening.push(address);
         self
     }
 
-    /// Keeps the plugins up with their files while the host lives: what is put into the plugin
-    /// folder, changed or taken away there. A program that makes a call and ends has no use for it.
-    /// It takes a thread, which sleeps until something changes and uses the runtime then: let the
-    /// host end before its runtime does.
+    /// Reloads plugins when their files change, while the host lives: files that are added to the
+    /// plugin folder, changed or removed. A program that makes one call and ends has no use for it.
+    /// It needs a thread, which sleeps until something changes and then uses the runtime: drop the
+    /// host before its runtime.
     #[must_use]
     pub fn watch(mut self) -> Self {
         self.watch = true;
         self
     }
 
-    /// What the audit calls the program that makes the calls: `berth call`, say. Without it,
-    /// `library`.
+    /// The name of the program in the audit, such as `berth call`. By default `library`.
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.front_end = Some(name.into());
         self
     }
 
-    /// Starts the engine and loads everything. Plugins that are new to this machine are compiled,
-    /// which takes from tenths of a second to many seconds for each, once.
+    /// Starts the engine and loads everything. Plugins that are new to this machine are compiled
+    /// once, which takes from tenths of a second to many seconds for each.
     ///
-    /// A plugin of the configuration or of the plugin folder that is held back or does not load
-    /// keeps no other from its work: [`Host::plugins`] says why it does not serve.
+    /// A plugin of the configuration or of the plugin folder that is held back or doesn't load
+    /// doesn't stop the others: [`Host::plugins`] says why it doesn't serve.
     ///
     /// # Errors
     ///
-    /// * [`HostError::Config`]: a grant names no directory, `replaces` no built-in plugin, or a
-    ///   pattern can match no path that its tool acts on.
-    /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file) does
-    ///   not load, two tools have the same name, or a provider's schema is none.
+    /// * [`HostError::Config`]: a grant names a directory that doesn't exist, `replaces` names no
+    ///   built-in plugin, or a pattern can match no path of its tool.
+    /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file)
+    ///   doesn't load, two tools have the same name, or a provider's schema isn't valid.
     /// * [`HostError::Engine`]: this machine can't run WebAssembly in a sandbox.
     /// * [`HostError::Io`]: the working directory can't be opened, or the files of plugins can't be
     ///   watched.
@@ -212,14 +210,14 @@ impl HostBuilder {
             providers.insert(0, Arc::new(OverflowReader::new(Arc::clone(&overflow), threshold)));
         }
         if self.watch {
-            // A host that stays has the time, and nobody waits for it.
+            // A long-lived host has the time: no call waits for it.
             tokio::task::spawn_blocking(move || overflow.clean());
         }
         let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
-        // Watched before they are looked at, so that no change is missed between the two.
+        // Watching starts before the first look, so that no change is missed between the two.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
         plugins.reload(false).await;
         for path in &self.plugin_files {

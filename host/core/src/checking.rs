@@ -1,4 +1,4 @@
-//! What would become of a call, gate by gate, without making it.
+//! What each gate says of a call, without making the call.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::dependencies;
 use crate::host::{Host, Request};
 use crate::session::Session;
 
-/// What would become of a call. Nothing was run, asked, counted or recorded for it.
+/// What would happen to a call. For it, nothing was run, asked, counted or recorded.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The tool's full name, where there is one of the name that was asked for.
+    /// The tool's full name, if the requested tool exists.
     pub tool: Option<String>,
-    /// The arguments, with absolute paths as far as the call got.
+    /// The arguments, with absolute paths as far as they were resolved.
     pub arguments: Value,
     /// What it would act on.
     pub subjects: Vec<ResolvedSubject>,
-    /// What each gate says, in the order in which a call comes to them.
+    /// What each gate says, in the order in which a call passes them.
     pub gates: Vec<GateCheck>,
-    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself,
-    /// and comes to no gate, or it would fail before anybody is asked.
+    /// The deciding result: the call would run, need approval or be refused. `Err`: the call itself
+    /// is wrong and reaches no gate, or it would fail before anyone is asked.
     pub outcome: Result<Decision, Failure>,
-    /// Who has agreed already, for the session, where a person would be asked otherwise.
+    /// Who approved it for the session already, if it would need approval otherwise.
     pub approved_by: Option<String>,
 }
 
-/// One gate's word on a call.
+/// The result of one gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateCheck {
     /// The gate.
@@ -41,11 +41,11 @@ pub struct GateCheck {
 /// What a gate says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// It has a rule for it.
+    /// One of its rules decides.
     Rule(Decision),
-    /// It has nothing against it, and nothing for it.
+    /// None of its rules applies.
     Nothing,
-    /// Nobody can tell, since an earlier gate refuses what it would look at.
+    /// Unknown, since an earlier gate refuses what it would look at.
     Unknown,
 }
 
@@ -66,11 +66,11 @@ const AFTER_GRANTS: [Gate; 12] = [
 ];
 
 impl Host {
-    /// Says what would become of a call, and why: every gate is asked, as by [`call`](Self::call),
-    /// and nothing else happens. Nobody is asked, nothing runs, counts against a quota or is
+    /// Says what would happen to a call, and why: every gate is asked as by [`call`](Self::call),
+    /// and nothing else happens. Nobody is asked, and nothing runs, counts against a quota or is
     /// recorded.
     ///
-    /// What it says holds for this moment: files, rules and the session may be others when the call
+    /// The result is true for this moment: files, rules and the session can change before the call
     /// is made.
     pub fn check(&self, request: Request) -> Check {
         let (mut context, session, _) = self.begin(request);

@@ -1,5 +1,5 @@
-//! How much a session may do: places in its quota and its rate, which a call takes before it runs
-//! and gives back if it doesn't.
+//! The quota and the rate of a session. A call reserves a place before it runs and gives it back if
+//! it doesn't run.
 
 use std::time::SystemTime;
 
@@ -12,11 +12,11 @@ use berth_policy::{
 
 use crate::session::{Session, SessionState};
 
-/// What to do about a session that can't be read or kept.
+/// What to do about a session that can't be read or written.
 const MEND: &str = "`berth doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
     `max_actions_per_hour` bounds them.";
 
-/// The bounds, and where they stand.
+/// The limits and where they stand.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaCounter {
     bounds: QuotaBounds,
@@ -24,14 +24,14 @@ pub(crate) struct QuotaCounter {
     rate_place: Origin,
 }
 
-/// Why there is no place.
+/// Why there is no place for a call.
 pub(crate) struct QuotaRefusal {
-    /// The bound that is reached. None: nobody knows, since the session can't be read or kept.
+    /// The limit that is reached. `None`: unknown, since the session can't be read or written.
     pub(crate) decision: Option<Decision>,
     pub(crate) failure: Failure,
 }
 
-/// A place that a call has taken. Dropped before the call has run, it goes back.
+/// The reserved place of a call. If it is dropped before the call has run, the place is given back.
 pub(crate) struct QuotaReservation {
     session: Session,
     place: Option<QuotaPlace>,
@@ -50,11 +50,11 @@ impl QuotaCounter {
         }
     }
 
-    /// Takes a place for a call, where there are bounds.
+    /// Reserves a place for a call, if there are limits.
     ///
     /// # Errors
     ///
-    /// There is none, or nobody knows.
+    /// The limit is reached, or the session can't be read.
     pub(crate) fn take(
         &self,
         session: &Session,
@@ -70,7 +70,7 @@ impl QuotaCounter {
                 Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) }))
             }
             Ok(Err(reached)) => Err(Box::new(self.refused(reached, tool))),
-            // Who can't count must not let pass.
+            // Fails closed: without a count there is no limit.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
                 let failure = Failure::new(Category::PermanentFailure, message)
@@ -81,7 +81,7 @@ impl QuotaCounter {
         }
     }
 
-    /// What `take` would say now, without taking anything.
+    /// What `take` would return now, without reserving anything.
     pub(crate) fn look(&self, session: &Session, acts: bool) -> Option<Decision> {
         if !self.bounds.concern(acts) {
             return None;
@@ -148,7 +148,7 @@ impl QuotaCounter {
 }
 
 impl QuotaReservation {
-    /// The call runs, so it counts, whatever it comes to.
+    /// The call runs, so it counts, whatever its outcome is.
     pub(crate) fn used(mut self) {
         self.place = None;
     }

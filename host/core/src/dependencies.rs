@@ -1,4 +1,4 @@
-//! Tools that are blocked by their dependencies, and what that leaves to offer to a session.
+//! Tools that are blocked by their dependencies, and the tools that a session is offered.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,12 +19,12 @@ const MEND: &str = "`berth doctor` says how to fix it. Earlier calls count only 
 pub struct OfferedTool {
     /// The tool.
     pub definition: Arc<Definition>,
-    /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have
-    /// come to an output.
+    /// The boost of its rank from `[tools.dependencies]`, from 0 to 1: tools that it prefers have
+    /// succeeded.
     pub boost: f64,
 }
 
-/// The tools that are switched on and of which the rules don't deny every call.
+/// The tools that are enabled and that the rules don't deny altogether.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let on = catalogue
         .tools()
@@ -37,7 +37,7 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: what the session has done can't be read.
+/// [`HostError::Io`]: the session can't be read.
 pub(crate) fn check(
     rules: &Rules,
     catalogue: &Catalogue,
@@ -59,13 +59,13 @@ pub(crate) fn check(
     })
 }
 
-/// What a call comes to whose dependency state is unreadable: it fails closed.
+/// The failure of a call whose dependency state is unreadable: it fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
     let message = format!("The call was not run, since the earlier calls are unknown: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
 }
 
-/// The same, where only a decision can be told.
+/// The same as a decision.
 pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
@@ -90,7 +90,7 @@ fn is_deadlocked(
     deadlocked
 }
 
-/// Remembers that a tool has come to an output, where another one waits for that.
+/// Remembers that a tool has succeeded, if another tool depends on it.
 pub(crate) fn record_completion(
     rules: &Rules,
     context: &CallContext,

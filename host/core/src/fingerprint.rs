@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments,
-/// attachments, and the file that a preview of the change was made of. In text and JSON, 64
-/// hexadecimal digits.
+/// What an approval is bound to: the SHA-256 of the tool, the plugin's version, the arguments, the
+/// attachments, and the file that a preview shows. In text and JSON, 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 

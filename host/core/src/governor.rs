@@ -1,4 +1,4 @@
-//! Which calls may run: the gates of `berth-policy`, with the rules that the configuration has.
+//! Decides which calls may run: the gates of `berth-policy` with the rules of the configuration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,17 +11,17 @@ use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdi
 use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::session::Session;
 
-/// Decides on calls. What it decides by is exchanged as a whole.
+/// Decides on calls. Its rules are exchanged as a whole.
 #[derive(Debug)]
 pub(crate) struct Governor {
     rules: RwLock<Arc<Rules>>,
 }
 
-/// What calls are decided by.
+/// The rules that calls are decided by.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) policy: Arc<Policy>,
-    /// Which rules these are: a number that no others have.
+    /// The version of the rules: a number that no other version has.
     pub(crate) generation: u64,
     pub(crate) switches: Switches,
     pub(crate) dependencies: Option<Dependencies>,
@@ -31,7 +31,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// # Errors
     ///
-    /// [`HostError::Config`] for a rule that can't be used.
+    /// [`HostError::Config`] for an invalid rule.
     pub(crate) fn from_config(config: &Loaded) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (policy, generation) =
@@ -45,7 +45,7 @@ impl Rules {
         })
     }
 
-    /// Whether every call of a tool would be denied, whatever it is called with.
+    /// Whether every call of a tool would be denied, whatever its arguments are.
     pub(crate) fn hide(&self, tool: &Tool) -> bool {
         let Definition { name, aliases, .. } = &*tool.definition;
         let annotations = tool.annotations;
@@ -53,7 +53,7 @@ impl Rules {
             name,
             aliases,
             provider: tool.provider.name(),
-            // Where some of its calls only read, those are not denied.
+            // If some of its calls only read, those aren't denied.
             acts: !annotations.read_only && tool.definition.reads_when().is_none(),
             harmless: annotations.read_only && !annotations.open_world,
         })
@@ -68,7 +68,7 @@ pub(crate) struct ReachRules {
 }
 
 impl ReachRules {
-    /// What no other rules have: an answer that was made under some is no answer under others.
+    /// The version of the rules: an answer that was made under other rules can't serve again.
     pub(crate) fn identity(&self) -> String {
         format!("{} {}", self.generation, self.paths.identity())
     }
@@ -79,14 +79,14 @@ impl Governor {
         Self { rules: RwLock::new(Arc::new(rules)) }
     }
 
-    /// Exchanges what is decided by. A decision that has begun ends by the old rules.
+    /// Exchanges the rules. A decision that has begun ends by the old rules.
     pub(crate) fn exchange(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed,
-    /// so that nobody is asked again; everything else is looked at nevertheless. Of a call that may
-    /// run, the same rules say what it may reach beside what it names.
+    /// Decides on a call whose subjects are resolved. `confirmed`: the call was approved, so it
+    /// needs no approval; all other gates decide as usual. For a call that may run, the same rules
+    /// say what it may reach beside what it names.
     pub(crate) fn decide(
         &self,
         context: &CallContext,
@@ -105,8 +105,8 @@ impl Governor {
         (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
     }
 
-    /// Whether one of the commands that a call would run is on the blocklist: decided before
-    /// anything else is, its paths too.
+    /// Whether one of the commands of a call is on the blocklist. This comes before everything
+    /// else, its paths too.
     pub(crate) fn blocked<'c>(
         &self,
         commands: impl IntoIterator<Item = &'c str>,
@@ -114,7 +114,7 @@ impl Governor {
         self.rules().policy.blocked(commands)
     }
 
-    /// Whether what a call starts reaches the network.
+    /// Whether the processes of a call reach the network.
     pub(crate) fn reaches_network(&self, context: &CallContext) -> bool {
         context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
@@ -124,7 +124,7 @@ impl Governor {
     ///
     /// # Errors
     ///
-    /// The bound that is reached.
+    /// The limit that is reached.
     pub(crate) fn count(
         &self,
         context: &CallContext,
@@ -133,7 +133,7 @@ impl Governor {
         self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 
-    /// What is decided by now.
+    /// The current rules.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! The host as a program sees it.
+//! The host: the public interface for programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,17 +25,17 @@ use crate::governor::{Governor, Rules};
 use crate::retry::Retry;
 use crate::session::Session;
 
-/// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an
+/// Offers tools and runs their calls. To share it between the tasks of a program, put it in an
 /// [`Arc`].
 ///
-/// It belongs to the tokio runtime that it was built on. Dropping it ends what it watches.
+/// It belongs to the tokio runtime that it was built on. Dropping it ends its watching.
 pub struct Host {
     pub(crate) plugins: Arc<Plugins>,
-    /// Ends the watching with the host.
+    /// Ends the watching when the host is dropped.
     pub(crate) _watch: Option<Watch>,
     pub(crate) settings: Settings,
     pub(crate) lookups: Lookups,
-    /// The session of calls that name none.
+    /// The session of calls that name no session.
     pub(crate) session: Session,
     pub(crate) governor: Arc<Governor>,
     pub(crate) asking: ApprovalDesk,
@@ -45,45 +45,45 @@ pub struct Host {
     pub(crate) retry: Retry,
 }
 
-/// What holds for every call.
+/// Settings that apply to every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) max_call: Duration,
-    /// Bytes of arguments as JSON text.
+    /// Largest size of the arguments as JSON text, in bytes.
     pub(crate) arguments: usize,
 }
 
-/// What a program gives the host: which tool, with what, for whom, and where to tell.
+/// One call for the host: the tool, its arguments, its session, and where its events go.
 #[derive(Clone)]
 pub struct Request {
     /// A tool's name or alias.
     pub tool: String,
-    /// A JSON object; the tool's schema says what belongs in it. At most 1 MiB as JSON text.
+    /// A JSON object that matches the tool's schema. At most 1 MiB as JSON text.
     pub arguments: Value,
-    /// Larger or binary arguments, which the JSON names `{"$attachment": 0}`, by their place here.
+    /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
+    /// here.
     pub attachments: Vec<Content>,
-    /// Who calls, where that is not the primary agent.
+    /// The agent that calls, unless it is the primary one.
     pub caller: Option<String>,
-    /// The session that the call belongs to. None: the one of the host.
+    /// The session that the call belongs to. `None`: the host's own session.
     pub session: Option<Session>,
-    /// In which part of an agent's work the call is asked for; rules may say what each may do.
+    /// The part of an agent's work that makes the call; rules may differ between parts.
     pub phase: Option<Phase>,
-    /// How far what asks for the call is trusted: a skill that nobody has looked at, say. What the
-    /// plugin is trusted less counts too.
+    /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
+    /// trust of the plugin counts too.
     pub trust: Trust,
-    /// Whom the answer is for.
+    /// Who reads the answer.
     pub audience: Audience,
-    /// How a person is asked, where the rules say so. None: nobody is.
+    /// How a person is asked if the rules want approval. `None`: nobody is asked.
     pub approver: Option<Arc<dyn Approver>>,
     /// Where progress and partial output go.
     pub events: Arc<dyn Events>,
-    /// Cancelled by the program when nobody waits any more. Dropping the call's future does as
-    /// well.
+    /// The program cancels it to end the call. Dropping the call's future ends it too.
     pub cancel: CancellationToken,
 }
 
 impl Request {
-    /// A call of `tool` with `arguments`, and nobody who listens.
+    /// A call of `tool` with `arguments`, without events.
     pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
         Self {
             tool: tool.into(),
@@ -101,11 +101,11 @@ impl Request {
     }
 }
 
-/// Exchanges what calls are decided by, and what the next questions offer.
+/// Exchanges the rules, for calls and for the offers of the next questions.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] for a rule that can't be used. The old rules hold on then.
+/// [`HostError::Config`] for an invalid rule. The old rules stay then.
 pub(crate) fn exchange_rules(
     governor: &Governor,
     asking: &ApprovalDesk,
@@ -116,35 +116,35 @@ pub(crate) fn exchange_rules(
     Ok(())
 }
 
-/// A filter of a host, and how it fares.
+/// A filter of a host with its figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterState {
-    /// Its name: that of a built-in plugin's filter, else the plugin's and the filter's, with a `/`
-    /// between them.
+    /// Its name: of a built-in plugin the filter's, otherwise the plugin's and the filter's with a
+    /// `/` between them.
     pub name: String,
-    /// The plugin that it is one of.
+    /// The plugin that it belongs to.
     pub plugin: String,
-    /// What it says of itself.
+    /// Its own description.
     #[serde(flatten)]
     pub definition: Arc<FilterDefinition>,
-    /// What it did since the host started.
+    /// Its figures since the host started.
     pub counts: FilterCounts,
 }
 
 impl Host {
-    /// The tools as they are now: those of plugins first, then those of other providers, each in
-    /// its own order. Aliases are not among them, nor is what the configuration switches off, nor
-    /// are tools of which the rules deny every call; who calls one gets the denial.
+    /// The current tools: those of plugins first, then those of other providers, each in its own
+    /// order. Leaves out aliases, disabled tools, and tools of which the rules deny every call; a
+    /// call of one gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         dependencies::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
 
-    /// The tools as `session` may see them now: those of [`tools`](Self::tools), without those that
-    /// wait for others (`[tools.dependencies]`). Where all of them would wait, none does.
+    /// The tools for `session`: those of [`tools`](Self::tools) without those that are blocked by
+    /// their dependencies (`[tools.dependencies]`). If all of them would be blocked, none is.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: what the session has done can't be read.
+    /// [`HostError::Io`]: the session can't be read.
     pub fn tools_for(&self, session: &Session) -> Result<Vec<OfferedTool>, HostError> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
         let tools = dependencies::listed(&rules, &catalogue);
@@ -170,56 +170,54 @@ impl Host {
         })
     }
 
-    /// The tool that a name or an alias stands for, now. `None`: a call of it would fail with
+    /// The current tool of a name or an alias. `None`: a call of it would fail with
     /// [`ToolNotFound`](crate::Category::ToolNotFound).
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
 
-    /// Names of tools that look like `name`, the closest first, at most three.
+    /// At most three names of tools that resemble `name`, the closest first.
     pub fn similar_tools(&self, name: &str) -> Vec<String> {
         self.plugins.catalogue().similar(name)
     }
 
-    /// The plugins that there are and how they fare, those that are held back or failed included.
-    /// Other providers are none.
+    /// All plugins and their state, including those that are held back or failed. Other providers
+    /// aren't plugins.
     pub fn plugins(&self) -> Vec<PluginState> {
         self.plugins.states()
     }
 
-    /// What the configuration names as a tool or a plugin and there isn't, each with its place: a
-    /// rule about a name that is misspelt protects nothing.
+    /// Tools and plugins that the configuration names and that don't exist, each with its place: a
+    /// rule with a misspelt name protects nothing.
     pub fn unknown_names(&self) -> Vec<String> {
         self.plugins.unknown_names().into_iter().map(|unknown| unknown.message).collect()
     }
 
-    /// Looks at the plugin folder and at the plugins' files again, now, also at those that failed
-    /// before.
+    /// Looks at the plugin folder and the plugins' files again, also at those that failed before.
     ///
-    /// It returns when everything has been loaded or refused; [`plugins`](Self::plugins) says
-    /// which. A host that was built to [`watch`](crate::HostBuilder::watch) does so by itself when
+    /// Returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A
+    /// host that was built to [`watch`](crate::HostBuilder::watch) does this by itself when
     /// something changes there.
     pub async fn reload_plugins(&self) {
         self.plugins.reload(true).await;
     }
 
-    /// Exchanges the rules that calls are decided by for those of a configuration that was loaded
-    /// anew: permissions, policies, autonomy, trust, switches, quotas and dependencies. It is one
-    /// exchange: no call is decided by some of the old rules and some of the new. What a call was
-    /// decided by holds for that call; one that waits for a person is decided on once more when the
-    /// answer comes.
+    /// Exchanges the rules for those of a newly loaded configuration: permissions, policies,
+    /// autonomy, trust, disabled tools, quotas and dependencies. It is one exchange: no call is
+    /// decided by a mix of old and new rules. A decision stays for its call; a call that waits for
+    /// approval is decided on once more when the answer comes.
     ///
-    /// What plugins are granted, their limits, and which there are stays as it was built.
+    /// The grants and limits of plugins, and the list of plugins, stay as they were built.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`](crate::HostError::Config) for a rule that can't be used. The old rules
-    /// hold on then.
+    /// [`HostError::Config`](crate::HostError::Config) for an invalid rule. The old rules stay
+    /// then.
     pub fn reload_rules(&self, config: &berth_config::Loaded) -> Result<(), HostError> {
         exchange_rules(&self.governor, &self.asking, config)
     }
 
-    /// The filters that answers go through, in their order.
+    /// The filters for answers, in their order.
     pub fn filters(&self) -> Vec<FilterState> {
         let catalogue = self.plugins.catalogue();
         let state = |link: &Link| FilterState {
@@ -231,20 +229,20 @@ impl Host {
         catalogue.filters.links().iter().map(state).collect()
     }
 
-    /// The operator's own rules for filters: where they stand, and what is wrong with them. None
-    /// where the built-in filters are not there.
+    /// The operator's own rules for filters: their file and its error. `None` without the built-in
+    /// filters.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
         self.plugins.filter_rules()
     }
 
-    /// Asks one filter, by its name in [`filters`](Self::filters), about an output, whatever it
-    /// matches. It gets the output as it is given: what a terminal would show of a program's is
-    /// [`text::shown`](crate::text::shown). No call is made, nothing is counted, and what it says
-    /// is neither looked at nor recorded.
+    /// Runs one filter, by its name in [`filters`](Self::filters), on an output, whether it matches
+    /// or not. It gets the output as given; [`text::shown`](crate::text::shown) makes what a
+    /// terminal would show of a program's output. No call is made, nothing is counted, and the
+    /// result is neither checked nor recorded.
     ///
     /// # Errors
     ///
-    /// Where there is no such filter, or it fails.
+    /// There is no such filter, or it fails.
     pub async fn try_filter(
         &self,
         name: &str,
@@ -260,8 +258,8 @@ impl Host {
             .await
     }
 
-    /// The names of the filters that look at the output of a tool that acts on `subject`: of a
-    /// command line, on the command whose output its output is.
+    /// The names of the filters that match the output of a tool that acts on `subject`; for a
+    /// command line, the command whose output it is.
     pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
         let catalogue = self.plugins.catalogue();
         catalogue
@@ -273,21 +271,21 @@ impl Host {
             .collect()
     }
 
-    /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools)
-    /// and [`plugins`](Self::plugins) may say something else then. The number is that of the
-    /// changes so far. The receiver ends with the host.
+    /// Changes whenever a plugin is added, changed, removed, held back or fails:
+    /// [`tools`](Self::tools) and [`plugins`](Self::plugins) may return something else then. The
+    /// value counts the changes. The receiver closes with the host.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.plugins.changes()
     }
 
-    /// The plugin that offers a tool, where a plugin does.
+    /// The plugin of a tool. `None` if another provider offers it.
     pub fn plugin_of(&self, tool: &str) -> Option<Arc<PluginInfo>> {
         let catalogue = self.plugins.catalogue();
         Some(Arc::clone(catalogue.resolve(tool).ok()?.plugin.as_ref()?.info()))
     }
 
-    /// The directories that the plugin of a tool is granted, by their real paths, and the most that
-    /// may be done there. Empty for tools of other providers, and where there is no such tool.
+    /// The directories that the plugin of a tool is granted, by their real paths, with their
+    /// access. Empty for tools of other providers, and if there is no such tool.
     pub fn directories_of(&self, tool: &str) -> Vec<(std::path::PathBuf, berth_contract::Access)> {
         let catalogue = self.plugins.catalogue();
         let Some(plugin) = catalogue.resolve(tool).ok().and_then(|tool| tool.plugin.as_ref())

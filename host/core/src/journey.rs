@@ -1,4 +1,4 @@
-//! The journey of a call, top to bottom, the same for every front end and every provider.
+//! The journey of a call from top to bottom, the same for every front end and every provider.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,21 +24,21 @@ use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
 
 impl Host {
-    /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a
-    /// [`Failure`](crate::Failure).
+    /// Runs one call. It always returns an answer: if a tool, a rule or a limit ends the call, the
+    /// answer is a [`Failure`](crate::Failure).
     ///
-    /// In this order, each step only where the one before it held: the name is resolved, the
-    /// arguments are checked against the tool's schema, what the call acts on is decided on, a
-    /// person is asked where the rules want that, and the tool runs, under its bounds. Whatever
-    /// that comes to, a refusal as well as an output, is shaped and recorded before it leaves.
+    /// The steps, each only if the one before succeeded: the name is resolved, the arguments are
+    /// checked against the tool's schema, the gates decide on what the call acts on, a person
+    /// approves it if the rules want that, and the tool runs within its limits. The result, a
+    /// refusal as well as an output, is shaped and recorded before it leaves.
     ///
     /// Cancelling [`Request::cancel`] ends the call with
-    /// [`Category::Cancelled`](crate::Category::Cancelled), and so does dropping the future, which
-    /// then nobody hears of.
+    /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future ends it too,
+    /// without an answer.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its time driver, where the tool is a plugin's.
+    /// Outside a tokio runtime with its time driver, if a plugin offers the tool.
     pub async fn call(&self, request: Request) -> Answer {
         let mut steps = Steps::begin();
         let (context, session, inputs) = self.begin(request);
@@ -53,7 +53,7 @@ impl Host {
             .shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel)
             .await;
         steps.done("shape");
-        // It is written before anything is waited for.
+        // It is written before any waiting.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
@@ -202,7 +202,7 @@ impl Host {
         };
         let time = steps.done("run");
         tool.tally.count(outcome.is_ok(), time);
-        // How long a call that was tried again took says nothing of how long it takes.
+        // The time of a retried call says nothing about one run.
         if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {
             self.results.keep(context, session.answers(), key, &run.report, output, time);
         }
@@ -216,7 +216,7 @@ impl Host {
         })
     }
 
-    /// Decides, and has a person approve where that is what was decided.
+    /// Decides, and has a person approve if the decision needs it.
     async fn govern(
         &self,
         governance: &mut Governance,
@@ -229,15 +229,15 @@ impl Host {
         let mut decision = self.decide(governance, context, session, catalogue, false)?;
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
-            // Where nobody waits for the answer any more, the record has this decision.
+            // If the future is dropped, the record has this decision.
             governance.decision = Some(decision.clone());
             let step = self.approval_step(context, session, &decision);
             let approval = step
                 .approve(inputs.approver.as_deref(), &mut governance.waited, &inputs.cancel)
                 .await?;
             governance.approval = Some(approval);
-            // The rules may have changed while the person thought, and an approval skips the asking
-            // and nothing else.
+            // The rules may have changed meanwhile, and an approval skips the question and nothing
+            // else.
             decision = self.decide(governance, context, session, catalogue, true)?;
             steps.done("approve");
         }
@@ -255,8 +255,8 @@ impl Host {
         Ok(())
     }
 
-    /// What the gates say. Where nobody can tell whether the tool is blocked by its dependencies,
-    /// what the gates before said is kept for the record.
+    /// The decision of the gates. If the dependency state can't be read, the decision of the
+    /// earlier gates is kept for the record.
     fn decide(
         &self,
         governance: &mut Governance,
@@ -290,7 +290,7 @@ impl Host {
     }
 }
 
-/// What the answer has to say of what it was made without, since it needs approval.
+/// Notice about what was left out of the answer because it needs approval.
 fn left_out(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
@@ -301,21 +301,21 @@ fn left_out(report: &Report) -> Option<String> {
     ))
 }
 
-/// The refusal that a decision comes to.
+/// The refusal of a decision.
 fn refuse(governance: &mut Governance, context: &CallContext, decision: Decision) -> Failure {
     let failure = Failure::denied(decision.denial(format!("call {}", context.requested_tool)));
     governance.decision = Some(decision);
     failure
 }
 
-/// What the journey uses up of a request.
+/// The parts of a request that the journey consumes.
 pub(crate) struct CallInputs {
     approver: Option<Arc<dyn Approver>>,
     events: Arc<dyn Events>,
     cancel: CancellationToken,
 }
 
-/// The call as its provider gets it.
+/// The call in the form that its provider gets.
 #[expect(clippy::too_many_arguments, reason = "each is another fact of the one call")]
 fn provider_call(
     context: &CallContext,
@@ -346,18 +346,18 @@ fn provider_call(
     }
 }
 
-/// The time that a call asks for: its `timeout`, in seconds, where the tool has such an argument.
+/// The time limit that a call asks for: its `timeout` in seconds, if the tool has this argument.
 fn asked_time(schema: &Value, arguments: &Value) -> Option<Duration> {
     schema.pointer("/properties/timeout")?;
     let seconds = arguments.get("timeout")?.as_f64()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// An id that no other call has: this process's, and a number.
+/// A unique ID: random bytes of this process and a number.
 fn next_id() -> CallId {
     static PROCESS: LazyLock<String> = LazyLock::new(|| {
         let mut bytes = [0; 8];
-        // Without random bytes, ids are still unique in this process.
+        // Without random bytes, IDs are still unique in this process.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         format!("{:016x}-", u64::from_ne_bytes(bytes))
     });
@@ -365,7 +365,7 @@ fn next_id() -> CallId {
     CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
 }
 
-/// Takes the time of each step.
+/// Measures the time of each step.
 struct Steps {
     taken: Vec<Step>,
     since: Instant,
@@ -376,7 +376,7 @@ impl Steps {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 
-    /// Ends a step, and tells how long it took.
+    /// Ends a step and returns how long it took.
     fn done(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
         let time = now - std::mem::replace(&mut self.since, now);
@@ -391,7 +391,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_timeout_counts_only_where_the_tool_has_one() {
+    fn timeout_counts_only_if_the_tool_has_one() {
         let with = json!({ "type": "object", "properties": { "timeout": { "type": "number" } } });
         let without = json!({ "type": "object" });
         let arguments = json!({ "timeout": 2.5 });

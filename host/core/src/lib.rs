@@ -1,9 +1,9 @@
 //! Berth as a library: it offers a program the tools of plugins, each call in a sandbox of its own,
 //! and the program's own tools beside them.
 //!
-//! A program builds a [`Host`] with [`Host::builder`], asks for its [`tools`](Host::tools) and
-//! [`call`](Host::call)s them. There is no other way to a tool, so no program can leave out a check
-//! that another makes.
+//! A program builds a [`Host`] with [`Host::builder`], lists its [`tools`](Host::tools) and
+//! [`call`](Host::call)s them. There is no other way to a tool, so no program can skip a check that
+//! another makes.
 //!
 //! # From nothing to a call
 //!
@@ -21,8 +21,8 @@
 //! opt-level = 2
 //! ```
 //!
-//! In the clone, `cargo xtask plugins` makes `target/plugins/file.wasm`: the file tools. Then this
-//! is a whole program:
+//! In the clone, `cargo xtask plugins` makes `target/plugins/file.wasm` with the file tools. This
+//! is then a whole program:
 //!
 //! ```no_run
 //! use berth_core::{Builtin, Host, Request};
@@ -47,19 +47,19 @@
 //! ```
 //!
 //! It prints your `Cargo.toml`, read in a sandbox that reaches the working directory and nothing
-//! else. Ask for `/etc/passwd` instead, and it prints the rule that refuses it, where that rule
-//! stands, and what would change it.
+//! else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that rule
+//! stands, and how to change it.
 //!
-//! Two programs in the folder `examples` go further: `embed.rs` is an agent's side of a host,
+//! Two programs in the folder `examples` do more: `embed.rs` is an agent's side of a host,
 //! `provider.rs` adds a tool of the program's own.
 //!
 //! # Configuration and folders
 //!
-//! A host has a configuration ([`HostBuilder::config`]), folders for what Berth keeps
-//! ([`HostBuilder::folders`]) and a working directory ([`HostBuilder::working_directory`]). Without
-//! them it has the defaults, *not* the user's `berth.toml`; the folders of the user, with the
-//! plugins that lie there; and the directory of the process. Which of them a program says depends
-//! on whose host it is:
+//! A host has a configuration ([`HostBuilder::config`]), folders for what Berth stores
+//! ([`HostBuilder::folders`]) and a working directory ([`HostBuilder::working_directory`]). By
+//! default the configuration has default values, *not* the user's `berth.toml`; the folders are the
+//! user's, with the plugins in them; and the working directory is the process's. Set them by whose
+//! host it is:
 //!
 //! ```
 //! use berth_core::config::{self, Folders, Inputs, PathAccess};
@@ -80,20 +80,19 @@
 //! # }
 //! ```
 //!
-//! The first grants whatever the user granted; the second, the working directory and `/srv/docs`,
-//! since its folders hold no `berth.toml` that says more. [`config::Config`] has every key with its
-//! meaning. What Berth keeps in its folders is out of every tool's reach, whatever is granted, and
-//! so is changing the configuration.
+//! The first grants whatever the user granted; the second grants the working directory and
+//! `/srv/docs`, since its folders hold no `berth.toml` with more. [`config::Config`] documents
+//! every key. No tool reaches Berth's own folders, whatever is granted, so none can change the
+//! configuration.
 //!
-//! An organisation's [ceiling](config::Ceiling) bounds the first. A program that loads a
-//! configuration of its own names it in [`Inputs::ceiling`](config::Inputs::ceiling), where it is
-//! to hold there too.
+//! An organisation's [ceiling](config::Ceiling) limits the first. A program with its own
+//! configuration names the ceiling in [`Inputs::ceiling`](config::Inputs::ceiling) if it has to
+//! apply there too.
 //!
 //! # Which tools there are
 //!
 //! [`Host::tools`] has the [`Definition`]s: name, description, JSON Schema of the arguments, and
-//! how the tool behaves. They are what a model's API wants, under names that differ a little from
-//! one to the next:
+//! the tool's behaviour. A model's API takes the same fields under slightly different names:
 //!
 //! ```
 //! # fn tools(host: &berth_core::Host) -> serde_json::Value {
@@ -104,23 +103,22 @@
 //! # }
 //! ```
 //!
-//! What the configuration switches off, and what its rules deny altogether, is not among them.
-//! [`Host::tools_for`] leaves out what waits for another tool in a [`Session`], too.
-//! [`Host::check`] says what would become of a call, and by which rule, without making it.
+//! It leaves out tools that the configuration disables and tools that its rules deny altogether.
+//! [`Host::tools_for`] also leaves out tools that are blocked by another tool in a [`Session`].
+//! [`Host::check`] says what would happen to a call, and by which rule, without making it.
 //!
-//! | they come from | and are called | what they may reach |
+//! | source | name | what it may reach |
 //! |---|---|---|
-//! | plugins in the program: [`HostBuilder::builtins`] | `read` | what `[tools.file]` grants: the working directory, by default |
-//! | files that the program names: [`HostBuilder::plugin_file`] | `plugin__tool` | what `[plugins.NAME]` grants: nothing, by default |
-//! | `path` in `[plugins.NAME]`, and the plugin folder | `plugin__tool` | the same, once a person has [approved](Approvals) them |
-//! | code of the program: [`HostBuilder::provider`] | as it says | what the program may |
+//! | plugins in the program: [`HostBuilder::builtins`] | `read` | what `[tools.file]` grants: the working directory by default |
+//! | files that the program names: [`HostBuilder::plugin_file`] | `plugin__tool` | what `[plugins.NAME]` grants: nothing by default |
+//! | `path` in `[plugins.NAME]`, and the plugin folder | `plugin__tool` | the same, after a person has [approved](Approvals) them |
+//! | code of the program: [`HostBuilder::provider`] | any | what the program may reach |
 //!
 //! # Calls
 //!
-//! A [`Request`] says which tool, with which arguments, and for whom. The [`Answer`] has an
-//! [`Outcome`]: an [`Output`] or a [`Failure`]. A call always comes to an answer, which is meant
-//! for the model: a failure tells it what was wrong and what to try. Its [`Category`] is for the
-//! program:
+//! A [`Request`] names the tool, the arguments and the session. The [`Answer`] has an [`Outcome`]:
+//! an [`Output`] or a [`Failure`]. Every call gets an answer, and the answer is for the model: a
+//! failure says what was wrong and what to try. Its [`Category`] is for the program:
 //!
 //! | category | what happened | what a program does |
 //! |---|---|---|
@@ -133,33 +131,33 @@
 //! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
 //! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then, or `audit` or `host` where the host itself failed | tells the model; of the host's own failures ([`Failure::is_of_host`]) a person |
 //!
-//! [`Failure::feedback`] puts a failure into the one form in which a model should be told of it.
-//! What another side is to blame for, the host has tried again already, where that is safe:
-//! `[tools.retry]` says how often.
+//! [`Failure::feedback`] is the one text form of a failure for a model. If another server failed,
+//! the host has already tried the call again where that is safe: `[tools.retry]` says how often.
 //!
-//! A call that only reads may be answered by an earlier run, where nothing has changed that the
-//! answer was made of: [`Answer::cached`] says so, and [`Session::clear_cache`] ends it. An agent
-//! that goes round in circles is noticed by [`Repetition`], which a program that runs one asks
-//! about each call; the host itself doesn't.
+//! A reading call may be answered from an earlier run if nothing that the answer was made of has
+//! changed: [`Answer::cached`] says so, and [`Session::clear_cache`] forgets such answers.
+//! [`Repetition`] detects an agent that repeats itself; an agent's program asks it about each call,
+//! the host itself doesn't.
 //!
-//! A [`Denial`] is complete: what was to be done, the rule, where it stands, and the line that
-//! would change it. Only a person can change a rule, so show it to one.
+//! A [`Denial`] is complete: the action, the rule, where the rule stands, and the line that would
+//! change it. Only a person can change a rule, so show it to one.
 //!
-//! Calls are bounded: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of
+//! Calls have limits: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of
 //! arguments, 8 MiB of answer ([`Limits`]); larger arguments travel as [`Request::attachments`].
-//! Text in an answer is free of what steers a terminal.
+//! Text in an answer holds no characters that steer a terminal.
 //!
 //! # The record
 //!
-//! Every call is recorded in the folder `audit` of [`Folders::data`](config::Folders::data),
-//! whoever's host it is: before it runs if it can act, and before its answer leaves.
-//! [`audit::Trail`] reads and verifies it; [`HostBuilder::front_end`] says what it calls the
-//! program. A program that keeps a record of its own switches it off with `audit.enabled=false`.
+//! Every call is recorded in the folder `audit` of [`Folders::data`](config::Folders::data): before
+//! it runs if it can act, and before its answer leaves. [`audit::Trail`] reads and verifies the
+//! record; [`HostBuilder::front_end`] sets the program's name in it. A program with a record of its
+//! own switches it off with `audit.enabled=false`.
 //!
 //! # Progress and cancellation
 //!
-//! [`Request::events`] hears what a call tells while it runs, and [`Request::cancel`] ends it, as
-//! does dropping its future. A token's children end a whole turn of a model at once:
+//! [`Request::events`] receives the progress and the partial output of a call. [`Request::cancel`]
+//! ends the call, as does dropping its future. Child tokens end all calls of a model's turn at
+//! once:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -184,14 +182,14 @@
 //! # }
 //! ```
 //!
-//! A call that is cancelled, or stopped at a bound, answers with what it had emitted, in
+//! A call that is cancelled or stopped at a limit answers with what it had emitted, in
 //! [`Failure::content`].
 //!
 //! # Plugins that come and go
 //!
-//! A host that was built to [`watch`](HostBuilder::watch) keeps up with its plugins' files: it
-//! loads what is new, swaps what has changed and drops what is gone. A call that has begun goes on
-//! with the version that it began with. [`Host::changes`] tells when to ask anew for the tools:
+//! A host that was built to [`watch`](HostBuilder::watch) follows its plugins' files: it loads new
+//! ones, swaps changed ones and drops removed ones. A running call keeps the version that it began
+//! with. [`Host::changes`] says when to list the tools again:
 //!
 //! ```no_run
 //! # async fn example(host: &berth_core::Host) {
@@ -205,31 +203,32 @@
 //! # }
 //! ```
 //!
-//! A component that nobody has approved does not run: it is held, and the version that was approved
-//! before serves on. After a person has looked at it ([`PluginInspection`], [`Difference`]),
-//! [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration does without.
+//! A component that nobody has approved doesn't run: it is held back, and the approved version
+//! before it goes on serving. After a person has inspected it ([`PluginInspection`],
+//! [`Difference`]), [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration
+//! needs no approval.
 //!
 //! # Tools of the program's own
 //!
 //! A [`Provider`] offers tools that are Rust code of the program. The host resolves, validates and
-//! shapes calls of them as of any other, but does not confine them: their deadline, their
-//! cancellation and what they may do is up to the provider. The schema should come from the type
-//! that takes the arguments, as in `examples/provider.rs`, so that the two can't differ.
+//! shapes their calls like any other, but doesn't confine them: the provider is responsible for
+//! deadline, cancellation and access. Make the schema from the type of the arguments, as in
+//! `examples/provider.rs`, so that the two can't differ.
 //!
 //! # The helper
 //!
-//! A component that is new to this machine is compiled by another process, which has given up
-//! everything but computing, since a compiler is much code to meet a stranger's file. That process
-//! is this very program, started again with `__compile`, where its `main` begins with
-//! [`helper_hook`]; or another one that does, such as `berth` itself, by [`HostBuilder::helper`]. A
-//! program that does neither loads only what has been compiled already, and says so. The code is
-//! kept in the folder [`cache`](config::Folders::cache).
+//! A component that is new to this machine is compiled by another process that can only compute,
+//! since a compiler is a lot of code to run on an untrusted file. That process is this program,
+//! started again with `__compile`, if its `main` begins with [`helper_hook`]; or another program
+//! that does, such as `berth` itself, by [`HostBuilder::helper`]. Without either, only compiled
+//! components load, and the error says so. The code is stored in the folder
+//! [`cache`](config::Folders::cache).
 //!
 //! # Threads and the runtime
 //!
 //! [`HostBuilder::build`] and [`Host::call`] run on tokio, on one thread or many, and need its time
-//! driver (`enable_time`): without it they panic. Where plugins make requests, its I/O driver too
-//! (`enable_all`): without that, their calls fail.
+//! driver (`enable_time`): without it they panic. If plugins make requests, they need its I/O
+//! driver too (`enable_all`): without it, their calls fail.
 //!
 //! * A `Host` is `Send` and `Sync`; put it in an [`Arc`](std::sync::Arc). Calls run at once, as
 //!   many as `[tools] max_concurrent` says; one more waits for a place until its deadline, and is
@@ -246,16 +245,15 @@
 //! * Calls can hold hundreds of descriptors each: raise the soft `RLIMIT_NOFILE` where many run at
 //!   once, as `berth` does.
 //!
-//! What the library has to tell beyond its answers (a plugin that is held back, a crash, what a
-//! plugin logs) goes to the `tracing` crate.
+//! Events beyond the answers (a plugin that is held back, a crash, a plugin's log) go to the
+//! `tracing` crate.
 //!
 //! # Errors
 //!
-//! A [`Failure`] is a tool's, and goes to the model. A [`HostError`] is the host's own (a wrong
-//! configuration, a plugin that does not load) and goes to the person who runs the program: it
-//! comes from building and inspecting, never from a call. A plugin of the configuration or of the
-//! plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says
-//! why.
+//! A [`Failure`] is a tool's and is for the model. A [`HostError`] is the host's own (a wrong
+//! configuration, a plugin that doesn't load) and is for the person who runs the program: building
+//! and inspecting return it, a call never does. A plugin of the configuration or of the plugin
+//! folder that doesn't load is no error, since the others serve: [`Host::plugins`] says why.
 
 mod approvals;
 mod approve;

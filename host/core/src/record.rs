@@ -1,4 +1,4 @@
-//! What the audit is told of a call, put together from what the steps of its journey found out.
+//! The audit's record of a call, made from the results of its steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,39 +14,38 @@ use crate::audit::Audit;
 use crate::counting::QuotaReservation;
 use crate::governor::ReachRules;
 
-/// What the gates and a person made of a call.
+/// The decisions of the gates and of a person.
 #[derive(Default)]
 pub(crate) struct Governance {
-    /// None: the call did not come to the gates.
+    /// `None`: the call didn't reach the gates.
     pub(crate) decision: Option<Decision>,
     pub(crate) approval: Option<Approval>,
-    /// How long a person was waited for.
+    /// Time spent waiting for a person.
     pub(crate) waited: Duration,
     /// The rules that say what the call may reach beside what it names.
     pub(crate) reached: Option<ReachRules>,
-    /// The place in the session's quota and rate. It goes back if the call doesn't run.
+    /// The place in the session's quota and rate. It is given back if the call doesn't run.
     pub(crate) place: Option<QuotaReservation>,
 }
 
-/// What became of a call in its provider.
+/// The result of a call in its provider.
 #[derive(Default)]
 pub(crate) struct RunReport {
-    /// How often the tool was run.
+    /// How often the tool ran.
     pub(crate) attempts: u32,
-    /// Whether an earlier answer served instead.
+    /// Whether an earlier answer was used.
     pub(crate) cached: bool,
-    /// What the provider reported.
+    /// The provider's report.
     pub(crate) report: Arc<Report>,
 }
 
-/// A call on its way, for its record: where its future is dropped, since nobody waits any more,
-/// that is recorded.
+/// Records a call whose future is dropped.
 pub(crate) struct DropRecorder<'a> {
     pub(crate) audit: &'a Audit,
     pub(crate) context: CallContext,
     pub(crate) governance: Governance,
     pub(crate) run: RunReport,
-    /// Whether its outcome is recorded, so that nothing is left to do.
+    /// Whether the outcome is recorded and nothing is left to do.
     pub(crate) recorded: bool,
 }
 

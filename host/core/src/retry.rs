@@ -1,4 +1,4 @@
-//! Trying a call again, where that is declared to be safe and likely to help.
+//! Retries of calls for which that is declared to be safe and likely to help.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -14,13 +14,13 @@ use berth_policy::Backoff;
 
 use berth_catalogue::CallContext;
 
-/// How often and how long calls are tried.
+/// How often and how long calls are retried.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry(pub(crate) Backoff);
 
 impl Retry {
-    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that
-    /// takes, or until it is cancelled. Breaks with what the call came to.
+    /// Decides whether a call with `outcome` runs again, and waits for its turn or until it is
+    /// cancelled. Breaks with the result of the call.
     pub(crate) async fn wait(
         &self,
         context: &CallContext,
@@ -49,7 +49,7 @@ impl Retry {
         }
     }
 
-    /// Who hears what the call emits, over all of its attempts.
+    /// Receives the events of the call, over all of its attempts.
     pub(crate) fn dedup_events(
         &self,
         context: &CallContext,
@@ -60,8 +60,8 @@ impl Retry {
     }
 }
 
-/// Whether running the call twice does no more than running it once: it only reads, which is
-/// enforced, or is believed to come to the same.
+/// Whether a second run does no more than one: the call only reads, which is enforced, or is
+/// declared idempotent by a trusted plugin.
 fn is_safe(context: &CallContext) -> bool {
     context.tool.as_ref().is_some_and(|tool| {
         let believed = tool.annotations_with(&context.arguments);
@@ -69,24 +69,24 @@ fn is_safe(context: &CallContext) -> bool {
     })
 }
 
-/// Whether it may come out otherwise. That the host itself has too many calls is none of it: the
-/// call has waited for its place already, and to keep it waiting is for whoever called to decide.
+/// Whether another run may have another result. Host-wide overload is not retried: the call has
+/// waited for its slot already, and the caller decides whether to wait longer.
 fn helps(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
 
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // Without random bytes there is no wait, which is one of those that may come out.
+    // Without random bytes the wait is zero, which is a valid random wait.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }
 
-/// Passes on what a call emits, each part once: what an attempt that failed has shown is not shown
-/// again by the next.
+/// Passes on each part of the output once: the next attempt doesn't repeat what a failed one has
+/// shown.
 pub(crate) struct DedupedEvents {
     events: Arc<dyn Events>,
-    /// What was shown, in its order. None where there is only one attempt.
+    /// The parts shown so far, in order. `None` if there is only one attempt.
     shown: Option<Arc<Mutex<Vec<u64>>>>,
 }
 
@@ -107,7 +107,7 @@ impl DedupedEvents {
 struct Attempt {
     events: Arc<dyn Events>,
     shown: Arc<Mutex<Vec<u64>>>,
-    /// How many parts this attempt has emitted.
+    /// Parts that this attempt has emitted.
     emitted: AtomicUsize,
 }
 
@@ -122,7 +122,7 @@ impl Events for Attempt {
         if shown.get(place) == Some(&is) {
             return;
         }
-        // It goes another way than the attempt before: everything from here on is new.
+        // It differs from the attempt before: everything from here on is new.
         shown.truncate(place);
         shown.push(is);
         drop(shown);
@@ -130,7 +130,7 @@ impl Events for Attempt {
     }
 }
 
-/// Tells parts apart. Who makes two alike hides one of their own.
+/// Hash of a part. A tool that emits two equal parts hides only its own.
 fn digest(part: &Content) -> u64 {
     let mut hasher = DefaultHasher::new();
     match &part.body {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_is_not_shown_again() {
+    fn repeated_parts_are_shown_once() {
         check(&[&["a", "b"], &["a", "b", "c"]], &["a", "b", "c"]);
         check(&[&["a", "b"], &["a"], &["a", "b", "c"]], &["a", "b", "c"]);
         check(&[&["a", "a"], &["a", "a", "a"]], &["a", "a", "a"]);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_different_kinds_differ() {
+    fn parts_of_different_kinds_are_distinct() {
         let text = Content::text("a");
         let bytes = Content { body: Body::Bytes(b"a".to_vec()), ..text.clone() };
         let typed = Content { media_type: Some("text/html".to_owned()), ..text.clone() };

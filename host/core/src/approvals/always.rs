@@ -1,4 +1,4 @@
-//! What a yes for good writes into the user's configuration.
+//! The rule that a permanent approval writes into the user's configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use super::Always;
 
-/// A rule for the user's configuration that allows exactly what was asked about.
+/// A rule for the user's configuration that allows exactly what was approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// The tool that it is for.
+    /// The tool of the rule.
     pub tool: String,
-    /// What it allows, by the letter: this very path, command or text.
+    /// What the rule allows, compared character by character: this path, command or text.
     pub pattern: String,
 }
 
 impl Proposal {
-    /// The rule as it is written.
+    /// The rule as TOML.
     pub fn text(&self) -> String {
         insert::rule(&self.tool, &self.pattern)
     }
 
-    /// Writes the rule into the user's `berth.toml`, before the other rules of its tool; nothing
-    /// where it stands there already. Returns the file. It blocks.
+    /// Writes the rule into the user's `berth.toml`, before the other rules of its tool. Writes
+    /// nothing if the rule is there already. Returns the file's path. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`] where the file can't be changed, with what to write there.
+    /// [`HostError`] if the file can't be changed; it says which line to write by hand.
     pub fn write(&self, folders: &Folders) -> Result<PathBuf, HostError> {
         insert::permission(folders, &self.tool, &self.pattern)
     }
 }
 
-/// The rule that would allow this call, and as little else as a rule can say. It is tried out: what
-/// is offered counts once it is written, whatever else is configured.
+/// The narrowest rule that would allow this call. The rule is tried with the other rules: it is
+/// offered only if it would really allow the call.
 pub(crate) async fn proposal(context: &CallContext, config: Arc<Loaded>) -> Always {
     match tried(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
@@ -54,11 +54,12 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
         .ok_or("there is no such tool")?;
     let pattern = match &context.subjects[..] {
         [] => format!("{tool} {}", canonical(&context.arguments)),
-        // A directory goes with all that is in it by then, and a rule can't say what that is.
+        // Removing a directory removes whatever is in it at that moment, and a rule can't say what
+        // that is.
         [subject] if subject.kind == SubjectKind::Name => {
             return Err("it acts on whatever stands at that path with all that is in it, and a rule is about one thing".to_owned());
         }
-        // A rule can say the URL, and not what is sent there.
+        // A rule can name the URL, but not what is sent there.
         [subject] if subject.kind == SubjectKind::Url && context.acts() => {
             return Err("it sends something to that URL, and a rule would allow whatever is sent there, by any method".to_owned());
         }
@@ -67,7 +68,7 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
     };
     let proposal = Proposal { tool, pattern };
     let Proposal { tool, pattern } = proposal.clone();
-    // Files are read.
+    // Blocks: it reads files.
     let changed =
         tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
     let changed = changed.map_err(|error| error.to_string())??;

@@ -1,4 +1,4 @@
-//! The fingerprints of calls.
+//! Computes the fingerprints of calls.
 
 use berth_catalogue::CallContext;
 use berth_contract::{Body, Content};
@@ -9,12 +9,12 @@ use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
 
 impl Fingerprint {
-    /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another
-    /// spelling is the same call, and a link that leads elsewhere by now is another. `file`: the
-    /// SHA-256 of what the preview found, where there is one.
+    /// The fingerprint of a call whose subjects are resolved. Paths are real paths, so another
+    /// spelling is the same call, and a link that now leads elsewhere makes another call. `file`:
+    /// the SHA-256 of the file that the preview shows, if there is one.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
-        // Each part with its length, so that what ends one can't begin the next.
+        // The length comes before each part, so that text can't move from one part to the next.
         let mut part = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
@@ -42,8 +42,8 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or
-    /// act: what a yes for the session holds for, where the hosts are all that was asked about.
+    /// The fingerprint of all calls of a tool that use the same hosts and are all reading or all
+    /// acting. An approval for the session is bound to it if only the hosts needed approval.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
         let origins = berth_policy::origins(&action);
@@ -62,7 +62,7 @@ impl Fingerprint {
     }
 }
 
-/// What is attached, for a person.
+/// Describes the attachments for a person.
 pub(crate) fn attached(content: &Content) -> AttachmentSummary {
     let (_, bytes) = raw(content);
     let text = match &content.body {

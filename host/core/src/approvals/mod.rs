@@ -1,4 +1,4 @@
-//! Questions to a person: what is shown, who asks, and where a question waits.
+//! Questions to a person: their text, how they are asked, and where they are posted.
 
 pub(crate) mod always;
 pub(crate) mod fingerprint;
@@ -18,20 +18,20 @@ pub use words::Mark;
 
 use berth_config::{Folders, Loaded};
 
-/// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers
-/// more.
+/// Questions of one host that are open at a time. Each holds the arguments of its call, and no
+/// person answers more.
 const MAX_OPEN: usize = 64;
 
-/// How many of them one session may have, so that none takes the places of all others.
+/// Open questions of one session, so that no session takes the slots of all others.
 const MAX_OF_SESSION: usize = 16;
 
-/// Asks for a host.
+/// Asks the questions of a host.
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
     pub(crate) places: QuestionPlaces,
     /// Berth's own folders.
     pub(crate) folders: Folders,
-    /// What the rules are made of at the moment.
+    /// The settings that the rules are made of now.
     config: RwLock<Arc<Loaded>>,
 }
 
@@ -40,7 +40,7 @@ impl ApprovalDesk {
         Self { places: QuestionPlaces::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
-    /// Tells that the rules are made of something else from now on.
+    /// Exchanges the settings that the rules are made of.
     pub(crate) fn exchange(&self, config: Loaded) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -50,11 +50,11 @@ impl ApprovalDesk {
     }
 }
 
-/// The questions that wait: how many of each session.
+/// The open questions of each session, by their number.
 #[derive(Debug, Default)]
 pub(crate) struct QuestionPlaces(Mutex<HashMap<String, usize>>);
 
-/// A question's place, as long as it lives.
+/// The slot of one open question; dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Place<'p> {
     places: &'p QuestionPlaces,
@@ -62,7 +62,7 @@ pub(crate) struct Place<'p> {
 }
 
 impl QuestionPlaces {
-    /// A place for a question of a session, or why there is none.
+    /// Reserves a slot for a question of a session, or says why there is none.
     pub(crate) fn take(&self, session: &str) -> Result<Place<'_>, String> {
         let mut open = self.open();
         if open.values().sum::<usize>() >= MAX_OPEN {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_session_takes_the_places_of_the_others() {
+    fn session_leaves_open_questions_to_others() {
         let places = QuestionPlaces::default();
         let of = |session: &str, count: usize| {
             (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>()

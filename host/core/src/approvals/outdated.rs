@@ -1,4 +1,4 @@
-//! Whether what a question shows is still so.
+//! Whether what a question shows is still true.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use super::Preview;
 use super::preview::MAX_COMPARED;
 
-/// Whether the file of a preview holds something else by now. What can't be told is not said to.
+/// Whether the file of a preview has changed. If it can't be read, the answer is no.
 ///
-/// It looks for the person who looks at questions, with that person's rights, and not for a guest:
-/// no grant decides, and nothing comes of it but whether the question is asked.
+/// Reads with the rights of the person who looks at the question, not with those of a guest. No
+/// grant decides here, and the only effect is whether the question is shown.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
-    // Nothing is followed or waited for: another kind of file may stand there by now.
+    // Follows no link and never waits: the path may be another kind of file by now.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
     match rustix::fs::open(&preview.file, flags, Mode::empty()).map(File::from) {

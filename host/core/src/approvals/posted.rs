@@ -1,5 +1,5 @@
-//! Questions that are left for a person who is elsewhere: files in the data folder, which no tool
-//! reaches, for `berth approvals`.
+//! Questions for a person who is elsewhere. They are files in the data folder, which no tool
+//! reaches; `berth approvals` shows them.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -16,41 +16,41 @@ use super::{Approver, Preview, Question, Reply, outdated};
 use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
 
-/// Questions that wait at a time, over all of a user's programs: nobody answers more. So many
-/// answers wait for their calls beside them.
+/// Open questions at a time, over all programs of a user; no person answers more. As many answers
+/// can wait for their calls beside them.
 const MAX_POSTED: usize = 64;
 
-/// How many of them one session may have, so that none takes the places of all others.
+/// Open questions of one session, so that no session takes the slots of all others.
 const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 
-/// Names in the folder that are looked at: the questions, as many that were answered by now and as
-/// many answers, the lock, and what a process left that was killed while it wrote.
+/// Names in the folder that are read: the open questions, as many answered ones and answers, the
+/// lock, and what a process left behind when it was killed while it wrote.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
-/// How often somebody who waits looks for the answer: a person doesn't notice the difference.
+/// Time between two looks for the answer; short enough that a person doesn't notice it.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The questions of a user that wait for an answer, or whose answer waits for its call. Its
+/// The questions of a user that wait for an answer, or whose answer waits for its call. All
 /// functions block.
 #[derive(Clone, Debug)]
 pub struct Questions {
     folder: PathBuf,
 }
 
-/// A question that was left.
+/// A posted question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostedQuestion {
-    /// Names it: sixteen hexadecimal digits. The same call of the same session has the same one.
+    /// Its ID: sixteen hexadecimal digits. The same call of the same session has the same ID.
     pub id: String,
     /// The question itself.
     pub question: Question,
     /// When it was asked, in seconds of Unix time.
     pub asked: u64,
-    /// When it ends, or its answer does.
+    /// When the question or its answer expires, in seconds of Unix time.
     pub until: u64,
     /// The answer, until the call takes it.
     pub reply: Option<Reply>,
-    /// Until when somebody waits for the answer, in seconds of Unix time. Zero: nobody does.
+    /// Until when a call waits for the answer, in seconds of Unix time. Zero: no call waits.
     #[serde(default)]
     pub waited_until: u64,
 }
@@ -61,13 +61,12 @@ impl Questions {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files
-    /// that can't be believed. One that shows the change of a file that holds something else by now
-    /// isn't among them.
+    /// The open questions, the oldest first, and the errors of files that can't be read or trusted.
+    /// Leaves out a question that shows the change of a file which has changed since.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where the folder can't be read or believed.
+    /// [`HostError::Io`] if the folder can't be read or trusted.
     pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
         let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
@@ -78,8 +77,8 @@ impl Questions {
                         && posted.reply.is_none()
                         && file_name(&posted.id) == name =>
                 {
-                    // A yes to what was shown would be none to what the call does now, which asks
-                    // anew.
+                    // An approval of the old change wouldn't approve what the call does now, and
+                    // the call asks again.
                     if !posted.question.is_outdated() {
                         waiting.push(posted);
                     }
@@ -92,14 +91,15 @@ impl Questions {
         Ok((waiting, wrong))
     }
 
-    /// Answers a question: what its call waits for, or the next one of that session that is the
-    /// same. A yes counts for `lasting`. A yes for good is kept only for a call that waits: for any
-    /// other one the rule counts, and the answer would outlive it.
+    /// Answers a question. The answer is for the call that waits, or for the next identical call of
+    /// that session. An approval holds for `lasting`. A permanent approval is stored only for a
+    /// call that waits: the rule in the configuration covers all other calls, and a stored answer
+    /// would outlive that rule.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] where it has been answered, taken back or has ended meanwhile;
-    /// [`HostError::Io`] where the answer can't be kept.
+    /// [`HostError::Config`] if the question was answered, taken back or has expired meanwhile;
+    /// [`HostError::Io`] if the answer can't be stored.
     pub fn answer(
         &self,
         posted: &PostedQuestion,
@@ -130,12 +130,12 @@ impl Questions {
         if for_good && !is_waited_for { self.withdraw(&posted.question) } else { Ok(()) }
     }
 
-    /// Takes the answer to a call of a session, where there is one. It is gone then: a yes is good
-    /// for one call.
+    /// Takes the answer to a call of a session, if there is one. The answer is removed: an approval
+    /// is valid for one call.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where the file is there and can't be read or believed.
+    /// [`HostError::Io`] if the file exists and can't be read or trusted.
     pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
         Ok(match self.standing(question)? {
             QuestionStatus::Answered(reply) => Some(reply),
@@ -143,7 +143,7 @@ impl Questions {
         })
     }
 
-    /// As [`take`](Self::take), and whether there is a question where there is no answer.
+    /// As [`take`](Self::take); also says whether there is a question without an answer.
     fn standing(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let id = id(&question.session, &question.fingerprint);
         let Some(folder) = self.opened()? else { return Ok(QuestionStatus::Gone) };
@@ -162,13 +162,13 @@ impl Questions {
         Ok(QuestionStatus::Answered(reply))
     }
 
-    /// Removes the question that was left for this call in its session, with an answer that it may
-    /// have by now: for a front end that has its answer from elsewhere, so that nobody is asked
-    /// again what was answered, and no other answer lies there for the next call.
+    /// Removes the question of this call in its session, with an answer that it may have. For a
+    /// front end that got its answer in another way: nobody is asked twice, and no unused answer is
+    /// left for the next call.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where it is there and can't be read, believed or removed.
+    /// [`HostError::Io`] if it exists and can't be read, trusted or removed.
     pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
         let name = file_name(&id(&question.session, &question.fingerprint));
         let Some(folder) = self.opened()? else { return Ok(()) };
@@ -182,13 +182,13 @@ impl Questions {
         }
     }
 
-    /// Leaves a question, for `lasting`, of which somebody waits for `wait`; or says why there is
-    /// no place for it. One that is there already waits longer; one that was answered meanwhile
-    /// keeps its answer.
+    /// Posts a question for `lasting`, for which a call waits for `wait`; or says why there is no
+    /// slot for it. An existing question is extended; a question that was answered meanwhile keeps
+    /// its answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where it can't be kept.
+    /// [`HostError::Io`] if it can't be stored.
     fn post(
         &self,
         question: Question,
@@ -210,7 +210,7 @@ impl Questions {
             }
             let (asked, until) =
                 (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
-            // The second that has begun counts as well.
+            // The current second counts too.
             let waited_until = if wait.is_zero() {
                 0
             } else {
@@ -229,7 +229,7 @@ impl Questions {
         })
     }
 
-    /// Takes a question back that nobody waits for any more, unless it was answered.
+    /// Takes back a question for which no call waits any more, unless it was answered.
     fn take_back(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         let Ok(_held) = folder.lock(state::LOCK) else { return };
@@ -240,9 +240,10 @@ impl Questions {
         }
     }
 
-    /// Removes what has ended, what the same call asked before, of a file that held something else,
-    /// and the oldest of too many answers; says why not where as many others wait as may. For
-    /// whoever holds the lock: until the question is written, no other may take its place.
+    /// Makes room: removes expired entries, older questions of the same call about another state of
+    /// the file, and the oldest of too many answers. Returns why there is no room if too many other
+    /// questions are open. Only for the holder of the lock, so that no other question takes the
+    /// slot before this one is written.
     fn make_room(
         &self,
         now: u64,
@@ -267,7 +268,7 @@ impl Questions {
                         preview: other.preview,
                     });
                 }
-                // It takes a place, since it may be one.
+                // It may be a question, so it counts as one.
                 Ok(None) | Err(_) => strange += 1,
             }
         }
@@ -288,7 +289,7 @@ impl Questions {
             }
         };
         if no_place(&waiting).is_some() {
-            // Nobody is asked these, so nobody could make room.
+            // These are never shown, so no person could make room.
             waiting.retain(|other| {
                 let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
                 !(is_outdated && folder.remove(&other.name).is_ok())
@@ -313,25 +314,25 @@ impl Questions {
     }
 }
 
-/// What has become of a question.
+/// The state of a question.
 enum QuestionStatus {
-    /// The answer, which was taken: nobody else has it.
+    /// The answer. It was taken: no other call has it.
     Answered(Reply),
     Waits,
     Gone,
 }
 
-/// What makes room.
+/// An entry that can be removed to make room.
 const ANSWER_THEM: &str = "answer those that `berth approvals` lists";
 
-/// A question that takes a place.
+/// A question that takes a slot.
 struct Waiting {
     name: String,
     of_session: bool,
     preview: Option<Preview>,
 }
 
-/// What may have become of one that somebody waits for.
+/// The state of a question for which a call waits.
 const GONE: &str = "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
 
 impl PostedQuestion {
@@ -350,16 +351,17 @@ fn file_name(id: &str) -> String {
     format!("{id}.json")
 }
 
-/// Leaves questions for `berth approvals`, for a front end that can't ask by itself.
+/// Posts questions for `berth approvals`, for a front end that can't ask by itself.
 #[derive(Debug)]
 pub struct PostingApprover {
-    /// Where they are left.
+    /// The store of the questions.
     pub questions: Questions,
-    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the
-    /// next one that is the same. A yes for good is no such answer, but a rule of the user's file,
-    /// which a host that runs is told of with [`reload_rules`](crate::Host::reload_rules).
+    /// How long a call waits for its answer. Zero: the call ends at once, and the answer is for the
+    /// next identical call. A permanent approval isn't stored as an answer: it is a rule in the
+    /// user's file, which a running host takes over with
+    /// [`reload_rules`](crate::Host::reload_rules).
     pub wait: Duration,
-    /// How long a question waits, and then its answer.
+    /// How long a question stays open, and then how long its answer is valid.
     pub lasting: Duration,
 }
 
@@ -384,7 +386,7 @@ impl Approver for PostingApprover {
 }
 
 impl PostingApprover {
-    /// One that leaves questions in the data folder, and waits as `[approvals]` says.
+    /// An asker that posts questions in the data folder and waits as `[approvals]` says.
     pub fn new(folders: &Folders, settings: &Approvals) -> Self {
         let (wait, lasting) = (
             Duration::from_secs(settings.wait_secs.get()),
@@ -413,7 +415,7 @@ impl PostingApprover {
         if self.wait.is_zero() {
             return Ok(left(&id, "an approval counts for the next call that is the same"));
         }
-        // Whoever drops this future waits no longer, and nobody is to be asked in vain.
+        // When this future is dropped, no call waits any more and the question is taken back.
         let mut back = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
@@ -471,7 +473,7 @@ mod tests {
 
     use super::*;
 
-    /// A question of a session. No session has more than it may.
+    /// A question of a session, within the session's limit.
     fn question(number: usize) -> Question {
         let decision = json!({ "verdict": "ask", "gate": "permissions", "rule": "a rule", "place": "a place", "remedy": "" });
         let question = json!({
@@ -482,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn of_questions_at_the_same_time_no_more_wait_than_may() {
+    fn parallel_questions_stay_within_the_limit() {
         const TOO_MANY: usize = 16;
         let root = tempfile::tempdir().expect("a temporary folder");
         let questions = Questions::open(&Folders::inside(root.path()));
@@ -514,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn one_session_leaves_places_for_the_others() {
+    fn session_leaves_posted_questions_to_others() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let questions = Questions::open(&Folders::inside(root.path()));
         let post = |number, session: &str| {
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn of_answers_that_nobody_takes_the_last_ones_are_kept() {
+    fn newest_unused_answers_are_kept() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let questions = Questions::open(&Folders::inside(root.path()));
         let lasting = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! What a call would change in a file, computed by the host before anybody is asked.
+//! The change that a call would make in a file, computed by the host before anyone is asked.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,56 +18,55 @@ use similar::TextDiff;
 
 use super::Preview;
 
-/// Bytes of a file, and of what would be in it, that are compared.
+/// Largest size, in bytes, of a file before and after the change.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
 
-/// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they
-/// are any shorter.
+/// Bytes of a diff that a person still reads. The arguments are shown instead of a longer diff if
+/// they are shorter.
 const MAX_DIFF: usize = 48 * 1024;
 
-/// After this, the comparison takes the differences that it has found so far: still right, only not
-/// the shortest.
+/// After this time, the comparison takes the differences found so far: the diff is still correct,
+/// but not the shortest.
 const TIME: Duration = Duration::from_millis(200);
 
-/// Where the definition of a built-in tool says what a call changes:
-/// `{"file": "path", "content": "content"}`, or
-/// `{"file": "path", "old": "old_string", "new": "new_string", "all": "replace_all"}`, each the
-/// name of an argument.
+/// Key of a built-in tool's definition that says what a call changes: `{"file": "path", "content":
+/// "content"}`, or `{"file": "path", "old": "old_string", "new": "new_string", "all":
+/// "replace_all"}`. Each value is the name of an argument.
 const META: &str = "berth:preview";
 
-/// Which arguments make the change.
+/// The arguments that make the change.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Change {
-    /// All of a file is replaced.
+    /// The whole file is replaced.
     Whole { file: String, content: String },
-    /// A text in a file is replaced by another, once or everywhere.
+    /// A text in the file is replaced by another, once or everywhere.
     Part { file: String, old: String, new: String, all: String },
 }
 
-/// A preview, and the file that it was made of: in another one, the same arguments may change
-/// something else.
+/// A preview and the state of the file that it shows. In another state, the same arguments may
+/// change something else.
 pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
     /// The SHA-256 of the file before the change.
     pub(crate) before: [u8; 32],
-    /// The SHA-256 of the file after it, where the same call changes nothing then.
+    /// The SHA-256 of the file after the change, if the same call would then change nothing.
     pub(crate) settled: Option<[u8; 32]>,
 }
 
-/// The preview of a call, where its tool is built in and says what it changes, and the file may be
-/// read.
+/// The preview of a call. Only a built-in tool that declares its change, and a file that may be
+/// read, has one.
 ///
 /// # Errors
 ///
-/// What the tool would fail with, since what is to be replaced isn't there.
+/// The tool's own failure: the text to replace isn't in the file.
 pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     let Some(look) = look(context) else { return Ok(None) };
-    // Reading may wait for a disk, or for a network.
+    // Reading may wait for a disk or a network.
     tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
 }
 
-/// As [`of`], for who may block.
+/// As the asynchronous function; blocks.
 pub(crate) fn at_once(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     look(context).map_or(Ok(None), |look| look())
 }
@@ -80,7 +79,7 @@ fn look(
     let change = Change::deserialize(meta).ok()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&context.arguments);
-    // Where the file really lies: who looks at the question later follows no link.
+    // The real path: whoever looks at the question later follows no link.
     let real = context.subjects.first().map(|subject| subject.text.clone());
     Some(move || change.seen(grants, &arguments, real).transpose())
 }
@@ -101,7 +100,7 @@ impl Change {
             Self::Whole { content, .. } => (text(content)?.to_owned(), vec![content.clone()]),
             Self::Part { old, new, all, .. } => {
                 let (from, to) = (text(old)?, text(new)?);
-                // What names no carriage return stands for lines that end in one, too.
+                // A text without carriage returns also matches lines that end in one.
                 if !from.is_empty()
                     && !before.contains(from)
                     && !before.replace("\r\n", "\n").contains(from)
@@ -128,7 +127,7 @@ impl Change {
     }
 }
 
-/// What a tool fails with that finds nothing to replace.
+/// The failure of a tool that doesn't find the text to replace.
 fn no_match(old: &str, file: &str, before: &str) -> Failure {
     let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
     let failure = Failure::new(
@@ -140,8 +139,8 @@ fn no_match(old: &str, file: &str, before: &str) -> Failure {
         .with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
-/// The text of a file: empty where there is none yet. `None` where it can't be shown: it may not be
-/// read, is too long, or is no text.
+/// The text of a file, empty if it doesn't exist. `None` if it can't be shown: it may not be read,
+/// is too long or isn't text.
 fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
     let opened = match FileView::new(grants, true)
         .open(path, OpenOptions { read: true, ..OpenOptions::default() })
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diff_shows_what_changes_and_three_lines_around_it() {
+    fn diff_shows_changes_with_three_lines_around() {
         let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
         let after = before.replace("line 10\n", "line ten\n");
         let text = diff(&before, &after).expect("it is short");
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_not_computed() {
+    fn overlong_diff_is_not_computed() {
         assert_eq!(diff("", &"x\n".repeat(MAX_DIFF)), None);
         assert_eq!(diff("", &"x".repeat(MAX_COMPARED + 1)), None);
     }

@@ -7,101 +7,100 @@ use serde_json::Value;
 use super::{Proposal, outdated};
 use crate::fingerprint::Fingerprint;
 
-/// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes,
-/// so a call that would take more is not asked about.
+/// Largest size of a question in bytes. Nobody reads more before approving, so a call that needs
+/// more can't be asked about.
 const MAX_SHOWN: usize = 64 * 1024;
 
-/// Asks a person, for a front end that can.
+/// Asks a person; implemented by a front end that can.
 ///
-/// Nothing that a model wrote answers for a person: the reply comes from what the person does, and
-/// the arguments are only shown.
+/// Text of a model never answers for a person: the reply comes from what the person does, and the
+/// arguments are only shown.
 pub trait Approver: Send + Sync + 'static {
-    /// Asks, and waits for the answer as long as it takes; waiting is no part of the call's time.
+    /// Asks and waits for the answer without a limit; the wait doesn't count as the call's time.
     /// Dropping the future takes the question back.
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
 
-    /// Whether it waits for a person. Where it doesn't, since the answer was given beforehand or
-    /// counts for another call, the record tells of no time that a person took.
+    /// Whether it waits for a person. If the answer was given before, or is for another call, the
+    /// record names no waiting time.
     fn waits(&self) -> bool {
         true
     }
 }
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// The call.
+    /// ID of the call.
     pub id: CallId,
     /// The session that the call belongs to.
     pub session: String,
-    /// Who calls, where that is not the primary agent.
+    /// The agent that calls, unless it is the primary one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// What a yes is bound to.
+    /// What an approval is bound to.
     pub fingerprint: Fingerprint,
     /// The tool's full name.
     pub tool: String,
     /// The plugin or provider that offers it.
     pub provider: String,
-    /// What it acts on.
+    /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
-    /// Names of the secrets that are put into the requests to the URLs it acts on.
+    /// Names of the secrets that are put into the requests to the URLs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// The arguments, whole. They may hold anything: mark what steers a terminal before it is
-    /// shown.
+    /// The complete arguments. They can hold any characters: escape what steers a terminal before
+    /// they are shown.
     pub arguments: Value,
-    /// What is handed over beside the arguments.
+    /// The attachments of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<AttachmentSummary>,
-    /// What would change in a file, where the host knows.
+    /// The change of a file, if the host knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
-    /// Why it is asked, and by which rule.
+    /// Why approval is needed, and by which rule.
     pub decision: Decision,
-    /// What `always` would write into the user's configuration, or why it can't be said.
+    /// What `always` would write into the user's configuration, or why it writes nothing.
     pub always: Always,
 }
 
-/// What a yes for good would write.
+/// What a permanent approval would write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Always {
     /// This rule.
     Writes(Proposal),
-    /// Nothing: it can't be said, and why.
+    /// No rule can express it; the reason.
     Unavailable(String),
 }
 
-/// Something that is handed over beside the arguments.
+/// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentSummary {
-    /// What it says of itself.
+    /// Its declared type.
     pub media_type: Option<String>,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: usize,
     /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
-    /// The whole of it, where it is text.
+    /// Its whole text, if it is text.
     pub text: Option<String>,
 }
 
-/// What a call would change in a file.
+/// The change that a call would make in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preview {
     /// The file's real path.
     pub file: String,
-    /// The SHA-256 of what it holds, in hexadecimal digits; where it isn't there, that of nothing.
+    /// The SHA-256 of its content in hexadecimal digits; of nothing if the file doesn't exist.
     pub sha256: String,
-    /// A unified diff. It may hold anything that a file can.
+    /// A unified diff. It can hold any characters.
     pub diff: String,
-    /// The arguments that the diff shows whole, by their names, so that they need not be shown
-    /// again.
+    /// Names of the arguments that the diff shows in full, so that they aren't shown again.
     pub shows: Vec<String>,
 }
 
 impl Question {
-    /// The arguments that are to be shown: those that the preview does not show already.
+    /// The arguments that the preview doesn't show already.
     pub fn shown_arguments(&self) -> impl Iterator<Item = (&str, &Value)> {
         let hidden = self.preview.as_ref().map_or(&[][..], |preview| &preview.shows);
         let arguments = self.arguments.as_object().into_iter().flatten();
@@ -110,14 +109,13 @@ impl Question {
             .filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
     }
 
-    /// Whether a person who has seen one question has seen the other: they differ in nothing but
-    /// the call that asks.
+    /// Whether two questions look the same to a person: they differ only in the ID of the call.
     pub(super) fn shows_the_same(&self, other: &Self) -> bool {
         *self == Self { id: self.id.clone(), ..other.clone() }
     }
 
-    /// Whether it is of the same call as another, which asked when the file that it changes held
-    /// something else.
+    /// Whether another question is about the same call and an older state of the file that it
+    /// changes.
     pub(super) fn follows(&self, other: &Self) -> bool {
         let call = |question: &Self| Self {
             id: self.id.clone(),
@@ -129,12 +127,12 @@ impl Question {
         self.fingerprint != other.fingerprint && self.preview.is_some() && call(self) == call(other)
     }
 
-    /// Whether the file whose change it shows holds something else by now. It reads the file.
+    /// Whether the file whose change it shows has changed since. Reads the file.
     pub(super) fn is_outdated(&self) -> bool {
         self.preview.as_ref().is_some_and(outdated::is_outdated)
     }
 
-    /// Why a person can't be asked this: it takes more than anybody reads before saying yes.
+    /// Why this question can't be asked: it is longer than anyone reads before approving.
     pub fn too_large(&self) -> Option<String> {
         let arguments: usize =
             self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
@@ -152,22 +150,22 @@ impl Question {
     }
 }
 
-/// What the person said.
+/// The answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Yes, for so long.
+    /// Approved.
     Yes {
-        /// How long it holds.
+        /// How long the approval holds.
         scope: Scope,
-        /// Who said it.
+        /// Who answered.
         by: String,
     },
-    /// No.
+    /// Denied.
     No {
-        /// Who said it.
+        /// Who answered.
         by: String,
     },
-    /// Nobody could be asked: why, and what to do about it.
+    /// Nobody could be asked: the reason and what to do about it.
     Unasked(String),
 }

@@ -1,5 +1,5 @@
-//! A question as a person reads it: all of the action, and nothing in it that steers what shows it,
-//! or hides a part.
+//! The text of a question: the whole action, with no character that steers the terminal or hides a
+//! part.
 
 use std::fmt::Write;
 
@@ -13,31 +13,31 @@ use serde_json::Value;
 
 use super::{Always, AttachmentSummary, Question};
 
-/// Bytes of an argument that is read at a glance.
+/// Bytes of an argument that a person reads at a glance.
 const SHORT: usize = 200;
 
-/// What a part of a question's words is, for who shows it in colours.
+/// The role of a part of a question's text, for front ends that use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A name.
     Strong,
-    /// What is there for those who look for it.
+    /// A detail.
     Faint,
-    /// A line that would be added.
+    /// An added line.
     Added,
-    /// A line that would go.
+    /// A removed line.
     Removed,
-    /// A character that steers or hides, written as what it is.
+    /// A character that would steer the terminal or hide text, shown as an escape.
     Warning,
 }
 
 impl Question {
-    /// Everything that a yes would allow, and why it is asked, in plain text.
+    /// Everything that an approval would allow, and why it is needed, as plain text.
     pub fn words(&self) -> String {
         self.marked(&|_, text| text.to_owned())
     }
 
-    /// The same, with parts of it as `mark` has them.
+    /// The same text, with its parts marked by `mark`.
     pub fn marked(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words {
             text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))),
@@ -54,7 +54,7 @@ impl Question {
         if let Some(caller) = &self.caller {
             words.field("asked by", &neutral_line(caller));
         }
-        // First, since headers and a body can be longer than what a person reads.
+        // First, since headers and a body can be longer than a person reads.
         for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
             words.target(&url.text);
         }
@@ -120,7 +120,7 @@ impl Question {
         words.text
     }
 
-    /// What a yes for good would write, or why it can't be said, likewise.
+    /// Adds what a permanent approval would write, or why it can't.
     pub fn marked_always(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
@@ -139,7 +139,7 @@ impl Question {
     }
 }
 
-/// Whether a value takes more than a line or two.
+/// Whether a value takes more than two lines.
 fn is_long(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\n') || text.len() > SHORT,
@@ -147,7 +147,7 @@ fn is_long(value: &Value) -> bool {
     }
 }
 
-/// What is done, in a word or two.
+/// The action, in a word or two.
 fn deed(subject: &ResolvedSubject) -> &'static str {
     match (subject.kind, subject.access) {
         (SubjectKind::Command, _) => "runs",
@@ -168,7 +168,7 @@ impl Words<'_> {
         let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
     }
 
-    /// Several lines, each behind a bar, so that none can be taken for one of Berth's own.
+    /// Several lines, each behind a bar, so that none looks like a line of Berth's own.
     fn block(&mut self, name: &str, lines: &str, mark: impl Fn(&str) -> Option<Mark>) {
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
         for line in lines.split_inclusive('\n') {
@@ -179,7 +179,7 @@ impl Words<'_> {
         }
     }
 
-    /// The commands that one consists of, the risky ones marked.
+    /// The commands that a command line consists of, with the risky ones marked.
     fn commands(&mut self, told: &[Explanation]) {
         if told.is_empty() {
             return;
@@ -200,8 +200,7 @@ impl Words<'_> {
         }
     }
 
-    /// A line whose characters that could steer a terminal, or hide something, are written as what
-    /// they are.
+    /// A line in which characters that steer a terminal or hide text are escaped.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
         let mut rest = line;
         while let Some((at, strange)) = rest.char_indices().find(|(_, c)| steers(*c)) {
@@ -219,7 +218,7 @@ impl Words<'_> {
         }
     }
 
-    /// Where a URL leads, its host in the letters that the DNS knows, and what is odd about it.
+    /// Where a URL leads: its host as the DNS knows it, and what is unusual about it.
     fn target(&mut self, url: &str) {
         let Ok(target) = Target::parse(url) else { return };
         let odd = target.oddities();
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_action_is_told_and_none_of_it_steers() {
+    fn question_shows_the_whole_action_without_control_characters() {
         assert_eq!(
             question().words(),
             "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_is_told_with_its_class() {
+    fn question_shows_each_command_with_its_class() {
         let mut question = question();
         let text = "cd x && git push --force; rm -rf \"$D\" > log\u{1b}; $X".to_owned();
         question.subjects = vec![ResolvedSubject {
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_url_leads_is_told_with_what_is_odd_about_it() {
+    fn question_shows_the_host_of_a_url_and_what_is_unusual() {
         let asked = |url: &str, gate: &str| {
             let mut question = question();
             question.subjects = vec![ResolvedSubject {
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_request_goes_and_what_goes_along_stands_before_its_headers_and_body() {
+    fn question_shows_url_and_secrets_before_headers_and_body() {
         let mut question = question();
         let url = "https://example.com/x";
         question.subjects = vec![ResolvedSubject {
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_goes_or_is_strange_is_marked_and_nothing_else_of_a_stranger_s() {
+    fn only_added_removed_and_escaped_text_is_marked() {
         let marked = question().marked(&|mark, text| format!("<{mark:?} {text}>"));
         for part in [
             "  │ <Removed -a><Warning \\u{1b}><Removed b>\n",

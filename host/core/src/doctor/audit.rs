@@ -4,8 +4,8 @@ use super::Finding;
 use super::finding::size;
 use crate::audit::Trail;
 
-/// The record of calls: whether there is one, whether it can be written, and whether its newest
-/// part is what was written.
+/// The record of calls: whether it is on, whether it can be written, and whether its newest part is
+/// unchanged.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let recording = if loaded.config.audit.enabled {
         Finding::ok(
@@ -38,7 +38,7 @@ fn log(folders: &Folders) -> Finding {
         );
         return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
     }
-    // What is wrong with it is among the problems.
+    // An invalid file is among the problems.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "check its disk"),

@@ -8,12 +8,12 @@ use berth_runtime::RuntimeConfig;
 use super::Finding;
 use super::finding::within_or;
 
-/// What the other checks take from the configuration: where it is broken, the defaults.
+/// The configuration for the other checks; the defaults if it is broken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Read {
     pub(super) folders: Option<Folders>,
     pub(super) loaded: Loaded,
-    /// Whether it is what the operator said.
+    /// Whether it is the operator's configuration.
     pub(super) is_right: bool,
 }
 
@@ -23,7 +23,7 @@ impl Read {
     }
 }
 
-/// Reads the configuration, and tells what is wrong with it.
+/// Reads the configuration and reports its errors.
 pub(super) async fn read(inputs: Inputs, patience: Duration) -> (Read, Vec<Finding>) {
     let variables = within_or(patience, move || look(&inputs)).await;
     variables.unwrap_or_else(|finding| (Read::default(), vec![finding]))

@@ -38,7 +38,7 @@ fn pool(examined: &EngineExamination) -> Finding {
     }
 }
 
-/// What most probably keeps the engine from its address space.
+/// The most likely reason why the engine gets no address space.
 fn address_space_fix() -> &'static str {
     match (machine::bounds().address_space, machine::overcommits()) {
         (Some(_), _) => "ulimit -v unlimited (for a service: LimitAS=infinity)",

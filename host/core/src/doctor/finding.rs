@@ -3,30 +3,30 @@ use std::time::Duration;
 use berth_contract::text::neutral_line;
 use serde::Serialize;
 
-/// How one thing stands.
+/// The state of one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As it should be, or of no consequence.
+    /// As it should be, or without consequence.
     Ok,
-    /// Berth works, and something is slower, missing or soon at its bound.
+    /// Berth works, but something is slower, missing or close to its limit.
     Warning,
-    /// Berth does not work, or is not safe.
+    /// Berth doesn't work or isn't safe.
     Failure,
 }
 
-/// What was found of one thing. Its texts are one line each and hold no control characters.
+/// One finding. Its texts are one line each and hold no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it belongs to.
+    /// Its group.
     pub group: &'static str,
-    /// What was looked at.
+    /// What was checked.
     pub name: String,
-    /// How it stands.
+    /// Its state.
     pub state: State,
-    /// What was found.
+    /// The result.
     pub found: String,
-    /// A command, or a line of the configuration, that mends it. There is one unless all is well.
+    /// A command, or a line of the configuration, that fixes it. Always there unless all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -53,7 +53,7 @@ impl Finding {
     }
 
     fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
-        // Paths, and what a configuration or a plugin says, come from elsewhere.
+        // Paths and the texts of a configuration or a plugin are untrusted.
         Self {
             group: "",
             name: neutral_line(&name),
@@ -64,15 +64,15 @@ impl Finding {
     }
 }
 
-/// Everything that was found.
+/// All findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// By group, in the order of the examination.
+    /// By group, in the order of the checks.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// How many findings stand so.
+    /// The number of findings in a state.
     pub fn count(&self, state: State) -> usize {
         self.findings.iter().filter(|finding| finding.state == state).count()
     }
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-/// Makes checks that block, on a thread that may, and waits for them no longer than `patience`.
+/// Runs blocking checks on a thread for them and waits at most `patience`.
 pub(super) async fn within(
     patience: Duration,
     checks: impl FnOnce() -> Vec<Finding> + Send + 'static,
@@ -90,7 +90,7 @@ pub(super) async fn within(
     within_or(patience, checks).await.unwrap_or_else(|finding| vec![finding])
 }
 
-/// The same for anything.
+/// The same for any value.
 pub(super) async fn within_or<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_fitting_units() {
+    fn sizes_have_fitting_units() {
         let check = |bytes: u64, expected: &str| assert_eq!(size(bytes), expected);
         check(0, "0 bytes");
         check(1023, "1023 bytes");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_one_line_and_steers_no_terminal() {
+    fn finding_is_one_line_without_control_characters() {
         let finding = Finding::warning("a\nb", "\u{1b}[2J", "x\ty");
         assert!(
             !format!("{}{}", finding.name, finding.found).contains(['\n', '\u{1b}']),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_hangs_or_breaks_is_a_finding() {
+    fn check_that_hangs_or_panics_is_a_finding() {
         let reactor = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_time()

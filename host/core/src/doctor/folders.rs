@@ -7,27 +7,27 @@ use berth_system::machine::{self, Folder, FolderStatus};
 use super::Finding;
 use super::finding::size;
 
-/// Bytes that compiled plugins may soon take.
+/// Bytes that compiled plugins may soon need.
 const LITTLE_SPACE: u64 = 256 << 20;
 
-/// Bytes without which not even the record of a call is sure to be written.
+/// Below this number of free bytes, not even the record of a call can be written for sure.
 const NO_SPACE: u64 = 64 << 10;
 
-/// What a folder is for decides on how private it has to be.
+/// The use of a folder decides how private it has to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Whoever writes it grants anything, or has code loaded; it may be read.
+    /// Who can write it can grant anything or have code loaded; it may be readable.
     Config,
-    /// Whoever writes it forges what lasts; whoever reads it learns what others said.
+    /// Who can write it can forge state; who can read it learns what others said.
     Data,
-    /// Whoever writes it would have their code run, so Berth does without it then.
+    /// Who can write it could have code run, so Berth doesn't use it then.
     Cache,
 }
 
 /// Berth's own folders.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
-    // Where there is no working directory, a path that is relative to it leads nowhere.
+    // Without a working directory, relative paths lead nowhere.
     let plugins = loaded.plugin_folder(folders, &std::env::current_dir().unwrap_or_default());
     let mut findings = vec![
         folder("configuration", &folders.config, Purpose::Config),
@@ -63,7 +63,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
             format!("{shown} is not a folder"),
             format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
         ),
-        // A link to a folder that is well kept serves, but for code, which is mapped from no folder
+        // A link to a private folder is fine, except for code, which is never mapped from a folder
         // behind a link.
         Ok(Folder::Link) if path.ends_with("compiled") => {
             worse(format!("{shown} is a link"), format!("rm {0} && mkdir -m 700 {0}", quoted(path)))
@@ -110,7 +110,8 @@ fn check_kept_folder(
             format!("chown {user} {quoted}"),
         );
     }
-    // Who may write a folder may exchange what is in it, unless it is sticky and theirs is not.
+    // Who may write a folder may replace what is in it, unless it is sticky and the entry belongs
+    // to someone else.
     if mode & 0o022 != 0 {
         return worse(
             format!("{shown}: others may write to it (mode {mode:o})"),
@@ -119,7 +120,7 @@ fn check_kept_folder(
     }
     let private = purpose == Purpose::Config || mode & 0o077 == 0;
     if !private {
-        // The folder above the code need not be private.
+        // The parent of the code folder need not be private.
         let found = format!("{shown}: others may look into it (mode {mode:o})");
         let outer = purpose == Purpose::Cache && !path.ends_with("compiled");
         return if outer {
@@ -131,7 +132,7 @@ fn check_kept_folder(
     on(name, path, purpose, there)
 }
 
-/// What the folder lies on.
+/// The file system of the folder.
 fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
     let local = match purpose {
@@ -180,7 +181,7 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
     Finding::ok(name, found(format!("mode {mode:o}, {} free", size(below.free))))
 }
 
-/// For a shell.
+/// Quotes it for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_a_failure_where_calls_are_recorded() {
+    fn full_disk_is_a_failure_if_calls_are_recorded() {
         let check = |purpose, free, expected| {
             let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
             let found = on(

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::approvals::Questions;
 use crate::session;
 
-/// What is kept from one run to the next: whether it can be read and believed.
+/// State that is stored between runs: whether it can be read and trusted.
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
     let approved = Approvals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let questions =

@@ -2,10 +2,10 @@ use berth_system::machine;
 
 use super::Finding;
 
-/// The oldest kernel that has all that is needed: `openat2`.
+/// The oldest kernel with everything that Berth needs: `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// Watchers and watches that other programs should leave to Berth: an editor alone may take
+/// Watchers and watches that other programs should leave free for Berth; an editor alone may take
 /// thousands.
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;

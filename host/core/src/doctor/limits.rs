@@ -5,15 +5,15 @@ use berth_system::machine;
 use super::Finding;
 use super::finding::size;
 
-/// Descriptors with which a search leaves out what it can't open, and those with which calls that
-/// run at a time may.
+/// With fewer descriptors than the first, a search leaves out files; with fewer than the second,
+/// parallel calls may.
 const FEWEST_FILES: u64 = 64;
 const FEW_FILES: u64 = 1024;
 
 /// Threads that a busy host takes.
 const FEW_PROCESSES: u64 = 256;
 
-/// What this process may use.
+/// The limits of this process.
 pub(super) fn findings(loaded: &Loaded) -> Vec<Finding> {
     let bounds = machine::bounds();
     vec![files(bounds.open_files), processes(bounds.processes), stack(bounds.stack), memory(loaded)]
@@ -56,7 +56,7 @@ fn stack(bound: Option<u64>) -> Finding {
     }
 }
 
-/// Whether all calls at their bound would find memory.
+/// Whether all calls at their limit would find memory.
 fn memory(loaded: &Loaded) -> Finding {
     let name = "memory";
     let Some((there, says)) = machine::memory() else {

@@ -1,5 +1,5 @@
-//! Examines this machine and the configuration: everything that Berth needs, what was found of it,
-//! and what mends a shortfall.
+//! Examines this machine and the configuration: everything that Berth needs, what was found, and
+//! how to fix it.
 //!
 //! ```no_run
 //! use berth_core::doctor::{Examination, State};
@@ -33,30 +33,29 @@ use berth_config::Inputs;
 
 pub use finding::{Finding, Report, State};
 
-/// Until when a group of checks has to be through. A folder on a server that is gone may never
-/// answer.
+/// Time for one group of checks. A folder on a server that is gone may never answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Loading every plugin may take its compiling, which has bounds of its own.
+/// Loading every plugin may compile it, which has limits of its own.
 const LOADING: Duration = Duration::from_secs(180);
 
-/// What to examine: this machine, and the host that would be built with these.
+/// What to examine: this machine, and the host that these settings would build.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// What the operator says beside the user's file.
+    /// Settings beside the user's file.
     pub inputs: Inputs,
     /// Plugins that are part of the program.
     pub builtins: Vec<Builtin>,
-    /// Plugins beside those that the configuration names.
+    /// Plugins beside those in the configuration.
     pub plugin_files: Vec<PathBuf>,
     /// See [`HostBuilder::helper`](crate::HostBuilder::helper).
     pub helper: Option<PathBuf>,
 }
 
 impl Examination {
-    /// Examines everything, in the order in which one thing needs another. Comes to an end whatever
-    /// is wrong, and changes nothing, but that loading the plugins may compile them into the cache.
-    /// Needs a reactor with time.
+    /// Examines everything, in the order in which one part needs another. It always ends and
+    /// changes nothing, except that loading the plugins may compile them into the cache. Needs a
+    /// reactor with time.
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);

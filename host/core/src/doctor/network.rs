@@ -1,5 +1,5 @@
-//! How requests leave this machine, and whether what the configuration names for them is there.
-//! Nothing is connected to, and no secret is read.
+//! How requests leave this machine, and whether what the configuration names for them exists. It
+//! connects to nothing and reads no secret.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn proxy(loaded: &Loaded) -> Finding {
         || loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
     match written.or_else(of_environment).filter(|(_, url)| !url.is_empty()) {
         None => Finding::ok("proxy", "none"),
-        // The address may have a password in it.
+        // The address may contain a password.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
             let fix = "set `proxy` in [network] to an address that begins with http://, or to \"\" for none";
             Finding::warning(

@@ -27,7 +27,7 @@ pub(super) async fn findings(
     if let Some(helper) = examination.helper {
         builder = builder.helper(helper);
     }
-    // On a task of its own: where it blocks, waiting for it still ends.
+    // On its own task: if it blocks, waiting for it still ends.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
         Ok(Ok(Ok(host))) => loaded(&host),
         Ok(Ok(Err(error))) => vec![Finding::failure("loading", error.to_string(), fix(&error))],

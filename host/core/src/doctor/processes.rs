@@ -1,4 +1,4 @@
-//! What this kernel gives of the sandbox of processes, found by putting one on.
+//! Which parts of the process sandbox this kernel supports, found by entering one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use berth_system::process::{Child, Command, Places, RememberedPlaces, StartError
 
 use super::Finding;
 
-/// Until when the harmless program has to be through.
+/// Time for the harmless program.
 const TIME: Duration = Duration::from_secs(20);
 
-/// The first kernel that bounds the processes of a namespace, root's too.
+/// The first kernel that limits the processes of a namespace, root's too.
 const BOUNDS_PROCESSES: (u32, u32) = (6, 14);
 
-/// The first that keeps processes from sockets without a path, and from signalling others.
+/// The first kernel that keeps processes from sockets without a path and from signalling others.
 const SCOPES: u32 = 6;
 
 const LESS: &str = "or, to go without: `sandbox = \"best-effort\"` in [tools.shell]";
@@ -44,7 +44,7 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
             (Err(reason), missing)
         }
     };
-    // What is missing for want of something else isn't told a second time.
+    // A part that is missing because of another part isn't reported twice.
     let lacks =
         |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
     let namespaces = match (&state, lacks("namespaces")) {
@@ -60,7 +60,7 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
     ]
 }
 
-/// What of it the configuration does without.
+/// Missing parts that the configuration accepts.
 pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
     let shell = &loaded.config.tools.shell;
     let remedy = "set `sandbox = \"strict\"` in [tools.shell], the default";
@@ -93,7 +93,7 @@ fn is_view(reason: &str) -> bool {
     .any(|step| reason.starts_with(step))
 }
 
-/// The parts that are missing where a harmless program runs in the sandbox.
+/// The parts that are missing when a harmless program runs in the sandbox.
 fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, String> {
     let places = Places {
         grants: Arc::new(
@@ -141,7 +141,7 @@ fn together(state: &Result<Duration, String>) -> Finding {
     }
 }
 
-/// Those of users, mounts, processes and the network, and the view that they are for.
+/// The namespaces of users, mounts, processes and the network, and the view that they are for.
 fn namespaces(missing: Option<&str>) -> Finding {
     let name = "namespaces";
     let known = machine::namespaces();

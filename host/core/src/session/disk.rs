@@ -1,4 +1,4 @@
-//! A session on disk: a file for each, which the processes of one user share.
+//! A session on disk: one file each, shared by the processes of a user.
 
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
@@ -14,32 +14,32 @@ use sha2::{Digest, Sha256};
 use super::SessionState;
 use super::state::seconds;
 
-/// The folder in the data folder.
+/// Name of the folder in the data folder.
 const FOLDER: &str = "sessions";
 
-/// Seconds after the last change until a session is over.
+/// Seconds from the last change until a session expires.
 const IDLE: u64 = 8 * 3600;
 
-/// Files that are looked at when those of sessions that are over are removed: each look takes a
-/// while, and there will be another.
+/// Files that are checked when expired sessions are removed: each check takes time, and the rest
+/// waits for the next time.
 const SWEPT: usize = 256;
 
-/// Bytes of such a file that are read. Of a larger one nobody knows how old it is, and it stays.
+/// Bytes of such a file that are read. The age of a larger file isn't known, and it stays.
 const MAX_SWEPT: u64 = 4 * 1024 * 1024;
 
-/// Where a session lies.
+/// The place of a session.
 pub(super) struct DiskSession {
     folder: PathBuf,
     file: String,
     name: String,
 }
 
-/// How many sessions are kept on disk, and what is wrong with files that can't be read or believed.
-/// It looks at the first few hundred.
+/// The number of sessions on disk and the errors of files that can't be read or trusted. Looks at
+/// the first few hundred.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] where the folder can't be read or believed.
+/// [`HostError::Io`] if the folder can't be read or trusted.
 pub(crate) fn kept_in(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
     let path = folders.data.join(FOLDER);
     let names = match PrivateFolder::open(&path).and_then(|folder| folder.names(SWEPT)) {
@@ -57,9 +57,9 @@ pub(crate) fn kept_in(folders: &Folders) -> Result<(usize, Vec<HostError>), Host
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
-    /// Whose it is: the file's own name is a digest, which nobody can read.
+    /// The session's name: the file's own name is a digest of it, which nobody can read.
     name: String,
-    /// The second of Unix time in which it was changed last.
+    /// Time of the last change, in seconds of Unix time.
     changed: u64,
     state: SessionState,
 }
@@ -102,7 +102,7 @@ impl DiskSession {
         Ok(result)
     }
 
-    /// Whether a file is the one of this session.
+    /// Whether a file belongs to this session.
     fn check(&self, file: &File) -> Result<(), HostError> {
         if file.changed == 0 || file.name == self.name {
             return Ok(());
@@ -114,11 +114,11 @@ impl DiskSession {
         )))
     }
 
-    /// Removes the files of sessions that are over. What can't be removed only takes room.
+    /// Removes the files of expired sessions. A file that can't be removed only takes room.
     fn sweep(&self, now: u64) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
-        // Those who change a session wait for the same lock, so that none is removed under their
-        // hands.
+        // Whoever changes a session holds the same lock, so no session is removed while it is
+        // changed.
         let Ok(_held) = folder.lock(state::LOCK) else { return };
         for name in
             folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json"))
@@ -135,13 +135,13 @@ impl DiskSession {
 }
 
 impl File {
-    /// Whether the session was idle for too long. One from the future was written under a wrong
-    /// clock: nobody knows how old it is.
+    /// Whether the session is expired. A time in the future comes from a wrong clock, so the age
+    /// isn't known.
     fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.changed) >= IDLE || self.changed > now.saturating_add(IDLE)
     }
 
-    /// What the file remembers, unless the session is over.
+    /// The state in the file, unless the session is expired.
     fn living(self, now: u64) -> SessionState {
         if self.is_over(now) { SessionState::default() } else { self.state }
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_share_what_is_remembered_and_other_sessions_do_not() {
+    fn processes_share_a_session_and_other_sessions_are_separate() {
         let root = tempfile::tempdir().expect("a temporary folder");
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_before_there_is_something_to_remember() {
+    fn session_without_state_writes_nothing() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let session = session(root.path(), "a");
         assert_eq!(calls(&session), 0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_over_after_eight_idle_hours_and_its_file_goes() {
+    fn session_expires_after_eight_idle_hours_with_its_file() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let old = session(root.path(), "old");
         old.change(|state| state.calls = 7).expect("it is kept");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_may_write_or_that_is_another_s_or_damaged_is_an_error() {
+    fn untrusted_foreign_or_damaged_session_file_is_an_error() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let session = session(root.path(), "a");
         session.change(|state| state.calls = 7).expect("it is kept");

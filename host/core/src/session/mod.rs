@@ -1,4 +1,4 @@
-//! Sessions: what outlives a call for one caller, and is nobody else's.
+//! Sessions: the state of one caller that lasts longer than a call.
 
 mod disk;
 mod state;
@@ -13,8 +13,7 @@ use berth_config::Folders;
 pub(crate) use disk::kept_in;
 pub(crate) use state::{SessionState, seconds};
 
-/// What belongs together of one caller's calls: approvals, counters, answers that may serve again,
-/// and kept output.
+/// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.
 ///
 /// A session belongs to a principal: a connection, a user in a directory, an authenticated caller.
 /// Clones are the same session.
@@ -34,9 +33,8 @@ enum Place {
 }
 
 impl Session {
-    /// A session that lives in memory, as long as the last clone of it. `name` says whose it is;
-    /// what calls keep on disk (the audit, kept output) goes by it, so no two callers have the same
-    /// one.
+    /// A session in memory that lasts as long as its last clone. `name` identifies it: what calls
+    /// store on disk (the audit, kept output) uses it, so no two callers may have the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(Arc::new(Inner {
             name: name.into(),
@@ -45,45 +43,45 @@ impl Session {
         }))
     }
 
-    /// A session that every process of the user who gives the same `name` shares: for programs that
-    /// make a call and end. What it has to remember lies in the data folder, and is forgotten when
-    /// nothing was added to it for eight hours.
+    /// A session that is shared by all processes of the user with the same `name`: for programs
+    /// that make one call and end. Its state is in the data folder and expires eight hours after
+    /// its last change.
     ///
-    /// Nothing is read before a call asks it for something, and nothing is written before there is
-    /// something to remember.
+    /// Nothing is read before a call needs it, and nothing is written before there is state to
+    /// store.
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         let state = Place::Disk(disk::DiskSession::new(folders, &name));
         Self(Arc::new(Inner { name, state, answers: AnswerCache::default() }))
     }
 
-    /// Whose it is.
+    /// The name of its owner.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
     }
 
-    /// What the session keeps of answers that may serve again, and how often one did.
-    /// `[tools.result_cache]` says how many are kept.
+    /// The session's reusable answers and how often one was used. `[tools.result_cache]` limits
+    /// them.
     pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
 
-    /// Lets go all answers that may serve again, and forgets how often one did.
+    /// Forgets all reusable answers and how often one was used.
     pub fn clear_cache(&self) {
         self.0.answers.clear();
     }
 
-    /// The answers that may serve again. None where the process makes a call and ends: nobody would
-    /// ask for them.
+    /// The reusable answers. `None` in a process that makes one call and ends: nobody would ask for
+    /// them.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
     }
 
-    /// Looks at what is remembered. Nobody changes it meanwhile, so `look` is quick.
+    /// Reads the state. Nobody changes it meanwhile, so `look` must be quick.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], where it is kept on disk and can't be read or believed.
+    /// [`HostError::Io`] if the state is on disk and can't be read or trusted.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         match &self.0.state {
             Place::Memory(state) => Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner))),
@@ -91,12 +89,12 @@ impl Session {
         }
     }
 
-    /// Changes what is remembered: at a stroke, for all processes that share the session. Where
-    /// `change` changes nothing, nothing is written.
+    /// Changes the state in one step, for all processes that share the session. Writes nothing if
+    /// `change` changes nothing.
     ///
     /// # Errors
     ///
-    /// As [`look`](Self::look), and where it can't be written.
+    /// As [`look`](Self::look), or the state can't be written.
     pub(crate) fn change<R>(
         &self,
         change: impl FnOnce(&mut SessionState) -> R,

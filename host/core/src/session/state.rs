@@ -1,4 +1,4 @@
-//! What a session remembers.
+//! The state of a session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// Approvals that one session holds at a time; the one that ends first makes room. Each took a
-/// person, so there are never many.
+/// Approvals of one session at a time; the one that expires first makes room. Each needed a person,
+/// so there are never many.
 const MAX_APPROVALS: usize = 1024;
 
-/// What a session remembers of its calls, as its file has it.
+/// The state of a session, as stored in its file.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionState {
-    /// What a person agreed to for the session.
+    /// The approvals for the session.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     approvals: BTreeMap<Fingerprint, SessionApproval>,
-    /// Calls that were counted so far.
+    /// Number of counted calls.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) calls: u64,
-    /// When calls ran that act, in milliseconds of Unix time, the earliest first. Whoever adds to
-    /// it drops what no longer counts.
+    /// Times of acting calls, in milliseconds of Unix time, the earliest first. Whoever adds one
+    /// drops those that no longer count.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) acted: VecDeque<u64>,
-    /// Tools that have come to an output, by their full names.
+    /// Full names of the tools that have succeeded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) completed: BTreeSet<String>,
 }
@@ -33,12 +33,12 @@ pub(crate) struct SessionState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SessionApproval {
     by: String,
-    /// The second of Unix time from which on it no longer counts.
+    /// When it expires, in seconds of Unix time.
     until: u64,
 }
 
 impl SessionState {
-    /// Remembers that somebody agreed to all calls of this fingerprint.
+    /// Remembers the approval of all calls with this fingerprint.
     pub(crate) fn approve(
         &mut self,
         fingerprint: Fingerprint,
@@ -65,7 +65,7 @@ impl SessionState {
         );
     }
 
-    /// Who agreed to calls of this fingerprint, where that still counts.
+    /// Who approved calls with this fingerprint, if the approval still holds.
     pub(crate) fn approved_by(&self, fingerprint: &Fingerprint, now: SystemTime) -> Option<&str> {
         let approval = self.approvals.get(fingerprint)?;
         (approval.until > seconds(now)).then_some(&approval.by)
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_counts_for_its_fingerprint_until_it_ends() {
+    fn approval_holds_for_its_fingerprint_until_it_expires() {
         let mut state = SessionState::default();
         state.approve(fingerprint(1), "terminal", at(100), Duration::from_secs(10));
         assert_eq!(state.approved_by(&fingerprint(1), at(109)), Some("terminal"));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn approvals_are_bounded_and_the_one_that_ends_first_goes() {
+    fn approvals_are_bounded_and_the_first_to_expire_is_dropped() {
         let mut state = SessionState::default();
         for number in 0..=u16::try_from(MAX_APPROVALS).expect("it fits") {
             state.approve(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn session_state_is_read_back() {
         let mut state = SessionState {
             calls: 3,
             acted: [1, 2].into(),
