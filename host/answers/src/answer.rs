@@ -1,4 +1,4 @@
-//! What a call comes to, and the parts of that.
+//! The answer to a call and its parts.
 
 use std::time::Duration;
 
@@ -6,52 +6,51 @@ use berth_contract::{CallId, Confidence, Outcome};
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of text below which there is nothing to gain: what says that something was left out takes
-/// some, too.
+/// Bytes of text below which filtering isn't worth it: the notice about it takes room too.
 pub(crate) const SHORT: usize = 400;
 
-/// Bytes that have to be saved for the same reason.
+/// Bytes that filtering must save, for the same reason.
 pub(crate) const GAIN: usize = 200;
 
-/// What a call came to.
+/// The answer to a call.
 #[derive(Debug)]
 pub struct Answer {
-    /// The call's id, as the log has it: no other call has it.
+    /// The call's unique ID, as in the log.
     pub id: CallId,
-    /// The tool's full name, where one was found.
+    /// The tool's full name, if the tool was found.
     pub tool: Option<String>,
-    /// What offers it: a plugin's name, where it is one of a plugin.
+    /// The provider: the plugin's name for a plugin's tool.
     pub provider: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
-    /// What the gates decided, where the call came to them.
+    /// The decision of the gates, if the call reached them.
     pub decision: Option<Decision>,
-    /// Who agreed to it, where somebody was asked.
+    /// Who approved it, if it needed approval.
     pub approval: Option<Approval>,
-    /// Whether an earlier answer served.
+    /// Whether an earlier answer was used.
     pub cached: bool,
     /// Whether a part of the answer was left out; its text says where.
     pub truncated: bool,
-    /// Whether it is for a model, and was written by untrusted sources: its text stands behind a
-    /// fence.
+    /// Whether it is for a model and has untrusted sources: its text is fenced.
     pub untrusted: bool,
-    /// What the host has to say of the answer. Its text says it too.
+    /// The host's notices about the answer. They are in its text too.
     pub notices: Vec<String>,
-    /// Where what is left out can be read. `None`: nothing was, or it could not be kept.
+    /// Where to read the part that was left out. `None`: nothing was left out, or it couldn't be
+    /// kept.
     pub rest: Option<Remainder>,
-    /// What filters left out of it. `None`: nothing.
+    /// What filters left out. `None`: nothing.
     pub filtered: Option<FilterSummary>,
-    /// The steps that the call went through, in their order, and how long each took. One that was
-    /// refused at a step ends before it, with `shape`, which every answer goes through.
+    /// The steps of the call in order, with their durations. A refused call ends before its next
+    /// step with `shape`, which every answer passes.
     pub steps: Vec<Step>,
 }
 
-/// Where `read_overflow` reads on in an answer that was too long, or filtered.
+/// Where `read_overflow` goes on in an answer that was cut or filtered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remainder {
-    /// The id of the whole answer.
+    /// The ID of the complete answer.
     pub id: String,
-    /// The character from which on something is left out.
+    /// The first character that was left out.
     pub offset: usize,
 }
 
@@ -60,7 +59,7 @@ pub struct Remainder {
 pub struct Step {
     /// `resolve`, `validate`, `govern`, `approve`, `intent`, `cache`, `run`, `shape`, `record`.
     pub name: &'static str,
-    /// How long it took, in microseconds.
+    /// Its duration in microseconds.
     #[serde(rename = "micros", serialize_with = "micros")]
     pub time: Duration,
 }
@@ -69,25 +68,26 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A yes, and whose.
+/// An approval and who gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Who said it: `terminal`, `--yes`, `berth approvals`, the name of an MCP client.
+    /// Who gave it: `terminal`, `--yes`, `berth approvals`, the name of an MCP client.
     pub by: String,
-    /// For how long it holds.
+    /// How long it holds.
     pub scope: Scope,
 }
 
-/// How long a yes holds.
+/// How long an approval holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// For this one call.
     Once,
-    /// For calls with the same fingerprint (another file than the one whose change was shown asks
-    /// again), as long as the session lives, and at most `[approvals] expire_secs`.
+    /// For calls with the same fingerprint, while the session lives, and at most for `[approvals]
+    /// expire_secs`. If the file whose change was shown has changed since, the fingerprint is
+    /// another.
     Session,
-    /// For good: it becomes a rule of the user's configuration.
+    /// Permanently: it becomes a rule in the user's configuration.
     Always,
 }
 
@@ -102,12 +102,12 @@ impl Scope {
     }
 }
 
-/// What filters made of an answer.
+/// The effect of filters on an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterSummary {
     /// The filters that left something out, in their order.
     pub filters: Vec<String>,
-    /// How sure they are that nothing that matters was lost: the least sure of them.
+    /// How sure the least sure filter is that nothing important was lost.
     pub confidence: Confidence,
     /// Lines before and after.
     pub lines: [u64; 2],
@@ -116,19 +116,19 @@ pub struct FilterSummary {
 }
 
 impl FilterSummary {
-    /// How many hundredths of the lines are gone.
+    /// Percentage of the lines that were left out.
     pub fn percent(&self) -> f64 {
         let [before, after] = self.lines.map(|lines| lines as f64);
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Whether a call would take it: of what is short, or saves hardly anything, nothing is left
-    /// out, since what says so takes some, too.
+    /// Whether filtering is worth it: not for a short output or a small saving, since the notice
+    /// takes room too.
     pub fn is_worth_it(&self) -> bool {
         self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
     }
 
-    /// Tokens that are saved, estimated: four bytes are taken for one.
+    /// Estimated saved tokens, at four bytes a token.
     pub fn tokens_saved(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1]) / 4
     }

@@ -1,5 +1,5 @@
-//! The answers of one session, bounded in number, memory and age; what was not asked for longest
-//! goes first.
+//! The reusable answers of one session, limited in number, memory and age; the least recently used
+//! one goes first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use berth_catalogue::Tool;
 
-/// What of answers is kept.
+/// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBounds {
-    /// None: for as long as they are true.
+    /// `None`: for as long as they are true.
     pub ttl: Option<Duration>,
     pub bytes: usize,
     pub entries: usize,
 }
 
-/// Which call an answer is to: of this version of the tool with the grants that it has, with these
-/// arguments, and under these rules where those say what it may reach.
+/// Identifies the call of an answer: the version of the tool with its grants, the arguments, and
+/// the rules if they decide what the call may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     tool: usize,
@@ -29,24 +29,22 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// `call`: the digest of the arguments' canonical form, and of what tells the rules from
-    /// others.
+    /// `call`: the digest of the arguments' canonical form and of the version of the rules.
     pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
     }
 }
 
-/// An answer that is kept.
+/// A stored answer.
 #[derive(Debug)]
 pub struct CacheEntry {
-    /// The tool of the key. While this is held, no other tool has its address. It doesn't keep the
-    /// tool.
+    /// The tool of the key. While this weak reference is held, no other tool has the same address.
     pub tool: Weak<Tool>,
     pub output: Output,
     pub sights: Sights,
     pub bytes: usize,
     pub made: Instant,
-    /// How long it took to make.
+    /// Time of the call that made it.
     pub run: Duration,
 }
 
@@ -58,28 +56,28 @@ pub struct AnswerCache(Mutex<State>);
 struct State {
     entries: HashMap<CacheKey, (Arc<CacheEntry>, u64)>,
     bytes: usize,
-    /// Counts the uses, to tell which was last.
+    /// Counts uses, to find the least recent one.
     uses: u64,
     hits: u64,
     misses: u64,
 }
 
-/// What a session keeps of answers, and how often one served.
+/// Figures of a session's answer cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheSummary {
-    /// Answers.
+    /// Number of answers.
     pub answers: usize,
-    /// Bytes of memory that they take, about.
+    /// Estimated memory in bytes.
     pub bytes: usize,
-    /// Calls that were answered with one.
+    /// Calls that were answered from the cache.
     pub hits: u64,
-    /// Calls for which one was there that was no longer true or too old, or none.
+    /// Calls whose cached answer was missing, too old or no longer true.
     pub misses: u64,
 }
 
 impl AnswerCache {
-    /// The answer to a call, from now on the one that was asked for last. One that is too old is
-    /// let go.
+    /// The answer to a call, which becomes the most recently used one. An answer that is too old is
+    /// removed.
     pub fn get(
         &self,
         key: &CacheKey,
@@ -110,14 +108,14 @@ impl AnswerCache {
         None
     }
 
-    /// Keeps an answer, and lets go what there is no room for then.
+    /// Stores an answer and removes those for which there is no room then.
     pub fn put(&self, key: CacheKey, entry: CacheEntry, bounds: CacheBounds) {
         let mut state = self.state();
         state.remove(&key);
         if entry.bytes > bounds.bytes {
             return;
         }
-        // Those of tools that are gone serve nobody.
+        // The answers of removed tools are useless.
         let gone: Vec<CacheKey> = state
             .entries
             .iter()
@@ -139,7 +137,7 @@ impl AnswerCache {
         state.entries.insert(key, (Arc::new(entry), uses));
     }
 
-    /// Lets go this very answer, if it is still there.
+    /// Removes exactly this answer if it is still there.
     pub fn remove(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let mut state = self.state();
         if state.entries.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, entry)) {
@@ -147,7 +145,7 @@ impl AnswerCache {
         }
     }
 
-    /// Counts whether an answer that was there served.
+    /// Counts a hit or a miss.
     pub fn count(&self, served: bool) {
         let mut state = self.state();
         if served {
@@ -157,12 +155,12 @@ impl AnswerCache {
         }
     }
 
-    /// Lets go all answers, and forgets what was counted.
+    /// Removes all answers and resets the counts.
     pub fn clear(&self) {
         *self.state() = State::default();
     }
 
-    /// What is kept, and how often it served.
+    /// The figures of the cache.
     pub fn summary(&self) -> CacheSummary {
         let state = self.state();
         CacheSummary {
@@ -186,7 +184,7 @@ impl State {
     }
 }
 
-/// Bytes of memory of an output, about.
+/// Estimated memory of an output in bytes.
 pub(crate) fn bytes_of(output: &Output) -> usize {
     let parts =
         output.content.iter().map(|part| part.len() + part.meta.as_ref().map_or(0, weight) + 128);
@@ -240,7 +238,7 @@ mod tests {
     const BOUNDS: CacheBounds =
         CacheBounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
 
-    /// Answers of one tool, by number.
+    /// Answers of one tool, by their number.
     struct Scene {
         answers: AnswerCache,
         tool: Arc<Tool>,
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_longest_goes_first() {
+    fn least_recently_used_answer_goes_first() {
         let scene = Scene::new();
         (0..3).for_each(|number| scene.put(number, 10));
         assert_eq!(scene.get(0).as_deref(), Some("0"));
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn cache_memory_is_bounded() {
         let scene = Scene::new();
         scene.put(0, 400);
         scene.put(1, 400);
@@ -303,14 +301,14 @@ mod tests {
         scene.has(&[1, 2]);
         scene.put(4, 1000);
         scene.has(&[4]);
-        // One that grew too large takes its old self along.
+        // An answer that grew too large replaces its old one too.
         scene.put(4, 1001);
         scene.has(&[]);
         assert_eq!(scene.answers.summary().bytes, 0);
     }
 
     #[test]
-    fn an_answer_grows_too_old() {
+    fn answers_expire() {
         let mut scene = Scene::new();
         scene.put(0, 10);
         scene.now += Duration::from_millis(9999);
@@ -325,19 +323,19 @@ mod tests {
     }
 
     #[test]
-    fn another_version_of_the_tool_gets_no_answer_of_the_first() {
+    fn new_version_of_a_tool_gets_no_old_answer() {
         let mut scene = Scene::new();
         scene.put(0, 10);
         let old = std::mem::replace(&mut scene.tool, tool());
         assert_eq!(scene.get(0), None);
         drop(old);
-        // What nobody can ask for any more goes with the next that is kept.
+        // An unreachable answer is removed when the next one is stored.
         scene.put(1, 10);
         scene.has(&[1]);
     }
 
     #[test]
-    fn forgetting_forgets_what_was_counted_too() {
+    fn clearing_resets_the_counts() {
         let scene = Scene::new();
         scene.put(0, 10);
         scene.answers.count(true);
@@ -350,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_weighed_with_everything_in_it() {
+    fn weight_counts_every_part_of_an_output() {
         let text = Output::text("x".repeat(10_000));
         let structured =
             Output { structured: Some(json!({ "a": ["y".repeat(10_000)] })), ..Output::default() };

@@ -1,11 +1,11 @@
-//! Threads that may wait.
+//! Threads that may block.
 
-/// Runs what may wait for a disk on a thread that may.
+/// Runs a function that may wait for a disk on a thread that may block.
 pub(crate) async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => match runtime.spawn_blocking(run).await {
             Ok(result) => result,
-            // It can't be cancelled, so it has panicked.
+            // The task can't be cancelled, so it has panicked.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         },
         Err(_) => run(),

@@ -1,6 +1,6 @@
-//! What becomes of a tool's output before its answer leaves: it is cleaned, redacted, filtered,
-//! fenced and cut; the whole of a long one is kept for `read_overflow`; and one that is provably
-//! still true may serve again.
+//! Shapes a tool's output before its answer leaves: it is cleaned, redacted, filtered, fenced and
+//! cut. The complete text of a long answer is kept for `read_overflow`, and an answer that is
+//! provably still true may be used again.
 
 mod answer;
 mod answer_cache;

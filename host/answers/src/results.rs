@@ -1,8 +1,8 @@
-//! Answers that may serve again: of tools that only read, as long as everything that an answer was
-//! made of is unchanged.
+//! Reusable answers: of tools that only read, while everything that the answer was made of is
+//! unchanged.
 //!
-//! What is kept is the tool's own output, before it is shaped: a kept answer goes the same way as a
-//! fresh one, and says what the rules of the moment let it say.
+//! The tool's own output is stored, before it is shaped: a reused answer passes the same steps as a
+//! fresh one, under the current rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,53 +17,51 @@ use sha2::{Digest, Sha256};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 
-/// What takes more system calls than this is checked on a thread that may block.
+/// A check that needs more system calls than this runs on a thread that may block.
 const QUICK: usize = 64;
 
-/// How long a check may take, on a file system that is slow or doesn't answer at all.
+/// Time limit of a check, for a file system that is slow or never answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a run has to take at least, beside the check, for its answer to be kept: so many times as
-/// long.
+/// A run must take at least this many times as long as its check for its answer to be stored.
 const WORTH: u32 = 2;
 
-/// What finding and copying an answer costs beside the check.
+/// Cost of finding and copying an answer, beside the check.
 const FIXED: Duration = Duration::from_micros(5);
 
-/// What a system call of the check is taken to cost until one was measured, in nanoseconds.
+/// Assumed cost of a check's system call until one is measured, in nanoseconds.
 const GUESS: u64 = 1500;
 
-/// Keeps and finds answers, each for its session.
+/// Stores and finds answers, each for its session.
 #[derive(Debug)]
 pub struct Results {
-    /// None where none are kept.
+    /// `None` if none are stored.
     bounds: Option<CacheBounds>,
-    /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the
-    /// last eight count most.
+    /// Cost of a check's system call on this machine, in nanoseconds: a mean in which the last
+    /// eight count most.
     each: AtomicU64,
 }
 
-/// What a look for an earlier answer comes to.
+/// Result of the search for an earlier answer.
 #[derive(Debug)]
 pub enum CacheResult {
-    /// This one serves.
+    /// This answer is used.
     Hit(Output),
-    /// There is none, and the answer of this call may be kept under the key.
+    /// There is none, and the answer of this call may be stored under the key.
     Miss(CacheKey),
-    /// The answers of such calls are not kept.
+    /// Answers of such calls aren't stored.
     Unused,
 }
 
 impl CacheResult {
-    /// The report for the call: one that watches what the call looks at, where its answer may be
-    /// kept.
+    /// The report for the call, which stores what the call reads if its answer may be stored.
     pub fn report(&self) -> Report {
         if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
     }
 }
 
 impl Results {
-    /// Keeps as many answers as the configuration says, and for as long.
+    /// Stores as many answers as the configuration says, and for as long.
     pub fn new(config: ResultCache) -> Self {
         let ttl = Duration::from_secs(config.ttl_secs.get());
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -75,8 +73,8 @@ impl Results {
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }
 
-    /// An answer that is provably still true. `rules` tells the rules that the call is made under
-    /// from others, where they say what it may reach.
+    /// An answer that is provably still true. `rules`: the version of the rules, if they decide
+    /// what the call may reach.
     pub async fn find(
         &self,
         context: &CallContext,
@@ -100,15 +98,15 @@ impl Results {
             return CacheResult::Miss(key);
         };
         let began = Instant::now();
-        let still = self.is_still(tool, &entry).await;
+        let still = self.is_unchanged(tool, &entry).await;
         let took = began.elapsed();
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(measured) = nanos.checked_div(entry.sights.work() as u64) {
             let mean = self.each.load(Ordering::Relaxed);
-            // A thread that had to wait for its turn says little.
+            // The time of a thread that had to wait for its turn says little.
             self.each.store(mean - mean / 8 + measured.min(4 * mean) / 8, Ordering::Relaxed);
         }
-        // One that costs as much to check as to make anew is not worth its place either.
+        // An answer whose check costs as much as a new run isn't worth its room.
         if !still || (took + FIXED) * WORTH > entry.run {
             answers.remove(&key, &entry);
         }
@@ -116,8 +114,8 @@ impl Results {
         if still { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
     }
 
-    /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of
-    /// what `report` watched.
+    /// Stores the answer of a call that took `run`, if that is worth it. `report` has what the
+    /// answer was made of.
     pub fn keep(
         &self,
         context: &CallContext,
@@ -136,13 +134,12 @@ impl Results {
             Seen::Untold | Seen::Lost => return,
         };
         if !self.is_worth(seen.len(), run) {
-            // Without a check nothing is measured: a figure that was high for once has to come down
-            // by itself.
+            // Without a check nothing is measured, so a single high value must decay by itself.
             let mean = self.each.load(Ordering::Relaxed);
             self.each.store(mean - mean.saturating_sub(GUESS) / 16, Ordering::Relaxed);
             return;
         }
-        // Before the year 1970 nothing is settled.
+        // A clock before 1970 is wrong, so no file is certain.
         let began = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(sights) =
             Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos())))
@@ -168,15 +165,15 @@ impl Results {
         }
     }
 
-    /// Whether a run took clearly longer than a check of so much work will.
+    /// Whether a run took clearly longer than a check of this work.
     fn is_worth(&self, work: usize, run: Duration) -> bool {
         let check =
             Duration::from_nanos(self.each.load(Ordering::Relaxed).saturating_mul(work as u64));
         check.saturating_add(FIXED).saturating_mul(WORTH) <= run
     }
 
-    /// Whether everything is as it was when the answer was made, seen through the same grants.
-    async fn is_still(&self, tool: &Tool, entry: &Arc<CacheEntry>) -> bool {
+    /// Whether everything is unchanged since the answer was made, through the same grants.
+    async fn is_unchanged(&self, tool: &Tool, entry: &Arc<CacheEntry>) -> bool {
         let work = entry.sights.work();
         if work == 0 {
             return true;
@@ -187,11 +184,11 @@ impl Results {
         };
         let view = FileView::new(Arc::clone(grants), true);
         if work <= QUICK {
-            return view.is_still(&entry.sights);
+            return view.is_unchanged(&entry.sights);
         }
         let entry = Arc::clone(entry);
-        let looked = tokio::task::spawn_blocking(move || view.is_still(&entry.sights));
-        // A file system that doesn't answer by then says nothing of what is kept.
+        let looked = tokio::task::spawn_blocking(move || view.is_unchanged(&entry.sights));
+        // A file system that doesn't answer in time says nothing about the stored answer.
         tokio::time::timeout(PATIENCE, looked).await.is_ok_and(|looked| looked.unwrap_or(false))
     }
 }

@@ -56,7 +56,7 @@ impl Key {
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
-        hash.done()
+        hash.finish()
     }
 
     /// The keyed hash of a text that a record doesn't hold.
@@ -80,7 +80,7 @@ impl HashedRecord {
         self.inner.update(bytes);
     }
 
-    pub(super) fn done(self) -> Hash {
+    pub(super) fn finish(self) -> Hash {
         self.outer.chain_update(self.inner.finalize()).finalize().into()
     }
 }
@@ -110,7 +110,7 @@ impl<'a> SealedRecord<'a> {
     /// From a line without its line end. `None`: it isn't a record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
-        let hash = unhex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
+        let hash = from_hex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
         let digits = signed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let (fields, number) = signed.split_at(signed.len() - digits);
         let seq = std::str::from_utf8(number).ok()?.parse().ok()?;
@@ -120,14 +120,14 @@ impl<'a> SealedRecord<'a> {
 
     /// The length and the hash that it states for the bytes between the record before it and
     /// itself.
-    pub(super) fn torn(&self) -> Option<(u64, Hash)> {
+    pub(super) fn incomplete_before(&self) -> Option<(u64, Hash)> {
         // No text can contain this: JSON escapes its quotes.
         let seq = self.signed.iter().rposition(|byte| *byte == b',')?;
         let (rest, hash) = self.signed[..seq].strip_suffix(b"\"")?.split_last_chunk::<64>()?;
         let rest = rest.strip_suffix(b",\"torn_sha256\":\"")?;
         let at = rest.len() - rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         rest[..at].ends_with(b",\"torn\":").then_some(())?;
-        Some((std::str::from_utf8(&rest[at..]).ok()?.parse().ok()?, unhex(hash)?))
+        Some((std::str::from_utf8(&rest[at..]).ok()?.parse().ok()?, from_hex(hash)?))
     }
 
     /// Whether it is the record that was written after the one with the hash `previous`.
@@ -156,12 +156,12 @@ pub(super) fn hex(hash: &Hash) -> [u8; 64] {
 }
 
 /// A hash as a string.
-pub(super) fn shown(hash: &Hash) -> String {
+pub(super) fn to_hex(hash: &Hash) -> String {
     hex(hash).iter().map(|&digit| char::from(digit)).collect()
 }
 
 /// A hash from its text, which is in lower case.
-pub(super) fn unhex(text: &[u8]) -> Option<Hash> {
+pub(super) fn from_hex(text: &[u8]) -> Option<Hash> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -189,7 +189,7 @@ mod tests {
             let key = Key::new(key);
             let inner = key.inner.clone().chain_update(data).finalize();
             let hash: Hash = key.outer.clone().chain_update(inner).finalize().into();
-            assert_eq!(shown(&hash), expected);
+            assert_eq!(to_hex(&hash), expected);
             if let Some((previous, rest)) = data.split_first_chunk::<32>() {
                 assert_eq!(key.hash(previous, rest), hash);
             }
@@ -233,7 +233,7 @@ mod tests {
         let seq = ",\"seq\":12";
         let torn = |fields: &str| {
             let signed = format!("{fields}{seq}");
-            SealedRecord { signed: signed.as_bytes(), link: Link::START }.torn()
+            SealedRecord { signed: signed.as_bytes(), link: Link::START }.incomplete_before()
         };
         let hash = "ab".repeat(32);
         assert_eq!(

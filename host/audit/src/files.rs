@@ -152,5 +152,5 @@ fn parsed(line: &[u8]) -> Option<Begin> {
     let link = SealedRecord::parse(line)?.link;
     let Fields { kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
     (kind == "begin" && link.seq > 0).then_some(())?;
-    Some(Begin { file, oldest, seq: link.seq, previous: chain::unhex(previous.as_bytes())? })
+    Some(Begin { file, oldest, seq: link.seq, previous: chain::from_hex(previous.as_bytes())? })
 }

@@ -53,7 +53,7 @@ impl Follow {
     pub fn wait(&mut self) -> Result<Vec<Value>, HostError> {
         let failed = HostError::io(self.trail.path().display().to_string());
         let mut wait = || loop {
-            let records = self.written()?;
+            let records = self.read_new()?;
             if !records.is_empty() {
                 return Ok(records);
             }
@@ -63,7 +63,7 @@ impl Follow {
         wait().map_err(failed)
     }
 
-    fn written(&mut self) -> io::Result<Vec<Value>> {
+    fn read_new(&mut self) -> io::Result<Vec<Value>> {
         let mut records = Vec::new();
         loop {
             let file = match self.file.take() {

@@ -47,7 +47,7 @@ impl Head {
     /// Always of the same length, so that a single write replaces the old one.
     fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
-        let hash = chain::shown(hash);
+        let hash = chain::to_hex(hash);
         let ended = u8::from(*ended);
         format!("1 file {file:012} end {end:016} seq {seq:020} ended {ended} hash {hash}\n")
     }
@@ -58,7 +58,7 @@ impl Head {
         else {
             return None;
         };
-        let link = Link { seq: seq.parse().ok()?, hash: chain::unhex(hash.as_bytes())? };
+        let link = Link { seq: seq.parse().ok()?, hash: chain::from_hex(hash.as_bytes())? };
         let head =
             Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
         (head.text().as_bytes() == text).then_some(head)

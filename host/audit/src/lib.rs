@@ -51,7 +51,7 @@ pub struct Audit {
     /// records before.
     synced: tokio::sync::Mutex<u64>,
     /// Whether it was logged that nothing can be recorded.
-    told: AtomicBool,
+    warned: AtomicBool,
 }
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Audit {
             front_end,
             written: Mutex::default(),
             synced: tokio::sync::Mutex::new(0),
-            told: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -98,7 +98,7 @@ impl Audit {
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
-        self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
+        self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
     /// Records the answer to a question about a call, and how long it holds.
@@ -117,7 +117,7 @@ impl Audit {
         let written = self
             .write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope))
             .await;
-        self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
+        self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
     /// Records the outcome of a call before anyone sees it.
@@ -132,7 +132,7 @@ impl Audit {
         let written =
             self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
         let written = requests.and(written);
-        let failure = self.judged(
+        let failure = self.check_write(
             settings,
             written,
             "The call has run, and what it did is done; its answer is kept back",
@@ -146,7 +146,7 @@ impl Audit {
         let Some(settings) = self.settings else { return };
         let requests = self.requests(settings, outcome);
         let written = self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
-        let _ = self.judged(settings, requests.and(written.map(drop)), "");
+        let _ = self.check_write(settings, requests.and(written.map(drop)), "");
     }
 
     /// Appends the reported requests of a call, one record each.
@@ -181,7 +181,7 @@ impl Audit {
     fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
         // The record is formatted outside of the lock.
         let body = body(&self.key(settings)?);
-        let mut written = self.written();
+        let mut written = self.lock_state();
         if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
             // The folder may have been moved, or the disk may have room again, so this looks anew.
             written.close();
@@ -199,7 +199,7 @@ impl Audit {
 
     /// The key of the log; opens the log.
     fn key(&self, settings: Settings) -> io::Result<Key> {
-        let mut written = self.written();
+        let mut written = self.lock_state();
         let log = match &mut written.log {
             Some(log) => log,
             none => none.insert(Log::open(&self.data, settings.bounds)?),
@@ -215,7 +215,7 @@ impl Audit {
             return Ok(());
         }
         let (unsynced, all) = {
-            let mut written = self.written();
+            let mut written = self.lock_state();
             (written.take_unsynced(), written.count)
         };
         tokio::task::spawn_blocking(move || unsynced.sync()).await.map_err(io::Error::other)??;
@@ -223,7 +223,7 @@ impl Audit {
         Ok(())
     }
 
-    fn written(&self) -> MutexGuard<'_, LogState> {
+    fn lock_state(&self) -> MutexGuard<'_, LogState> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -234,12 +234,17 @@ impl Audit {
 
     /// Whether a record that couldn't be written ends the call, and how. It is logged once, until a
     /// record is written again.
-    fn judged(&self, settings: Settings, written: io::Result<()>, what: &str) -> Option<Failure> {
+    fn check_write(
+        &self,
+        settings: Settings,
+        written: io::Result<()>,
+        what: &str,
+    ) -> Option<Failure> {
         let Err(why) = written else {
-            self.told.store(false, Ordering::Relaxed);
+            self.warned.store(false, Ordering::Relaxed);
             return None;
         };
-        if !self.told.swap(true, Ordering::Relaxed) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
             match settings.on_failure {
                 OnFailure::Stop => tracing::warn!(
                     "calls are not recorded, and those that can act are refused: {why}"
@@ -272,7 +277,7 @@ pub fn record_answer(
     let Some(settings) = audit.settings else { return Ok(()) };
     let written = audit.append(settings, |key| record::answer(key, answer, front_end));
     let written = written.and_then(|_| {
-        if settings.durable { audit.written().take_unsynced().sync() } else { Ok(()) }
+        if settings.durable { audit.lock_state().take_unsynced().sync() } else { Ok(()) }
     });
     match (written, settings.on_failure) {
         (Err(why), OnFailure::Stop) => {

@@ -180,7 +180,7 @@ impl<'k> Line<'k> {
             self.0.truncate(from);
             let mut whole = Hashing { hash: self.1.of_text(), bytes: 0 };
             let all = serde_json::to_writer(&mut whole, arguments).is_ok();
-            cut_off(&mut self.0, &beginning, whole.bytes, all.then(|| whole.hash.done()));
+            cut_off(&mut self.0, &beginning, whole.bytes, all.then(|| whole.hash.finish()));
         }
     }
 
@@ -211,7 +211,7 @@ fn value(
             let beginning = redacted(name, cut(text, LOOKED_AT));
             let mut hash = keyed.of_text();
             hash.update(text.as_bytes());
-            cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(hash.done()));
+            cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(hash.finish()));
         }
         Value::String(text) => quoted(out, &redacted(name, text)),
         Value::Array(items) => {
@@ -266,7 +266,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
     let _ = match hash {
-        Some(hash) => write!(out, ",\"bytes\":{bytes},\"hmac\":\"{}\"}}", chain::shown(&hash)),
+        Some(hash) => write!(out, ",\"bytes\":{bytes},\"hmac\":\"{}\"}}", chain::to_hex(&hash)),
         None => write!(out, ",\"more_than_bytes\":{bytes}}}"),
     };
 }
@@ -347,7 +347,7 @@ mod tests {
     fn hmac(text: &str) -> String {
         let mut hash = key().of_text();
         hash.update(text.as_bytes());
-        chain::shown(&hash.done())
+        chain::to_hex(&hash.finish())
     }
 
     #[track_caller]
@@ -397,7 +397,7 @@ mod tests {
         let found =
             recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
         let many = recorded(&json!(vec![0; 10_000])).to_string();
-        let digest = |text: &str| chain::shown(&Sha256::digest(text).into());
+        let digest = |text: &str| chain::to_hex(&Sha256::digest(text).into());
         assert!(
             !found.contains(&digest(&text))
                 && !many.contains(&digest(&json!(vec![0; 10_000]).to_string())),

@@ -159,11 +159,11 @@ impl Log {
         // After a failure, the state of the log is read again.
         let mut current = match self.current.take() {
             Some(current) if current.is_as_known()? => current,
-            known => self.found(known)?,
+            known => self.locate_end(known)?,
         };
         if current.at.end > 0 && current.at.end + body.len() as u64 + AROUND > self.bounds.file {
             self.write(&mut current, &short("end"))?;
-            current = self.found(None)?;
+            current = self.locate_end(None)?;
         }
         if current.at.end == 0 {
             self.begin(&mut current)?;
@@ -200,7 +200,7 @@ impl Log {
         self.line.extend_from_slice(body);
         let torn = before.torn.take();
         if let Some((bytes, hash)) = &torn {
-            write!(self.line, ",\"torn\":{bytes},\"torn_sha256\":\"{}\"", chain::shown(hash))?;
+            write!(self.line, ",\"torn\":{bytes},\"torn_sha256\":\"{}\"", chain::to_hex(hash))?;
         }
         let link = chain::seal(&self.key, &current.at.link, &mut self.line, from);
         (&*current.file).write_all(&self.line)?;
@@ -220,7 +220,7 @@ impl Log {
             oldest.max(at.file.saturating_sub(self.bounds.keep))
         };
         let mut body = short("begin");
-        let (previous, version) = (chain::shown(&at.link.hash), env!("CARGO_PKG_VERSION"));
+        let (previous, version) = (chain::to_hex(&at.link.hash), env!("CARGO_PKG_VERSION"));
         write!(
             body,
             ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"berth\":\"{version}\"",
@@ -245,10 +245,10 @@ impl Log {
     }
 
     /// Where the log ends, by its files, one of which may be open already. Only under the lock.
-    fn found(&mut self, known: Option<Current>) -> io::Result<Current> {
+    fn locate_end(&mut self, known: Option<Current>) -> io::Result<Current> {
         let (mut head, note) = match Head::read(&self.head)? {
             Some(head) => (head, None),
-            None => self.sought()?,
+            None => self.search_end()?,
         };
         while let Some(next) = self.next_file(head)? {
             next.write(&self.head)?;
@@ -273,7 +273,7 @@ impl Log {
         let at = follow(&self.key, &file, head, size)?;
         if at.ended {
             at.write(&self.head)?;
-            return self.found(None).map(|current| current.noting(note));
+            return self.locate_end(None).map(|current| current.noting(note));
         }
         let torn = (at.end < size)
             .then(|| {
@@ -291,7 +291,7 @@ impl Log {
     }
 
     /// Where the log ends if the head doesn't state it: after the last record of the newest file.
-    fn sought(&self) -> io::Result<(Head, Option<&'static str>)> {
+    fn search_end(&self) -> io::Result<(Head, Option<&'static str>)> {
         let rotated = files::rotated(&self.folder)?;
         let newest = match self.folder.file(CURRENT) {
             Ok(file) if file.metadata()?.len() > 0 => Some(file),

@@ -105,7 +105,7 @@ fn body(number: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-fn copied(from: &Path, to: &Path) {
+fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder is made");
     for entry in fs::read_dir(from).expect("the folder is there").flatten() {
         fs::copy(entry.path(), to.join(entry.file_name())).expect("a file is copied");
@@ -276,12 +276,12 @@ fn truncated_log_is_found_even_after_new_records() {
 fn older_state_of_the_log_is_found_by_a_hash_stored_elsewhere() {
     let scene = Scene::with_records(2);
     let (own, kept) = (scene.path(""), scene.root.path().join("kept"));
-    copied(&own, &kept);
+    copy_folder(&own, &kept);
     scene.append(2);
     let head = scene.trail().head().expect("it is whole").expect("there is one").hash;
     let earlier = scene.trail();
     assert!(earlier.verify(Some(&head)).expect("it is readable").holds());
-    copied(&kept, &own);
+    copy_folder(&kept, &own);
     scene.holds(3);
     let found = scene.trail().verify(Some(&head)).expect("it is readable");
     assert!(!found.holds() && found.problems[0].found.contains(&head), "{found:?}");

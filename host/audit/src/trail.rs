@@ -94,7 +94,7 @@ impl Trail {
             return Err(failed(CURRENT, "the end of the log is cut off"));
         }
         Ok((head.link.seq > 0)
-            .then(|| ChainHead { seq: head.link.seq, hash: chain::shown(&head.link.hash) }))
+            .then(|| ChainHead { seq: head.link.seq, hash: chain::to_hex(&head.link.hash) }))
     }
 
     /// All records of one call, by the ID in its answer: the intent, the answer of a person, and

@@ -238,7 +238,7 @@ impl Check {
         record: &SealedRecord<'_>,
     ) -> io::Result<()> {
         let (from, to) = (part.0, part.1.saturating_sub(1));
-        match (strange, record.torn()) {
+        match (strange, record.incomplete_before()) {
             (None, None) => {}
             (Some(Anomaly { first, put_in: false }), Some((bytes, hash)))
                 if bytes == to.saturating_sub(from)

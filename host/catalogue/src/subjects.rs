@@ -288,7 +288,7 @@ fn located(
     };
     let absolute = absolute(path, directory, home);
     let view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
-    let view = if cached { view.cached() } else { view };
+    let view = if cached { view.cache_only() } else { view };
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {

@@ -163,7 +163,7 @@ impl Report {
     }
 
     /// The call has read something. Report it with its state from before it was read.
-    pub fn saw(&self, file: SeenFile) {
+    pub fn add_seen(&self, file: SeenFile) {
         let mut told = self.entries();
         let bytes = told.bytes + file.path.as_os_str().len();
         told.bytes = bytes;
@@ -176,7 +176,7 @@ impl Report {
     }
 
     /// The call has read something that can't be compared later.
-    pub fn lost_sight(&self) {
+    pub fn mark_incomplete(&self) {
         if self.watched {
             self.entries().seen = Seen::Lost;
         }
@@ -232,23 +232,23 @@ mod tests {
     fn lookups_are_stored_only_while_watching() {
         let report = Report::default();
         report.tells_what_it_sees();
-        report.saw(nothing("/a".to_owned()));
-        report.lost_sight();
+        report.add_seen(nothing("/a".to_owned()));
+        report.mark_incomplete();
         assert_eq!(report.entries().seen, Seen::Untold);
     }
 
     #[test]
     fn incomplete_sights_stay_incomplete() {
         let report = Report::watching();
-        report.saw(nothing("/a".to_owned()));
+        report.add_seen(nothing("/a".to_owned()));
         assert_eq!(report.entries().seen, Seen::Untold);
         report.tells_what_it_sees();
-        report.saw(nothing("/b".to_owned()));
+        report.add_seen(nothing("/b".to_owned()));
         report.tells_what_it_sees();
         assert_eq!(report.entries().seen, Seen::Files(vec![nothing("/b".to_owned())]));
-        report.lost_sight();
+        report.mark_incomplete();
         report.tells_what_it_sees();
-        report.saw(nothing("/c".to_owned()));
+        report.add_seen(nothing("/c".to_owned()));
         assert_eq!(report.entries().seen, Seen::Lost);
     }
 
@@ -256,13 +256,13 @@ mod tests {
     fn stored_lookups_are_bounded() {
         let many = Report::watching();
         many.tells_what_it_sees();
-        (0..MAX_SEEN).for_each(|number| many.saw(nothing(format!("/{number}"))));
+        (0..MAX_SEEN).for_each(|number| many.add_seen(nothing(format!("/{number}"))));
         assert!(matches!(&many.entries().seen, Seen::Files(files) if files.len() == MAX_SEEN));
-        many.saw(nothing("/one more".to_owned()));
+        many.add_seen(nothing("/one more".to_owned()));
         assert_eq!(many.entries().seen, Seen::Lost);
         let long = Report::watching();
         long.tells_what_it_sees();
-        (0..MAX_PATHS / 4096 + 1).for_each(|_| long.saw(nothing("x".repeat(4096))));
+        (0..MAX_PATHS / 4096 + 1).for_each(|_| long.add_seen(nothing("x".repeat(4096))));
         assert_eq!(long.entries().seen, Seen::Lost);
     }
 }

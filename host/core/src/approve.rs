@@ -58,9 +58,10 @@ impl ApprovalStep<'_> {
             return Ok(Approval { by, scope: Scope::Session });
         }
         let Some(approver) = approver else {
-            return Err(self.unasked("there is no terminal to ask at"));
+            return Err(self.not_asked("there is no terminal to ask at"));
         };
-        let _place = self.asking.places.take(&context.session).map_err(|why| self.unasked(&why))?;
+        let _place =
+            self.asking.places.take(&context.session).map_err(|why| self.not_asked(&why))?;
         let question = self.question(fingerprint, seen).await;
         let always = question.always.clone();
         let asked = Instant::now();
@@ -81,7 +82,7 @@ impl ApprovalStep<'_> {
                 self.audit.approval(&record, &by, "no", None).await?;
                 return Err(self.refused(&by));
             }
-            Reply::Unasked(why) => return Err(self.unasked(&why)),
+            Reply::Unasked(why) => return Err(self.not_asked(&why)),
         };
         self.audit.approval(&record, &by, "yes", Some(scope.as_str())).await?;
         self.check_unchanged(before, cancel).await?;
@@ -111,7 +112,8 @@ impl ApprovalStep<'_> {
     ///
     /// What the call comes to before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
-        let before = self.check_preview(preview::at_once(self.context))?.map(|seen| seen.before);
+        let before =
+            self.check_preview(preview::of_blocking(self.context))?.map(|seen| seen.before);
         self.earlier_approval([
             Some(Fingerprint::for_call(self.context, before.as_ref())),
             self.fingerprint_of_hosts(),
@@ -172,7 +174,7 @@ impl ApprovalStep<'_> {
         if is_same {
             Ok(())
         } else {
-            Err(self.unasked("what it acts on has changed while one was asked"))
+            Err(self.not_asked("what it acts on has changed while one was asked"))
         }
     }
 
@@ -252,7 +254,7 @@ impl ApprovalStep<'_> {
     }
 
     /// The failure of a call that nobody was asked about.
-    fn unasked(&self, why: &str) -> Failure {
+    fn not_asked(&self, why: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
         let message = format!("this call of `{tool}` needs approval: {why}");

@@ -13,7 +13,7 @@ use crate::approvals::{Question, Reply};
 /// # Errors
 ///
 /// [`HostError::Io`]: it can't be recorded, so it must not count.
-pub fn said(
+pub fn record_answer(
     config: &Loaded,
     folders: &Folders,
     question: &Question,

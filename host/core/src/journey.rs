@@ -52,12 +52,12 @@ impl Host {
             .shaping
             .shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel)
             .await;
-        steps.done("shape");
+        steps.finish_step("shape");
         // It is written before any waiting.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
-        steps.done("record");
+        steps.finish_step("record");
         let ShapeReport { filtered, truncated, untrusted, notices, rest, .. } = shape;
         Answer {
             id: call.context.id.clone(),
@@ -120,14 +120,14 @@ impl Host {
         let catalogue = self.plugins.catalogue();
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
-        steps.done("resolve");
+        steps.finish_step("resolve");
         if let Some(off) = self.governor.rules().switches.refusal(tool.provider.name()) {
             return Err(refuse(governance, context, off.clone()));
         }
 
         validate::rename(&tool.definition, &mut context.arguments)?;
         validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
-        steps.done("validate");
+        steps.finish_step("validate");
 
         if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments))
         {
@@ -153,7 +153,7 @@ impl Host {
                     governance.approval.as_ref(),
                 ))
                 .await?;
-            steps.done("intent");
+            steps.finish_step("intent");
         }
         let earlier = self
             .results
@@ -165,7 +165,7 @@ impl Host {
         let key = match earlier {
             CacheResult::Hit(output) => {
                 run.cached = true;
-                steps.done("cache");
+                steps.finish_step("cache");
                 return Ok(output);
             }
             CacheResult::Miss(key) => Some(key),
@@ -200,7 +200,7 @@ impl Host {
                 break outcome;
             }
         };
-        let time = steps.done("run");
+        let time = steps.finish_step("run");
         tool.tally.count(outcome.is_ok(), time);
         // The time of a retried call says nothing about one run.
         if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {
@@ -227,7 +227,7 @@ impl Host {
         steps: &mut Steps,
     ) -> Result<(), Failure> {
         let mut decision = self.decide(governance, context, session, catalogue, false)?;
-        steps.done("govern");
+        steps.finish_step("govern");
         if decision.verdict == Verdict::Ask {
             // If the future is dropped, the record has this decision.
             governance.decision = Some(decision.clone());
@@ -239,7 +239,7 @@ impl Host {
             // The rules may have changed meanwhile, and an approval skips the question and nothing
             // else.
             decision = self.decide(governance, context, session, catalogue, true)?;
-            steps.done("approve");
+            steps.finish_step("approve");
         }
         if decision.verdict != Verdict::Allow {
             return Err(refuse(governance, context, decision));
@@ -377,7 +377,7 @@ impl Steps {
     }
 
     /// Ends a step and returns how long it took.
-    fn done(&mut self, name: &'static str) -> Duration {
+    fn finish_step(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
         let time = now - std::mem::replace(&mut self.since, now);
         self.taken.push(Step { name, time });

@@ -31,7 +31,7 @@ impl Retry {
     ) -> ControlFlow<Outcome> {
         let Err(failure) = &outcome else { return ControlFlow::Break(outcome) };
         let retried = attempts.saturating_sub(1);
-        if !is_safe(context) || !helps(failure) {
+        if !is_safe(context) || !may_succeed_later(failure) {
             return ControlFlow::Break(outcome);
         }
         let Some(wait) =
@@ -71,7 +71,7 @@ fn is_safe(context: &CallContext) -> bool {
 
 /// Whether another run may have another result. Host-wide overload is not retried: the call has
 /// waited for its slot already, and the caller decides whether to wait longer.
-fn helps(failure: &Failure) -> bool {
+fn may_succeed_later(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
 
@@ -147,9 +147,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept(Mutex<Vec<String>>);
+    struct Collected(Mutex<Vec<String>>);
 
-    impl Events for Kept {
+    impl Events for Collected {
         fn progress(&self, _progress: Progress) {}
 
         fn emitted(&self, part: &Content) {
@@ -162,7 +162,7 @@ mod tests {
 
     #[track_caller]
     fn check(attempts: &[&[&str]], expected: &[&str]) {
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(Collected::default());
         let deduped = DedupedEvents { events: Arc::clone(&kept) as _, shown: Some(Arc::default()) };
         for parts in attempts {
             let attempt = deduped.attempt();

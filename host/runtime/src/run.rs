@@ -187,7 +187,7 @@ async fn execute(job: Job) -> Outcome {
             // instance read before the call is unknown.
             call.report.tells_what_it_sees();
             if store.data().files.accessed() {
-                call.report.lost_sight();
+                call.report.mark_incomplete();
             }
             let view = |grants| {
                 FileView::new(Arc::clone(grants), read_only)

@@ -89,7 +89,7 @@ pub(crate) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     /// The current mounts. The table is read again only if the kernel reports a change.
-    pub(crate) fn now() -> Result<Arc<Self>, Errno> {
+    pub(crate) fn current() -> Result<Arc<Self>, Errno> {
         static KNOWN: Mutex<Option<(OwnedFd, Arc<Mounts>)>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((table, mounts)) = &*known {
@@ -133,7 +133,7 @@ impl Mounts {
     }
 
     /// The mount of a path.
-    pub(crate) fn around(&self, path: &Path) -> Option<&Mount> {
+    pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
         let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         around.max_by_key(|mount| mount.point.components().count())
     }
@@ -141,7 +141,7 @@ impl Mounts {
     /// The other names of a path, which need not exist: the ones from mounts of its file system, of
     /// itself, or of a part of it in other places.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
-        let Some(around) = self.around(path) else { return Vec::new() };
+        let Some(around) = self.mount_of(path) else { return Vec::new() };
         let rest = path.strip_prefix(&around.point).unwrap_or(path);
         let part = joined(&around.part, rest);
         let name = |mount: &Mount| match part.strip_prefix(&mount.part) {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn kernel_file_systems_are_recognised_by_type() {
         let mounts = Mounts::parse(TABLE);
-        let kernels = |path: &str| mounts.around(Path::new(path)).is_some_and(Mount::is_kernels);
+        let kernels = |path: &str| mounts.mount_of(Path::new(path)).is_some_and(Mount::is_kernels);
         assert!(
             kernels("/proc/1/environ")
                 && kernels("/srv/root/proc/self")
@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn mount_table_of_this_machine_is_read() {
-        let mounts = Mounts::now().expect("there is a table");
-        assert!(mounts.around(Path::new("/proc/self")).is_some_and(Mount::is_proc));
-        assert_eq!(Mounts::now().expect("there is a table"), mounts);
+        let mounts = Mounts::current().expect("there is a table");
+        assert!(mounts.mount_of(Path::new("/proc/self")).is_some_and(Mount::is_proc));
+        assert_eq!(Mounts::current().expect("there is a table"), mounts);
         assert_eq!(
             is_kernels(std::fs::File::open("/proc/self/stat").expect("it is there")),
             Ok(true)

@@ -38,7 +38,7 @@ impl PrivateFolder {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        private(&handle, 0o022)?;
+        check_private(&handle, 0o022)?;
         Ok(Self(Dir::from_std_file(File::from(handle))))
     }
 
@@ -57,7 +57,7 @@ impl PrivateFolder {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
         let handle =
             self.0.open_with(name, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
-        private(&handle, 0o077)?;
+        check_private(&handle, 0o077)?;
         Ok(Self(Dir::from_std_file(handle)))
     }
 
@@ -67,7 +67,7 @@ impl PrivateFolder {
     ///
     /// The commands that would fix it.
     pub fn check_closed(&self) -> io::Result<()> {
-        private(&self.0, 0o077)
+        check_private(&self.0, 0o077)
     }
 
     /// Opens a file in it for reading.
@@ -82,7 +82,7 @@ impl PrivateFolder {
         if !file.metadata()?.is_file() {
             return Err(refused("it is not a regular file"));
         }
-        private(&file, 0o022)?;
+        check_private(&file, 0o022)?;
         Ok(file)
     }
 
@@ -93,7 +93,7 @@ impl PrivateFolder {
     /// Those of [`Self::file`], or others may read it.
     pub fn secret(&self, name: &str) -> io::Result<File> {
         let file = self.file(name)?;
-        private(&file, 0o077)?;
+        check_private(&file, 0o077)?;
         Ok(file)
     }
 
@@ -103,7 +103,7 @@ impl PrivateFolder {
     ///
     /// Those of [`Self::file`].
     pub fn appended(&self, name: &str) -> io::Result<File> {
-        self.own(name, OpenOptions::new().read(true).append(true))
+        self.open_private(name, OpenOptions::new().read(true).append(true))
     }
 
     /// Opens a file in it for reading and writing; creates it if it doesn't exist. Whoever has it
@@ -113,11 +113,11 @@ impl PrivateFolder {
     ///
     /// Those of [`Self::file`].
     pub fn updated(&self, name: &str) -> io::Result<File> {
-        self.own(name, OpenOptions::new().read(true).write(true))
+        self.open_private(name, OpenOptions::new().read(true).write(true))
     }
 
     /// Opens or creates a private file.
-    fn own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+    fn open_private(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         let file = self
             .0
             .open_with(name, options.create(true).mode(0o600).custom_flags(UNFOLLOWED))?
@@ -125,7 +125,7 @@ impl PrivateFolder {
         if !file.metadata()?.is_file() {
             return Err(refused("it is not a regular file"));
         }
-        private(&file, 0o022)?;
+        check_private(&file, 0o022)?;
         Ok(file)
     }
 
@@ -248,7 +248,7 @@ impl AsFd for PrivateFolder {
 const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
 
 /// Whether something belongs to this user, and others lack the rights of `others`.
-fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
+fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(refused(format!(

@@ -1,4 +1,4 @@
-//! What each filter did, since the host started.
+//! Figures of each filter since the host started.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,21 +6,21 @@ use std::sync::{Mutex, PoisonError};
 use berth_contract::Confidence;
 use serde::{Deserialize, Serialize};
 
-/// Answers after which the log is told how much was left out.
+/// Number of answers after which the log gets a summary.
 const TELL_EACH: u64 = 50;
 
-/// What a filter did.
+/// Figures of a filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCounts {
-    /// Answers that it looked at.
+    /// Answers that it was run on.
     pub runs: u64,
-    /// Those that it changed.
+    /// Answers that it changed.
     pub changed: u64,
-    /// Those at which it failed.
+    /// Answers on which it failed.
     pub failed: u64,
-    /// Bytes of the answers that it changed, before and after.
+    /// Bytes of the changed answers, before and after.
     pub bytes: [u64; 2],
-    /// How sure it was of those, by the three words of [`Confidence`].
+    /// The changed answers by [`Confidence`].
     pub full: u64,
     /// See `full`.
     pub partial: u64,
@@ -28,7 +28,7 @@ pub struct FilterCounts {
     pub fallback: u64,
 }
 
-/// The counts of all filters, by their names.
+/// The figures of all filters, by name.
 #[derive(Debug, Default)]
 pub struct FilterCountTable(Mutex<BTreeMap<String, FilterCounts>>);
 

@@ -1,10 +1,10 @@
-//! What is left out of an answer, so that a model reads what matters: the filters of plugins, asked
-//! one after the other.
+//! Shortens an answer so that a model reads what matters: runs the filters of plugins, one after
+//! the other.
 //!
-//! No filter sees a secret, since they are taken out before, and none brings one back, since it is
-//! looked for again. One that makes answers shorter fails open: whatever goes wrong, the answer
-//! stays as it was. One that keeps something back fails closed. What was left out is kept for
-//! `read_overflow`, and lines that matter for security come back.
+//! No filter sees a secret, since secrets are removed before, and none can bring one back, since
+//! they are searched again. A filter that shortens fails open: on any error the answer stays
+//! unchanged. A filter that blocks fails closed. What was left out is kept for `read_overflow`, and
+//! lines that matter for security are put back.
 
 mod counts;
 mod streams;
@@ -28,35 +28,34 @@ pub(crate) use counts::FilterCountTable;
 pub use counts::FilterCounts;
 use streams::Streams;
 
-/// Lines that matter for security which are put back, and bytes of each.
+/// Lines that matter for security that are put back, and bytes of each.
 const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
 
-/// How answers are filtered.
+/// Filters answers.
 #[derive(Debug)]
 pub struct FilterPipeline {
     /// Whether answers are made shorter.
     enabled: bool,
-    /// What no filter takes out.
+    /// Lines that no filter can remove.
     kept: Option<SecurityLines>,
-    /// What each filter did.
+    /// Figures of each filter.
     pub counts: FilterCountTable,
 }
 
-/// What becomes of an answer.
+/// The result of filtering an answer.
 pub struct FilterChange {
     pub filtered: FilterSummary,
-    /// What was to be read before something was left out for being of no interest. None where
-    /// nothing was.
+    /// The complete text before filters left something out. `None` if nothing was left out.
     pub whole: Option<String>,
     streams: Streams,
     content: Vec<Content>,
-    /// What a filter for security left of a structured answer.
+    /// What a blocking filter left of a structured answer.
     structured: Option<Value>,
 }
 
 impl FilterChange {
-    /// Carries it out. What filters wrote has to be looked through for secrets again.
+    /// Applies the filters. Their output has to be searched for secrets again.
     pub fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
@@ -66,7 +65,7 @@ impl FilterChange {
 impl FilterPipeline {
     /// # Errors
     ///
-    /// Where the operator's patterns can't be used together.
+    /// The operator's patterns can't be combined.
     pub fn new(config: &config::Filters) -> Result<Self, HostError> {
         let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
         let kept = config.security.enabled.then(|| SecurityLines::with(extra)).transpose();
@@ -78,9 +77,9 @@ impl FilterPipeline {
         Ok(Self { enabled: config.enabled, kept, counts: FilterCountTable::default() })
     }
 
-    /// Has the filters that fit look at an outcome that is free of secrets: first those that keep
-    /// something back, so that nobody gets it from what is kept of the whole. `shorten`: whether
-    /// what is left out can be read on.
+    /// Runs the matching filters on an outcome without secrets. Blocking filters come first, so
+    /// that the kept complete text doesn't hold what they block. `shorten`: whether the part that
+    /// is left out can be read later.
     ///
     /// # Errors
     ///
@@ -145,7 +144,7 @@ impl FilterPipeline {
                         .as_ref()
                         .and_then(Content::as_text)
                         .and_then(|text| serde_json::from_str(text).ok())
-                        .ok_or_else(no_value)?,
+                        .ok_or_else(invalid_value)?,
                 );
             }
         }
@@ -154,11 +153,11 @@ impl FilterPipeline {
             asked.ask(link, &self.counts).await?;
         }
         let FilterRun { input: FilterInput { mut content, .. }, mut by, .. } = asked;
-        let whole = streams.with(&safe).text();
+        let whole = streams.with_parts(&safe).text();
         if let Some(kept) = self.kept.as_ref().filter(|_| by.len() > for_security) {
             put_back(kept, &whole, &mut content);
         }
-        let mut after = streams.with(&content).text();
+        let mut after = streams.with_parts(&content).text();
         if by.len() > for_security && whole.len() < after.len() + GAIN {
             by.truncate(for_security);
             (content, after) = (safe, whole.clone());
@@ -183,17 +182,17 @@ fn is_for_security(link: &&Link) -> bool {
     link.definition.purpose == Purpose::Security
 }
 
-/// The texts of an answer on their way through the filters.
+/// The texts of an answer while filters run.
 struct FilterRun<'a> {
     input: FilterInput,
     session: &'a Arc<str>,
     cancel: &'a CancellationToken,
-    /// Those that replaced something, and how sure they are.
+    /// Filters that replaced something, and how sure they are.
     by: Vec<(&'a Link, Confidence)>,
 }
 
 impl<'a> FilterRun<'a> {
-    /// Asks one filter.
+    /// Runs one filter.
     ///
     /// # Errors
     ///
@@ -241,7 +240,7 @@ impl<'a> FilterRun<'a> {
     }
 }
 
-/// What a model gets where nobody knows what should have been kept from it.
+/// What a model gets if a blocking filter failed.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
     let message = format!(
         "the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}"
@@ -251,8 +250,8 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
     ))
 }
 
-/// What a model gets where a filter for security left nothing that is JSON of a structured answer.
-fn no_value() -> Failure {
+/// What a model gets if a blocking filter left invalid JSON of a structured answer.
+fn invalid_value() -> Failure {
     let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")
 }
@@ -270,7 +269,7 @@ fn withheld(link: &Link, reason: &str) -> Failure {
     )
 }
 
-/// Why a replacement is not taken.
+/// The reason why a replacement is refused.
 fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
     let text = |parts: &[Content]| {
         parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
@@ -285,7 +284,7 @@ fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'st
     (after > before).then_some("it would make the answer longer")
 }
 
-/// Puts the lines back that matter for security, behind the last text.
+/// Puts back lines that matter for security, after the last text.
 fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
     let left: HashSet<&str> =
         content.iter().filter_map(Content::as_text).flat_map(str::lines).map(str::trim).collect();
@@ -336,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_says_how_much_is_gone() {
+    fn filter_summary_states_the_saving() {
         let filtered = FilterSummary {
             filters: vec!["x".into()],
             confidence: Confidence::Full,
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_matter_come_back_once_and_bounded() {
+    fn security_lines_are_put_back_once_and_bounded() {
         let kept = SecurityLines::default();
         let whole = "a\n401 Unauthorized\n  401 Unauthorized\nb\npermission denied: x\n";
         let mut content = [Content::text("b\npermission denied: x")];
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_that_drops_all_or_adds_is_refused() {
+    fn replacement_that_empties_or_grows_is_refused() {
         let text = |text: &str| vec![Content::text(text)];
         assert!(
             refused(&text("a"), &text(" \n"), false).is_some()

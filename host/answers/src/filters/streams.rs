@@ -1,12 +1,12 @@
-//! The texts of an answer that filters look at, and putting what they made of them in their place.
+//! Takes the texts of an answer for filters, and puts the results in their place.
 
 use berth_contract::{Body, Content, Outcome};
 use serde_json::{Map, Value};
 
-/// Where a command's outputs stand in a structured answer.
+/// The fields of a structured answer that hold a command's outputs.
 const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 
-/// The parts of an answer. Of a command they are its outputs, those of the two that are not empty.
+/// The parts of an answer. For a command: its outputs, without empty ones.
 pub(super) struct Streams {
     pub(super) parts: Vec<Content>,
     /// Whether they are a command's.
@@ -14,7 +14,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// `of_shell`: whether the answer is that of the shell's own tool, whose form is known.
+    /// `of_shell`: whether the answer comes from the built-in shell tool, whose form is known.
     pub(super) fn from_outcome(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
@@ -33,13 +33,13 @@ impl Streams {
         }
     }
 
-    /// The same with other parts.
-    pub(super) fn with(&self, parts: &[Content]) -> Self {
+    /// Replaces the parts.
+    pub(super) fn with_parts(&self, parts: &[Content]) -> Self {
         let full = |part: &&Content| !matches!(&part.body, Body::Text(text) if text.is_empty());
         Self { parts: parts.iter().filter(full).cloned().collect(), of_command: self.of_command }
     }
 
-    /// The whole of what is said, as a reader gets it.
+    /// The complete text for a reader.
     pub(super) fn text(&self) -> String {
         let texts: Vec<&str> = self.parts.iter().filter_map(Content::as_text).collect();
         match (self.of_command, texts.as_slice()) {
@@ -48,7 +48,7 @@ impl Streams {
         }
     }
 
-    /// The structured answer as one more part, where it isn't what the parts are taken from.
+    /// The structured answer as one more part, unless the parts come from it.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         let value = Self::structured(outcome).filter(|_| !self.of_command)?;
         Some(Content {
@@ -64,7 +64,7 @@ impl Streams {
         }
     }
 
-    /// What a command ended with.
+    /// The exit code of a command.
     pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
         Self::structured(outcome)?
             .get("exit_code")?
@@ -72,14 +72,14 @@ impl Streams {
             .and_then(|code| i32::try_from(code).ok())
     }
 
-    /// Puts `parts`, as many as there are here, in the place of those that an outcome has, and
-    /// `value` in that of its structured answer.
+    /// Replaces the parts of an outcome by `parts`, of the same number, and its structured answer
+    /// by `value`.
     pub(super) fn replace(self, parts: Vec<Content>, value: Option<Value>, outcome: &mut Outcome) {
         let (content, structured) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured),
             Err(failure) => (&mut failure.content, &mut failure.structured),
         };
-        let left = self.with(&parts);
+        let left = self.with_parts(&parts);
         if !self.of_command {
             *content = left.parts;
             if value.is_some() {
@@ -108,7 +108,7 @@ impl Streams {
     }
 }
 
-/// What the tool says beside the outputs: lines in brackets behind them.
+/// The tool's own lines in brackets after the outputs.
 fn notes(text: &str, last: &str) -> String {
     let is_note = |line: &&str| line.starts_with('[') && line.ends_with(']');
     let lines: Vec<&str> = text.lines().rev().take_while(is_note).collect();
@@ -126,14 +126,14 @@ fn put(fields: &mut Map<String, Value>, name: &str, texts: &mut impl Iterator<It
     }
 }
 
-/// Both outputs of a command, where a structured answer has them.
+/// Both outputs of a command, if a structured answer has them.
 fn outputs(structured: Option<&Value>) -> Option<[&str; 2]> {
     let fields = structured?.as_object()?;
     let [stdout, stderr] = OUTPUTS.map(|name| fields.get(name).and_then(Value::as_str));
     Some([stdout?, stderr?])
 }
 
-/// As the shell's tool writes them.
+/// As the shell tool writes them.
 fn labelled(stdout: &str, stderr: &str) -> String {
     let end = if stdout.ends_with('\n') { "" } else { "\n" };
     format!("stdout:\n{stdout}{end}\nstderr:\n{stderr}")
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_outputs_are_replaced_wherever_they_stand() {
+    fn both_outputs_are_replaced_in_text_and_value() {
         let outcome = of_command("a\n", "b\n", "stdout:\na\n\nstderr:\nb\n[note]\n");
         assert_eq!(Streams::exit_code(&outcome), Some(3));
         let output = replaced(outcome, &["A\n", "B\n"]);
@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_says_beside_the_outputs_stays_and_what_a_program_says_is_output() {
-        // Of the text as a whole, one empty line is left where the outputs meet.
+    fn tool_notes_stay_and_program_lines_count_as_output() {
+        // In the complete text, one empty line stays between the outputs.
         let output = replaced(
             of_command("a\n\n", "b\n", "stdout:\na\n\nstderr:\nb\n[one]\n[two]\n"),
             &["A\n", "B\n"],
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_output_alone_has_no_label() {
+    fn single_output_has_no_label() {
         let output = replaced(of_command("", "b", "b"), &["B"]);
         assert_eq!(output.joined_text(), "B");
         assert_eq!(output.structured.expect("has one")["stderr"], "B");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_filtered_part_by_part() {
+    fn other_answers_are_filtered_by_part() {
         let picture = Content { body: Body::Bytes(vec![1]), media_type: None, meta: None };
         let outcome =
             Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });

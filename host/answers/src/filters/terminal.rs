@@ -1,37 +1,38 @@
-//! Which texts are shown as a terminal would show them.
+//! Decides which texts are shown as a terminal would show them.
 
 use berth_contract::{Definition, SubjectKind, text};
 use berth_policy::commands::LastCommand;
 
-/// Programs that show what stands in files, where empty lines count.
+/// Programs that print files, in which empty lines matter.
 const SHOW_FILES: [&str; 17] = [
     "awk", "bat", "batcat", "cat", "cut", "diff", "gawk", "head", "jq", "less", "more", "nl",
     "patch", "sed", "tac", "tail", "yq",
 ];
 
-/// What git shows of them.
+/// Commands of git that print files.
 const GIT_SHOWS: [&str; 6] = ["blame", "cat-file", "diff", "log", "show", "stash"];
 
-/// Whether a command shows what stands in files.
+/// Whether a command prints files.
 fn shows_files(command: &str) -> bool {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
     SHOW_FILES.contains(&program) || program == "git" && words.any(|word| GIT_SHOWS.contains(&word))
 }
 
-/// How much of a text is what a terminal would not show.
+/// How much of a text is removed as invisible on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It stands in files: nothing is.
+    /// Content of files: nothing.
     Stored,
-    /// Somebody wrote it to be read: control sequences are.
+    /// Text for readers: control sequences.
     Written,
-    /// A program wrote it: what was written over is, too, and of several empty lines all but one.
+    /// Output of a program: control sequences, overwritten text, and all but one of several empty
+    /// lines.
     Lines,
 }
 
 impl Kind {
-    /// What a tool answers with.
+    /// The kind of a tool's answer.
     pub(crate) fn for_tool(tool: &Definition, command: Option<&LastCommand>) -> Self {
         if tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
             let shows_files = command.is_some_and(|last| !last.alone || shows_files(&last.line));
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_shows_files_is_known() {
+    fn programs_that_print_files_are_known() {
         assert!(
             shows_files("cat x")
                 && shows_files("git -C x show HEAD")

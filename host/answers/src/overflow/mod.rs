@@ -1,8 +1,7 @@
-//! Answers that were too long for a model: kept whole, redacted, for the session that they belong
-//! to.
+//! Answers that were too long for a model: stored complete and redacted for their session.
 //!
-//! They lie in one private folder, each as a file whose name tells the session, by its hash, and a
-//! random id. So no id leads to what another session was answered, and none can be guessed.
+//! They are in one private folder, each in a file whose name holds the session's hash and a random
+//! ID. So no ID leads to another session's answer, and none can be guessed.
 
 mod read;
 
@@ -18,32 +17,32 @@ use sha2::{Digest, Sha256};
 
 use berth_config::{self as config, Folders};
 pub use read::OverflowReader;
-pub(crate) use read::{READ_OVERFLOW, byte_of};
+pub(crate) use read::{READ_OVERFLOW, byte_offset};
 
-/// Bytes that are kept of one answer at most.
+/// Largest stored part of one answer, in bytes.
 const MAX_ANSWER: usize = 10 << 20;
 
-/// Kept answers that are looked at; more are made only by who has the folder, and are none of ours.
+/// Stored answers that are checked; Berth doesn't create more.
 const MAX_FILES: usize = 100_000;
 
-/// The answers that are kept.
+/// The stored answers.
 #[derive(Debug)]
 pub struct OverflowStore {
     folder: PathBuf,
     retention: Duration,
-    /// Bytes over all kept answers.
+    /// Bytes of all stored answers.
     most: u64,
-    /// Bytes that may still be written before it is counted anew what there is.
+    /// Bytes that may be written before the folder is counted again.
     room: Mutex<u64>,
 }
 
-/// What was kept, as `read_overflow` is asked for it: 24 hexadecimal digits, behind a letter that
-/// tells whose words they are.
+/// The ID of a stored answer, for `read_overflow`: a letter for the origin of its text, then 24
+/// hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
 
 impl OverflowId {
-    /// The id that a text is. None where it is none, so that no name of a file comes from outside.
+    /// Parses an ID. `None` if it isn't one, so that no file name comes from outside.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
         let whole = digits.len() == 24
@@ -58,7 +57,7 @@ impl OverflowId {
         Ok(Self(format!("{}{digits}", if strange { 'w' } else { 'h' })))
     }
 
-    /// Whether the answer was of a tool that deals with the world outside.
+    /// Whether the answer came from a tool that reaches the world outside.
     pub fn is_untrusted(&self) -> bool {
         self.0.starts_with('w')
     }
@@ -75,7 +74,7 @@ impl OverflowId {
 }
 
 impl OverflowStore {
-    /// Keeps answers in the data folder, as the configuration says.
+    /// Stores answers in the data folder as the configuration says.
     pub fn new(folders: &Folders, config: config::Overflow) -> Self {
         Self {
             folder: folders.data.join("overflow"),
@@ -85,12 +84,12 @@ impl OverflowStore {
         }
     }
 
-    /// Keeps an answer, at most 10 MiB of it, and lets older ones go where there is no room.
-    /// `strange`: it is of a tool that deals with the world outside.
+    /// Stores an answer, at most 10 MiB of it, and removes older ones if there is no room.
+    /// `strange`: the tool reaches the world outside.
     ///
     /// # Errors
     ///
-    /// The folder can't be made or believed, or the disk is full.
+    /// The folder can't be created or trusted, or the disk is full.
     pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<OverflowId, HostError> {
         let failed = HostError::io(self.folder.display().to_string());
         let text = cut(text, self.answer_bytes());
@@ -100,8 +99,8 @@ impl OverflowStore {
             {
                 let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
                 if *room < size {
-                    let used = self.cleaned(&folder, size)?;
-                    // Other processes write too: what there is is counted anew from time to time.
+                    let used = self.make_room(&folder, size)?;
+                    // Other processes write too: the folder is counted again from time to time.
                     *room = (self.most.saturating_sub(used)).min((self.most / 8).max(size));
                 }
                 *room = room.saturating_sub(size);
@@ -113,17 +112,17 @@ impl OverflowStore {
         kept().map_err(failed)
     }
 
-    /// Bytes that are kept of one answer.
+    /// Largest stored part of one answer, in bytes.
     pub fn answer_bytes(&self) -> usize {
         usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
-    /// What was kept under an id in that session.
+    /// The stored answer of an ID in that session.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`]: nothing, or not any more. Otherwise why it can't be read or
-    /// believed.
+    /// [`io::ErrorKind::NotFound`]: it doesn't exist, or no longer. Otherwise the reason why it
+    /// can't be read or trusted.
     pub fn read(&self, session: &str, id: &OverflowId) -> io::Result<String> {
         let file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
         let mut text = String::new();
@@ -131,10 +130,11 @@ impl OverflowStore {
         Ok(text)
     }
 
-    /// Lets go what is too old, and the oldest of what is too much. Nothing is made where nothing
-    /// is kept.
-    pub fn clean(&self) {
-        let cleaned = PrivateFolder::open(&self.folder).and_then(|folder| self.cleaned(&folder, 0));
+    /// Removes answers that are too old, and the oldest if there are too many bytes. Creates
+    /// nothing.
+    pub fn remove_expired(&self) {
+        let cleaned =
+            PrivateFolder::open(&self.folder).and_then(|folder| self.make_room(&folder, 0));
         if let Err(error) = cleaned.map(drop)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -142,8 +142,8 @@ impl OverflowStore {
         }
     }
 
-    /// Makes room for so many bytes, and tells how many are used then.
-    fn cleaned(&self, folder: &PrivateFolder, size: u64) -> io::Result<u64> {
+    /// Makes room for this number of bytes and returns how many are used then.
+    fn make_room(&self, folder: &PrivateFolder, size: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let mut kept = Vec::new();
         for name in folder.names(MAX_FILES)? {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_the_session_s_alone() {
+    fn stored_answer_is_private_to_its_session() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let kept = overflow(root.path());
         let id = kept.keep("mine", "größe", false).expect("it is kept");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_id_is_one() {
+    fn only_a_valid_id_is_parsed() {
         let id = OverflowId::new(true).expect("random bytes");
         assert!(id.is_untrusted() && OverflowId::parse(id.as_str()) == Some(id));
         for text in [
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_takes_more_than_it_may() {
+    fn store_stays_within_its_size() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let kept = overflow(root.path());
         let text = "x".repeat(300 << 10);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_goes() {
+    fn old_answers_are_removed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let kept = overflow(root.path());
         let (old, new) = (
@@ -257,7 +257,7 @@ mod tests {
             .expect("it is there");
         file.set_modified(SystemTime::now() - Duration::from_secs(169 * 3600))
             .expect("its time is set");
-        kept.clean();
+        kept.remove_expired();
         kept.read("mine", &old).expect_err("it is gone");
         kept.read("mine", &new).expect("it is there");
     }

@@ -14,7 +14,7 @@ use super::{OverflowId, OverflowStore};
 /// The tool's name.
 pub(crate) const READ_OVERFLOW: &str = "read_overflow";
 
-/// Characters that are shown where nobody says.
+/// Characters that are shown by default.
 const DEFAULT_LIMIT: usize = 20_000;
 
 const DESCRIPTION: &str = "\
@@ -29,14 +29,14 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-/// For programs, beside the text.
+/// The structured answer, for programs.
 #[derive(Serialize)]
 struct Page {
     /// The first character shown.
     start: u64,
-    /// The first one that isn't any more.
+    /// The end of the shown characters.
     end: u64,
-    /// How many were kept.
+    /// Number of stored characters.
     total: u64,
 }
 
@@ -105,12 +105,12 @@ impl OverflowReader {
             number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
         };
         let offset = number(arguments.offset, 0);
-        // The line at the end counts as well, and an answer of this tool is never cut.
+        // The last line counts too: an answer of this tool is never cut.
         let most = self.threshold.saturating_sub(200).max(1);
         let limit = number(arguments.limit, DEFAULT_LIMIT).min(most);
         let total = text.chars().count();
-        let start = byte_of(&text, offset);
-        let shown = &text[start..start + byte_of(&text[start..], limit)];
+        let start = byte_offset(&text, offset);
+        let shown = &text[start..start + byte_offset(&text[start..], limit)];
         let end = offset.min(total) + shown.chars().count();
         let mut answer = shown.to_owned();
         if !answer.is_empty() && !answer.ends_with('\n') {
@@ -128,8 +128,8 @@ impl OverflowReader {
     }
 }
 
-/// Where a text's character with that number begins.
-pub(crate) fn byte_of(text: &str, character: usize) -> usize {
+/// Byte offset of a character.
+pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
 }
 

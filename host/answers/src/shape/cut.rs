@@ -1,24 +1,24 @@
-//! Where a long answer is cut: its beginning and its end stay.
+//! Cuts a long answer: its beginning and its end stay.
 
-use crate::overflow::byte_of;
+use crate::overflow::byte_offset;
 
 /// The two ends of a text that is too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ends<'a> {
     pub(super) head: &'a str,
     pub(super) tail: &'a str,
-    /// Characters of the head: where what is left out begins.
+    /// Characters of the head, where the omitted part begins.
     pub(super) offset: usize,
     /// Characters that are left out.
     pub(super) left_out: usize,
-    /// Characters of the whole.
+    /// Characters of the whole text.
     pub(super) total: usize,
 }
 
-/// The ends of a text of more than `threshold` characters, half of them each, or a little less
-/// where a line ends. None where it is no longer.
+/// The ends of a text of more than `threshold` characters, half of them each, or a little less to
+/// end at a line. `None` if the text isn't longer.
 pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
-    // Bytes are no fewer than characters, and most answers are short.
+    // A text has at least as many bytes as characters, and most answers are short.
     if text.len() <= threshold {
         return None;
     }
@@ -27,9 +27,9 @@ pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
         return None;
     }
     let half = threshold / 2;
-    let head = &text[..byte_of(text, half)];
-    let tail = &text[byte_of(text, total - (threshold - half))..];
-    // A line's end is preferred within the last quarter of the head, and the first of the tail.
+    let head = &text[..byte_offset(text, half)];
+    let tail = &text[byte_offset(text, total - (threshold - half))..];
+    // Prefers a line end within the last quarter of the head and the first quarter of the tail.
     let head = head
         .rfind('\n')
         .filter(|end| *end >= head.len() - head.len() / 4)
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_stay_and_every_character_is_counted() {
+    fn both_ends_stay_and_characters_are_counted() {
         assert_eq!(ends("abcdef", 6), None);
         assert_eq!(ends("äöüß", 4), None);
         assert_eq!(
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_s_end_is_preferred() {
+    fn cut_prefers_line_ends() {
         let text: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let ends = ends(&text, 100).expect("it is longer");
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Arguments that hold the mark of a secret which was taken out: writing them back would destroy
-//! the secret.
+//! Arguments that hold the mark of a removed secret: writing them back would destroy the secret.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,8 +14,8 @@ use berth_catalogue::CallContext;
 /// Bytes of a file that are searched for a mark.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Refuses a call whose arguments hold a mark, unless what it acts on holds that mark already: then
-/// it is text like any other there.
+/// Refuses a call whose arguments hold a mark, unless the file that it acts on holds the same mark
+/// already: then it is ordinary text there.
 ///
 /// # Errors
 ///
@@ -26,7 +25,7 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
         .attachments
         .iter()
         .find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
-    let Some(mark) = in_value(&context.arguments).or(attached) else { return Ok(()) };
+    let Some(mark) = find_mark(&context.arguments).or(attached) else { return Ok(()) };
     if holds(context, mark) {
         return Ok(());
     }
@@ -41,12 +40,12 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
         .with_suggestion(suggestion))
 }
 
-fn in_value(value: &Value) -> Option<&str> {
+fn find_mark(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => first_mark(text),
-        Value::Array(items) => items.iter().find_map(in_value),
+        Value::Array(items) => items.iter().find_map(find_mark),
         Value::Object(fields) => {
-            fields.iter().find_map(|(key, value)| first_mark(key).or_else(|| in_value(value)))
+            fields.iter().find_map(|(key, value)| first_mark(key).or_else(|| find_mark(value)))
         }
         _ => None,
     }
@@ -65,7 +64,7 @@ fn holds(context: &CallContext, mark: &str) -> bool {
         let how = OpenOptions { read: true, ..OpenOptions::default() };
         let Ok(opened) = view.open(subject.text.as_ref(), how) else { return false };
         let mut bytes = Vec::new();
-        // A directory is opened too, and can't be read.
+        // A directory can be opened too, but not read.
         let read = File::from(opened.handle).take(MAX_FILE).read_to_end(&mut bytes);
         read.is_ok() && String::from_utf8_lossy(&bytes).contains(mark)
     })

@@ -1,11 +1,10 @@
-//! The last step before the answer, always in this order: of what a program wrote, what a terminal
-//! would show is left; what could steer a terminal, a log or a model is neutralised, secrets are
-//! taken out, filters leave out what says nothing, secrets are looked for again, a long text is
-//! cut, and what strangers wrote gets a fence.
+//! The last step before the answer, always in this order: program output becomes what a terminal
+//! would show, control characters are neutralised, secrets are redacted, filters leave out noise,
+//! secrets are searched again, a long text is cut, and untrusted text is fenced.
 //!
-//! So characters that hide a secret are gone before it is looked for, no cut leaves a part of one
-//! that nobody recognises, what is kept is what was redacted, and what the host says of a cut
-//! stands outside of the fence.
+//! So characters that hide a secret are removed before the search, no cut leaves an unrecognised
+//! part of one, the stored answer is redacted, and the host's notice about a cut is outside of the
+//! fence.
 
 mod cut;
 mod fence;
@@ -45,34 +44,33 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Bytes of an answer that are looked through at once. What is longer would keep others waiting who
-/// share the thread.
+/// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
+/// thread.
 const AT_ONCE: usize = 64 * 1024;
 
-/// How long it may take to look through a longer one. The longest takes a small part of it.
+/// Time limit for processing a longer answer. The longest needs a small part of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much longer, where the call was cancelled: what it had made until then is still worth an
-/// answer.
+/// Additional time if the call was cancelled: its output so far is still worth an answer.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Shapes what leaves the host.
+/// Shapes answers and events before they leave the host.
 #[derive(Debug)]
 pub struct Shaper {
-    /// Bytes of content.
+    /// Largest content in bytes.
     pub result: usize,
-    /// In the answers of which tools secrets are looked for.
+    /// The tools in whose answers secrets are searched.
     pub redaction: Redaction,
-    /// Characters of text, beyond which an answer is cut for a model. 0: it isn't.
+    /// Characters of text after which an answer is cut for a model. 0: never.
     pub threshold: usize,
-    /// Where the whole of a long answer is kept.
+    /// Stores the complete text of long answers.
     pub overflow: Arc<OverflowStore>,
-    /// Which filters look at an answer.
+    /// Runs the filters.
     pub filtering: FilterPipeline,
 }
 
 impl Shaper {
-    /// Shapes an outcome. What can't be looked through in time is withheld.
+    /// Shapes an outcome. An answer that can't be processed in time is withheld.
     pub async fn shape(
         &self,
         chain: &Chain,
@@ -84,7 +82,7 @@ impl Shaper {
         let mut shape = ShapeReport::default();
         let source = self.redacts(context).then(|| Source::for_call(context));
         let (outcome, truncated) =
-            cleaned(outcome, source, kind(context), self.result, cancel).await;
+            clean_in_time(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
         let (mut outcome, notice) =
             self.filter(chain, context, &mut shape, outcome, source, cancel).await;
@@ -114,7 +112,7 @@ impl Shaper {
         (outcome, shape)
     }
 
-    /// What the filters leave, and what is said of the rest.
+    /// The filtered answer with its notices.
     async fn filter(
         &self,
         chain: &Chain,
@@ -124,8 +122,9 @@ impl Shaper {
         source: Option<Source>,
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
-        // The rest of an answer is asked for to be seen.
-        let shorten = self.threshold > 0 && !context.tool.as_deref().is_some_and(is_rest);
+        // A caller asks for the rest of an answer to see it, so it isn't filtered.
+        let shorten =
+            self.threshold > 0 && !context.tool.as_deref().is_some_and(reads_stored_answers);
         let mut change = match self.filtering.apply(chain, context, shorten, &outcome, cancel).await
         {
             Ok(Some(change)) => change,
@@ -137,7 +136,7 @@ impl Shaper {
             let kept = match self.keep(context, whole, is_untrusted(context)).await {
                 kept @ Ok(_) => kept,
                 Err(error) => {
-                    // What can't be read on is not left out.
+                    // An answer that can't be stored isn't shortened.
                     tracing::warn!(
                         "an answer is not filtered, since the whole of it can't be kept: {error}"
                     );
@@ -154,15 +153,15 @@ impl Shaper {
             shape.truncated = true;
         }
         let filtered = change.make(&mut outcome);
-        flagged::tell(&mut outcome, "berth:filtered", json!(filtered));
+        flagged::set_meta(&mut outcome, "berth:filtered", json!(filtered));
         shape.filtered = Some(filtered);
         let (outcome, truncated) =
-            cleaned(outcome, source, Kind::Stored, self.result, cancel).await;
+            clean_in_time(outcome, source, Kind::Stored, self.result, cancel).await;
         shape.truncated |= truncated;
         (outcome, notice)
     }
 
-    /// Who hears what a call tells while it runs: `events`, without the secrets.
+    /// A receiver for the events of a call, which passes them to `events` without secrets.
     pub fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
         if self.redacts(context) {
             Arc::new(RedactingEvents::new(events, Source::for_call(context)))
@@ -187,8 +186,8 @@ impl Shaper {
             && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
     }
 
-    /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers
-    /// wrote.
+    /// Cuts a text that is too long for a model, stores the complete text, and fences untrusted
+    /// text.
     async fn for_model(
         &self,
         context: &CallContext,
@@ -196,9 +195,9 @@ impl Shaper {
         outcome: &mut Outcome,
     ) {
         let Some(tool) = &context.tool else { return };
-        let (rest, untrusted) = (is_rest(tool), is_untrusted(context));
+        let (rest, untrusted) = (reads_stored_answers(tool), is_untrusted(context));
         if untrusted {
-            flagged::tell(outcome, "berth:untrusted", json!(true));
+            flagged::set_meta(outcome, "berth:untrusted", json!(true));
         }
         shape.untrusted = untrusted;
         let warning = flagged::warning(&shape.injections);
@@ -210,8 +209,8 @@ impl Shaper {
         };
         let fence = untrusted.then(|| Fence::new(&tool.definition.name));
         let around =
-            |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
-        // The rest of an answer has a bound of its own.
+            |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.wrap(text));
+        // The rest of an answer has its own limit.
         let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
         let is_long = content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>()
             > threshold;
@@ -241,7 +240,7 @@ impl Shaper {
         let ends = if is_long { cut::ends(&whole, threshold) } else { None };
         if ends.is_some() || shortened.is_some() {
             let kept = self.keep(context, whole.clone(), untrusted).await;
-            // What is shown of a field may end before what is shown of the text.
+            // The shown part of a field may end before the shown part of the text.
             let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
             shape.notices.push(format!(
                 "A part of the answer is left out here. {}",
@@ -287,8 +286,8 @@ impl Shaper {
         content.splice(0..0, before);
     }
 
-    /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it;
-    /// or why it is not kept.
+    /// Stores an answer for `read_overflow`. Returns the ID and whether everything is stored, or
+    /// the reason why not.
     async fn keep(
         &self,
         context: &CallContext,
@@ -307,54 +306,54 @@ impl Shaper {
     }
 }
 
-/// What became of an answer while it was shaped.
+/// What shaping did to an answer.
 #[derive(Debug, Default)]
 pub struct ShapeReport {
-    /// What filters left out of it.
+    /// What filters left out.
     pub filtered: Option<FilterSummary>,
-    /// The shapes of injection in untrusted text.
+    /// The injection patterns in untrusted text.
     pub injections: Vec<&'static str>,
-    /// Whether a part of it was left out.
+    /// Whether a part was left out.
     pub truncated: bool,
     /// Whether it is untrusted text for a model.
     pub untrusted: bool,
-    /// What the host has to say of it, in the text of which it stands too.
+    /// The host's notices, which are in its text too.
     pub notices: Vec<String>,
-    /// Where what is left out can be read.
+    /// Where to read the part that was left out.
     pub rest: Option<Remainder>,
 }
 
-/// What the host has to say behind an answer.
+/// The host's notices after an answer.
 struct Notice {
     text: String,
     rest: Option<Remainder>,
 }
 
-/// A notice as it stands in a text.
+/// A notice in the form of the text.
 fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
-/// Where what is left out from `offset` on can be read.
+/// Where to read on from `offset`.
 fn remainder(kept: &Result<(OverflowId, bool), String>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
-/// What a call's texts are to a terminal.
+/// The kind of a call's texts for a terminal.
 fn kind(context: &CallContext) -> Kind {
     let Some(tool) = context.tool.as_deref() else { return Kind::Written };
     let last = subjects::commands(tool, &context.arguments).next().and_then(last_command);
     Kind::for_tool(&tool.definition, last.as_ref())
 }
 
-/// Whether a tool reads on in an answer that was kept.
-fn is_rest(tool: &Tool) -> bool {
+/// Whether a tool reads a stored answer.
+fn reads_stored_answers(tool: &Tool) -> bool {
     tool.definition.name == READ_OVERFLOW && tool.is_built_in()
 }
 
-/// Whether what a call answers with was written by strangers.
+/// Whether the answer of a call is untrusted.
 fn is_untrusted(context: &CallContext) -> bool {
-    context.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
+    context.tool.as_ref().is_some_and(|tool| match reads_stored_answers(tool) {
         true => context.arguments["id"]
             .as_str()
             .and_then(OverflowId::parse)
@@ -363,8 +362,8 @@ fn is_untrusted(context: &CallContext) -> bool {
     })
 }
 
-/// [`clean()`], where nobody waits for it.
-async fn cleaned(
+/// [`clean()`] on this thread, for short answers.
+async fn clean_in_time(
     outcome: Outcome,
     source: Option<Source>,
     kind: Kind,
@@ -375,12 +374,12 @@ async fn cleaned(
         return clean(outcome, source, kind, limit);
     }
     let cleaned =
-        in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
+        run_in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
     cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
 }
 
-/// [`blocking()`], for as long as that may take. What it comes to later, nobody sees.
-async fn in_time<R: Send + 'static>(
+/// [`blocking()`] with a time limit. A later result is dropped.
+async fn run_in_time<R: Send + 'static>(
     run: impl FnOnce() -> R + Send + 'static,
     patience: Duration,
     grace: Duration,
@@ -405,8 +404,7 @@ async fn in_time<R: Send + 'static>(
         .with_suggestion("Ask for less at once."))
 }
 
-/// Whether an outcome has more text than is looked through at once. It is not written out to be
-/// told.
+/// Whether an outcome has more text than is processed at once. Doesn't serialise it to find out.
 fn is_long(outcome: &Outcome) -> bool {
     let (content, values, texts) = match outcome {
         Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
@@ -430,7 +428,7 @@ fn is_long(outcome: &Outcome) -> bool {
     length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
 }
 
-/// How to come by what is left out.
+/// How to read the part that was left out.
 fn describe_rest(kept: &Result<(OverflowId, bool), String>, offset: usize) -> String {
     match kept {
         Ok((id, true)) => format!(
@@ -447,7 +445,7 @@ fn describe_rest(kept: &Result<(OverflowId, bool), String>, offset: usize) -> St
     }
 }
 
-/// Whether a value has more characters as JSON text. It is not written out to be told.
+/// Whether a value has more characters as JSON. Doesn't serialise it to find out.
 fn is_longer(value: &Value, threshold: usize) -> bool {
     fn length(value: &Value, left: usize) -> Option<usize> {
         match value {
@@ -466,7 +464,8 @@ fn is_longer(value: &Value, threshold: usize) -> bool {
     threshold != usize::MAX && length(value, threshold).is_none()
 }
 
-/// Neutralised, redacted and bounded, in this order; and whether something was left out.
+/// Neutralises, redacts and bounds an outcome, in this order. Returns whether something was left
+/// out.
 fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
     let mut truncated = false;
     let keys = source.map(Source::keys);
@@ -505,7 +504,7 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
                     action: line(denial.action),
                     rule: line(denial.rule),
                     place: line(denial.place),
-                    // It may tell lines to add to a file.
+                    // It may name lines to add to a file.
                     remedy: shortened(text(denial.remedy)),
                 }
             });
@@ -515,7 +514,7 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
     (outcome, truncated)
 }
 
-/// The texts of a value as a terminal would show them.
+/// The texts of a value in the form that a terminal would show.
 fn shown(value: Value, kind: Kind) -> Value {
     match value {
         Value::String(text) => Value::String(kind.shown(text)),
@@ -534,7 +533,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The parts, each neutralised and redacted, and what begins in one and ends in another.
+/// Neutralises and redacts the parts, also secrets that begin in one part and end in the next.
 fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
     let parts = parts.into_iter().map(|part| match part.body {
         Body::Text(text) => Content { body: Body::Text(kind.shown(text)), ..part }.neutralised(),
@@ -565,7 +564,7 @@ fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Conte
     shaped
 }
 
-/// What is left of a part that is too large: the beginning of a text, and a note.
+/// Shortens a part that is too large to its beginning and a note.
 fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
     let size = part.len();
     let note = match more {
@@ -589,14 +588,14 @@ mod tests {
     use berth_contract::Output;
     use berth_redaction::Keys;
 
-    fn cleaned_now(output: Output, limit: usize) -> (Output, bool) {
+    fn clean_output(output: Output, limit: usize) -> (Output, bool) {
         let (shaped, truncated) =
             clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
         (shaped.expect("is an output"), truncated)
     }
 
     #[test]
-    fn a_long_answer_is_one_by_whatever_holds_it() {
+    fn length_counts_all_parts_of_an_answer() {
         let long = "x".repeat(AT_ONCE);
         assert!(!is_long(&Ok(Output::text("x".repeat(AT_ONCE)))));
         assert!(is_long(&Ok(Output::text(format!("{long}x")))));
@@ -608,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_withheld_and_holds_up_no_one() {
+    fn slow_shaping_withholds_the_answer_and_delays_no_call() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
@@ -616,7 +615,7 @@ mod tests {
             for (text, at_once) in
                 [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)]
             {
-                let mut cleaning = std::pin::pin!(cleaned(
+                let mut cleaning = std::pin::pin!(clean_in_time(
                     Ok(Output::text(text)),
                     Some(Source::One(Keys::Text)),
                     Kind::Stored,
@@ -632,7 +631,7 @@ mod tests {
                     );
                 }
             }
-            // Nothing is sent until the end, so neither comes to a result.
+            // Nothing is sent before the end, so neither finishes.
             for (patience, cancelled, category) in
                 [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)]
             {
@@ -642,7 +641,7 @@ mod tests {
                     cancel.cancel();
                 }
                 let run = move || receive.recv().is_ok();
-                let withheld = in_time(run, patience, Duration::ZERO, &cancel)
+                let withheld = run_in_time(run, patience, Duration::ZERO, &cancel)
                     .await
                     .expect_err("it isn't done");
                 assert_eq!(
@@ -652,20 +651,20 @@ mod tests {
                 );
                 drop(send);
             }
-            // Who cancels a call still gets what it had made.
+            // A cancelled call still returns its output so far.
             let cancel = CancellationToken::new();
             cancel.cancel();
             assert_eq!(
-                in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"),
+                run_in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"),
                 1
             );
         });
     }
 
     #[test]
-    fn an_answer_is_bounded_and_says_so() {
+    fn answer_is_bounded_with_a_notice() {
         let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
-        let (shaped, truncated) = cleaned_now(Output { content, ..Output::default() }, 5);
+        let (shaped, truncated) = clean_output(Output { content, ..Output::default() }, 5);
         assert_eq!(
             shaped.joined_text(),
             "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]"
@@ -674,19 +673,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_an_answer_steers_a_terminal() {
+    fn answers_never_steer_a_terminal() {
         let output = Output {
             structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })),
             ..Output::text("\u{1b}]0;x\u{7}")
         };
-        let (shaped, truncated) = cleaned_now(output, 100);
+        let (shaped, truncated) = clean_output(output, 100);
         assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
         assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
         assert!(!truncated);
     }
 
     #[test]
-    fn a_value_s_length_is_about_that_of_its_text() {
+    fn length_of_a_value_is_about_that_of_its_text() {
         let value = json!({ "a": ["x".repeat(100), 1, null, true], "b": {} });
         let length = value.to_string().len();
         assert!(

@@ -1,4 +1,4 @@
-//! What a call tells while it runs, without secrets.
+//! Redacts the events of a running call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,16 +7,15 @@ use berth_redaction as redaction;
 
 use super::sources::Source;
 
-/// Bytes of what was emitted that are remembered, so that a secret is found which ends in a later
-/// part.
+/// Bytes of emitted text that are remembered to find a secret that ends in a later part.
 const REMEMBERED: usize = 1024;
 
-/// Passes on what it hears, redacted. Of a secret that comes in pieces, the pieces that came before
-/// it was one have left already; the rest does not follow.
+/// Passes on events without secrets. If a secret comes in pieces, the pieces before it is
+/// recognised have left already; the rest isn't passed on.
 pub(super) struct RedactingEvents {
     events: Arc<dyn Events>,
     source: Source,
-    /// The end of the text that was emitted.
+    /// The end of the emitted text.
     before: Mutex<String>,
 }
 

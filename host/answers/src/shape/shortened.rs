@@ -1,21 +1,20 @@
-//! A structured answer that is too long for a model, and has a place to say that it was cut.
+//! Shortens a structured answer that is too long for a model and has a field that says so.
 
 use serde_json::Value;
 
 use super::{cut, is_longer};
 
-/// Characters of what is said in the place of what is left out, at most, and of a key with what
-/// parts it from its value.
+/// Largest notice in place of an omitted text, and of the characters between a key and its value.
 const AROUND: usize = 100;
 
 /// The field that says whether something is missing.
 const FLAG: &str = "truncated";
 
-/// Cuts the texts of an object that has a field `truncated`, and sets that, so that all of it has
-/// about `threshold` characters and still fits its schema: a client that was promised a structured
-/// answer gets one. The fewest characters that a text still begins with: the text beside it, which
-/// is kept whole, is to be read from there on. None where it has no such field, or is long by
-/// something else.
+/// Cuts the texts of an object with the field `truncated` and sets the field, so that the object
+/// has about `threshold` characters and still matches its schema: a client gets the structured
+/// answer that it was promised. Returns the length of the shortest beginning that is kept of a
+/// text; the complete text is read on from there. `None` if there is no such field, or something
+/// other than texts is long.
 pub(super) fn shorten(value: &mut Value, threshold: usize) -> Option<usize> {
     let fields =
         value.as_object_mut().filter(|fields| fields.get(FLAG).is_some_and(Value::is_boolean))?;
@@ -49,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_answer_that_can_say_so_is_cut() {
+    fn structured_answer_with_a_truncated_field_is_cut() {
         let long: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
         let mut value =
             json!({ "stdout": long, "stderr": "oh\n", "exit_code": 0, "truncated": false });
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_answer_is() {
+    fn other_structured_answers_are_not_cut() {
         let long = "x".repeat(5000);
         for whole in [
             json!({ "stdout": long }),

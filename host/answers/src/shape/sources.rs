@@ -1,4 +1,4 @@
-//! What a text is taken from, as far as that decides which secrets are looked for in it.
+//! The source of a text, as far as it decides which secrets are searched in it.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,26 +10,26 @@ use berth_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
 
-/// Ways to read the beginning of a line that are tried; behind them, a line is taken for one of a
-/// file of settings.
+/// Ways to split the beginning of a line that are tried; after them, the line is treated as one of
+/// a settings file.
 const TRIES: usize = 64;
 
-/// Bytes of a file's name that are looked at, from its end.
+/// Bytes of a file's name that are compared, from its end.
 const NAME: usize = 256;
 
-/// What a call's texts are taken from.
+/// The source of a call's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// One place, or nobody knows.
+    /// One source, or unknown.
     One(Keys),
-    /// Lines of many files, each behind its file's name: what `grep` answers with. In each of them
-    /// at least this counts.
+    /// Lines of many files, each after its file's name: the answer of `grep`. This is the minimum
+    /// for each.
     Lines(Keys),
 }
 
 impl Source {
-    /// What the texts of a call come from. In source code, `password = …` is a line like any other;
-    /// in a file of settings it tells a secret.
+    /// The source of a call's texts. In source code, `password = …` is an ordinary line; in a
+    /// settings file it holds a secret.
     pub(super) fn for_call(context: &CallContext) -> Self {
         let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else {
             return Self::One(Keys::Text);
@@ -37,20 +37,20 @@ impl Source {
         let subject = context.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {
             "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
-            // It shows lines of a file among words of its own.
+            // It shows lines of a file among text of its own.
             "edit" if tool.plugin.is_some() => {
                 Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text)))
             }
             "grep" if tool.plugin.is_some() => {
-                Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(context, path)))
+                Self::Lines(subject.map_or(Keys::Unknown, |path| keys_for_search(context, path)))
             }
-            // What was kept was redacted as it came.
+            // A stored answer was redacted when it was stored.
             READ_OVERFLOW => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
         }
     }
 
-    /// A part of an answer, redacted as its source has it.
+    /// Redacts a part of an answer by its source.
     pub(super) fn part(self, mut part: Content) -> Content {
         if let (Self::Lines(least), Body::Text(text)) = (self, &mut part.body) {
             let lines = Lines { text, least, line: Cell::new(Line::beginning(0)) };
@@ -64,7 +64,7 @@ impl Source {
         redaction::content(part, self.keys())
     }
 
-    /// What holds for texts that have no lines of files: messages, fields.
+    /// The setting for texts without lines of files: messages, fields.
     pub(super) fn keys(self) -> Keys {
         match self {
             Self::One(keys) => keys,
@@ -73,9 +73,9 @@ impl Source {
     }
 }
 
-/// What counts where `grep` was asked to search `path`, its links followed: a line shows the name
-/// of a link, and not where it leads to.
-fn of_searched(context: &CallContext, path: &str) -> Keys {
+/// The setting if `grep` searches `path`, with its links followed: a line shows the name of a link,
+/// not its target.
+fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
     let grants = || context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
     let is_directory =
@@ -83,15 +83,15 @@ fn of_searched(context: &CallContext, path: &str) -> Keys {
     if keys != Keys::Unknown && is_directory() == Some(true) { Keys::Unknown } else { keys }
 }
 
-/// The lines of a `grep`: `path:12: text`, or `path-12- text`.
+/// The lines of `grep`: `path:12: text`, or `path-12- text`.
 struct Lines<'a> {
     text: &'a str,
     least: Keys,
-    /// The one that was asked for last. Nothing of it is looked at twice, however often that is.
+    /// The line of the last query. Nothing in it is read twice.
     line: Cell<Line>,
 }
 
-/// A line, as far as it was looked at.
+/// A partly read line.
 #[derive(Clone, Copy)]
 struct Line {
     start: usize,
@@ -107,7 +107,7 @@ impl Line {
 }
 
 impl Lines<'_> {
-    /// What counts at an offset, by what comes before it in its line.
+    /// The setting at an offset, by the text before it in its line.
     fn at(&self, offset: usize) -> Keys {
         let mut line = self.line.get();
         if offset < line.start {
@@ -115,8 +115,8 @@ impl Lines<'_> {
         } else if let Some(end) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
             line = Line::beginning(line.seen + end + 1);
         }
-        // A file can be named as if a line began in its name, so it is enough that one way to read
-        // the line names settings.
+        // A file's name can look like the beginning of a line, so one way to read the line that
+        // names a settings file is enough.
         for (at, sign) in self.text[line.seen..offset.max(line.seen)].match_indices([':', '-']) {
             if line.tries == TRIES {
                 line.keys = line.keys.max(Keys::Settings);
@@ -139,7 +139,7 @@ impl Lines<'_> {
     }
 }
 
-/// What counts in a file of that name.
+/// The setting for a file of this name.
 fn of_file(path: &str) -> Keys {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -156,13 +156,13 @@ fn of_file(path: &str) -> Keys {
     if settings { Keys::Settings } else { Keys::Unknown }
 }
 
-/// What the names of files end with that hold private keys.
+/// Endings of the names of files with private keys.
 const PRIVATE_KEYS: [&str; 9] = ["pem", "key", "p8", "pk8", "pfx", "p12", "ppk", "pkcs8", "pkcs12"];
 
-/// How the names of files begin that hold one of ssh's.
+/// Beginnings of the names of ssh's private keys.
 const SSH_KEYS: [&str; 5] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
-/// What the names of files end with that hold settings, or what a program wrote about them.
+/// Endings of the names of settings files and of logs about them.
 const SETTINGS: [&str; 41] = [
     "env",
     "ini",
@@ -207,7 +207,7 @@ const SETTINGS: [&str; 41] = [
     "publishsettings",
 ];
 
-/// How the names of files begin that hold settings.
+/// Beginnings of the names of settings files.
 const NAMES: [&str; 14] = [
     ".env",
     "credentials",
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_told_by_the_name_of_their_file() {
+    fn settings_are_recognised_by_file_name() {
         for path in [
             "/a/.env",
             ".env.production",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_a_search_counts_by_its_own_file() {
+    fn search_line_is_redacted_by_its_own_file() {
         let secret = "Tr0ub4dor&3x";
         let text = format!(
             "a.rs:1: password = \"{secret}\"\na.env:2: PASSWORD={secret}\na.env-3- TOKEN={secret}\nb/.env:1: x.rs:9: password={secret}\n"
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(lines, [true, false, false, false], "{redacted}");
     }
     #[test]
-    fn a_name_of_many_signs_hides_no_settings() {
+    fn file_name_with_many_separators_hides_no_settings() {
         let secret = "correcthorse";
         for (path, told) in [
             ("a:1:".repeat(70) + "/.env", false),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_long_line_is_looked_at_for_each_key_in_it() {
+    fn long_line_is_read_once_for_all_its_keys() {
         let text = "a.rs:1: ".to_owned() + &"x-1- token=".repeat(1000) + "\nb.env:2: token=a";
         let lines =
             Lines { text: &text, least: Keys::Unknown, line: Cell::new(Line::beginning(0)) };

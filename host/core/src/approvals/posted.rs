@@ -137,14 +137,14 @@ impl Questions {
     ///
     /// [`HostError::Io`] if the file exists and can't be read or trusted.
     pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
-        Ok(match self.standing(question)? {
+        Ok(match self.status(question)? {
             QuestionStatus::Answered(reply) => Some(reply),
             QuestionStatus::Waits | QuestionStatus::Gone => None,
         })
     }
 
     /// As [`take`](Self::take); also says whether there is a question without an answer.
-    fn standing(&self, question: &Question) -> Result<QuestionStatus, HostError> {
+    fn status(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let id = id(&question.session, &question.fingerprint);
         let Some(folder) = self.opened()? else { return Ok(QuestionStatus::Gone) };
         let _held =
@@ -371,7 +371,7 @@ impl Approver for PostingApprover {
             if let Some(reason) = question.too_large() {
                 return Reply::Unasked(reason);
             }
-            match self.asked(question).await {
+            match self.post_and_wait(question).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Unasked(format!(
                     "the question can't be left for `berth approvals`: {error}"
@@ -395,10 +395,10 @@ impl PostingApprover {
         Self { questions: Questions::open(folders), wait, lasting }
     }
 
-    async fn asked(&self, question: Question) -> Result<Reply, HostError> {
+    async fn post_and_wait(&self, question: Question) -> Result<Reply, HostError> {
         let standing = |question: Question| {
             let questions = self.questions.clone();
-            blocking(move || questions.standing(&question))
+            blocking(move || questions.status(&question))
         };
         if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);

@@ -67,7 +67,7 @@ pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedCha
 }
 
 /// As the asynchronous function; blocks.
-pub(crate) fn at_once(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
+pub(crate) fn of_blocking(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     look(context).map_or(Ok(None), |look| look())
 }
 

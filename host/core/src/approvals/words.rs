@@ -33,12 +33,12 @@ pub enum Mark {
 
 impl Question {
     /// Everything that an approval would allow, and why it is needed, as plain text.
-    pub fn words(&self) -> String {
-        self.marked(&|_, text| text.to_owned())
+    pub fn to_text(&self) -> String {
+        self.to_text_with(&|_, text| text.to_owned())
     }
 
     /// The same text, with its parts marked by `mark`.
-    pub fn marked(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
+    pub fn to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words {
             text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))),
             mark,
@@ -65,7 +65,7 @@ impl Question {
         for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
             words.field(
                 "acts on",
-                &format!("{} {}", deed(subject), inline(&Value::String(subject.text.clone()))),
+                &format!("{} {}", action(subject), inline(&Value::String(subject.text.clone()))),
             );
         }
         let mut arguments: Vec<_> = self.shown_arguments().collect();
@@ -121,7 +121,7 @@ impl Question {
     }
 
     /// Adds what a permanent approval would write, or why it can't.
-    pub fn marked_always(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
+    pub fn always_to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
             Always::Writes(proposal) => {
@@ -148,7 +148,7 @@ fn is_long(value: &Value) -> bool {
 }
 
 /// The action, in a word or two.
-fn deed(subject: &ResolvedSubject) -> &'static str {
+fn action(subject: &ResolvedSubject) -> &'static str {
     match (subject.kind, subject.access) {
         (SubjectKind::Command, _) => "runs",
         (SubjectKind::Url, Access::Read) => "gets",
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn question_shows_the_whole_action_without_control_characters() {
         assert_eq!(
-            question().words(),
+            question().to_text(),
             "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
              attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  change:\n  │ @@\n  │ -a\\u{1b}b\n  │ +c\n  \
              why: a rule, a place\n"
@@ -295,7 +295,7 @@ mod tests {
         question.preview = None;
         question.attachments.clear();
         assert_eq!(
-            question.words(),
+            question.to_text(),
             "write needs approval (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
              │ low    cd x\n  │ medium git push --force (needs the network, it overwrites what others may have)\n  \
              │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and something unknown: a program's name in it is only known when it runs\n  \
@@ -314,7 +314,7 @@ mod tests {
             }];
             question.arguments = json!({ "url": url });
             question.decision.gate = serde_json::from_value(json!(gate)).expect("a gate");
-            question.words()
+            question.to_text()
         };
         let words = asked("https://xn--pple-43d.com:8443/x", "hosts");
         assert!(
@@ -352,7 +352,7 @@ mod tests {
         question.attachments.clear();
         question.secrets = vec!["github".to_owned(), "other".to_owned()];
         assert_eq!(
-            question.words(),
+            question.to_text(),
             "write needs approval (file)\n  goes to: https://example.com\n  with your secret: github, other\n  url: \"https://example.com/x\"\n  \
              headers: { x = \"y\" }\n  method: \"POST\"\n  body:\n  │ a\n  │ b\n  why: a rule, a place\n"
         );
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn only_added_removed_and_escaped_text_is_marked() {
-        let marked = question().marked(&|mark, text| format!("<{mark:?} {text}>"));
+        let marked = question().to_text_with(&|mark, text| format!("<{mark:?} {text}>"));
         for part in [
             "  │ <Removed -a><Warning \\u{1b}><Removed b>\n",
             "  │ <Added +c>\n",
@@ -370,7 +370,7 @@ mod tests {
             assert!(marked.contains(part), "{part} is not in {marked}");
         }
         assert_eq!(
-            question().marked_always(&|_, text| text.to_owned()),
+            question().always_to_text_with(&|_, text| text.to_owned()),
             "  always: can't be said: no\n"
         );
     }

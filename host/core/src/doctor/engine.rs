@@ -15,7 +15,7 @@ pub(super) fn findings(config: RuntimeConfig, builtins: &[Builtin]) -> Vec<Findi
     let mut findings = vec![pool(&examined), teardown(&examined), processor(&examined)];
     findings.extend(ahead(&examined));
     findings.push(helper(&examined));
-    findings.extend(cached(&examined));
+    findings.extend(check_cache(&examined));
     findings
 }
 
@@ -107,7 +107,7 @@ fn helper(examined: &EngineExamination) -> Finding {
     }
 }
 
-fn cached(examined: &EngineExamination) -> Option<Finding> {
+fn check_cache(examined: &EngineExamination) -> Option<Finding> {
     let name = "compiled code";
     Some(match examined.cached.as_ref()? {
         Ok(()) => Finding::ok(name, "kept in the cache, and mapped from it"),

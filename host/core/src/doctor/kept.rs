@@ -13,15 +13,15 @@ pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
         Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
     [
-        found("sessions", "kept", session::kept_in(folders)),
-        found("questions", "waiting", questions),
-        found("approved plugins", "approved", approved),
-        found("trusted files", "trusted", trusted),
+        finding("sessions", "kept", session::count(folders)),
+        finding("questions", "waiting", questions),
+        finding("approved plugins", "approved", approved),
+        finding("trusted files", "trusted", trusted),
     ]
     .concat()
 }
 
-fn found(
+fn finding(
     name: &str,
     what: &str,
     looked: Result<(usize, Vec<HostError>), HostError>,

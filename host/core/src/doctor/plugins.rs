@@ -29,7 +29,7 @@ pub(super) async fn findings(
     }
     // On its own task: if it blocks, waiting for it still ends.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
-        Ok(Ok(Ok(host))) => loaded(&host),
+        Ok(Ok(Ok(host))) => findings_of(&host),
         Ok(Ok(Err(error))) => vec![Finding::failure("loading", error.to_string(), fix(&error))],
         Ok(Err(error)) => vec![Finding::failure(
             "loading",
@@ -40,7 +40,7 @@ pub(super) async fn findings(
     }
 }
 
-fn loaded(host: &Host) -> Vec<Finding> {
+fn findings_of(host: &Host) -> Vec<Finding> {
     let tools = host.tools();
     let count = |name: &str| {
         tools

@@ -52,7 +52,7 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
         (_, found) => found,
     };
     vec![
-        together(&state),
+        check_sandbox(&state),
         self::namespaces(namespaces),
         landlock(lacks("Landlock")),
         filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
@@ -126,7 +126,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
     Ok(child.missing().to_vec())
 }
 
-fn together(state: &Result<Duration, String>) -> Finding {
+fn check_sandbox(state: &Result<Duration, String>) -> Finding {
     let name = "sandbox";
     match state {
         Ok(time) => Finding::ok(name, format!("strict: all of it, in {} ms", time.as_millis())),

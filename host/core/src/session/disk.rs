@@ -40,7 +40,7 @@ pub(super) struct DiskSession {
 /// # Errors
 ///
 /// [`HostError::Io`] if the folder can't be read or trusted.
-pub(crate) fn kept_in(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
+pub(crate) fn count(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
     let path = folders.data.join(FOLDER);
     let names = match PrivateFolder::open(&path).and_then(|folder| folder.names(SWEPT)) {
         Ok(names) => names,
@@ -77,7 +77,7 @@ impl DiskSession {
     pub(super) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         let file: File = state::read(&self.folder, &self.file)?;
         self.check(&file)?;
-        Ok(look(&file.living(seconds(SystemTime::now()))))
+        Ok(look(&file.unexpired(seconds(SystemTime::now()))))
     }
 
     pub(super) fn change<R>(
@@ -89,7 +89,7 @@ impl DiskSession {
             state::update_lightly(&self.folder, &self.file, |file: &mut File| {
                 self.check(file)?;
                 let is_new = file.changed == 0;
-                let mut state = std::mem::take(file).living(now);
+                let mut state = std::mem::take(file).unexpired(now);
                 let result = change(&mut state);
                 if !(is_new && state == SessionState::default()) {
                     *file = File { name: self.name.clone(), changed: now, state };
@@ -142,7 +142,7 @@ impl File {
     }
 
     /// The state in the file, unless the session is expired.
-    fn living(self, now: u64) -> SessionState {
+    fn unexpired(self, now: u64) -> SessionState {
         if self.is_over(now) { SessionState::default() } else { self.state }
     }
 }

@@ -10,7 +10,7 @@ use berth_contract::HostError;
 
 use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
-pub(crate) use disk::kept_in;
+pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 
 /// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.

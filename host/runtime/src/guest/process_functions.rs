@@ -151,7 +151,7 @@ impl CallState {
         }
         let running = Arc::clone(&processes.running);
         // The host doesn't see which files a program reads.
-        processes.report.lost_sight();
+        processes.report.mark_incomplete();
         let limit = options.output_limit.map_or(MAX_OUTPUT, |limit| {
             usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT)
         });

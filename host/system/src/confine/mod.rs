@@ -32,6 +32,6 @@ pub use compute::{filter_works, lower_bounds, to_computing};
 pub use raw::close_inherited;
 pub(crate) use run::WAITS;
 pub use run::{HELPER, run};
-pub(crate) use spec::{Begun, ENDED_BY};
 pub use spec::{Bound, Limits, Sandbox, Spec, Tree, TreeAccess};
+pub(crate) use spec::{ENDED_BY, HelperStatus};
 pub use trees::landlock_version;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid}
 
 use super::init::{self, End};
 use super::raw::{self, Fork};
-use super::spec::{Begun, Bound, ENDED_BY, Sandbox, Spec, TreeAccess};
+use super::spec::{Bound, ENDED_BY, HelperStatus, Sandbox, Spec, TreeAccess};
 use super::{calls, limits, namespaces, trees, view};
 use crate::processes;
 
@@ -76,14 +76,14 @@ enum Never {}
 
 fn fail(reason: String) -> ! {
     tell(&if reason.starts_with(view::MOVED) {
-        Begun::Moved(reason)
+        HelperStatus::Moved(reason)
     } else {
-        Begun::Failed(reason)
+        HelperStatus::Failed(reason)
     });
     exit(FAILED)
 }
 
-fn tell(begun: &Begun) {
+fn tell(begun: &HelperStatus) {
     let mut line = serde_json::to_vec(begun).unwrap_or_default();
     line.push(b'\n');
     // If the line can't be written, no process waits for the program.
@@ -114,7 +114,7 @@ fn read() -> Result<Spec, String> {
 
 fn begin(host: &Host, spec: Spec) -> Result<Never, String> {
     if spec.sandbox == Sandbox::Off {
-        tell(&Begun::Without(Vec::new()));
+        tell(&HelperStatus::Without(Vec::new()));
         return Err(become_program(&spec));
     }
     if spec.namespaces { inside(host, Some(spec)) } else { outside(&spec, host) }
@@ -277,7 +277,7 @@ fn program(spec: &Spec, view: bool) -> String {
     if let Err(reason) = all {
         return reason;
     }
-    tell(&Begun::Without(missing));
+    tell(&HelperStatus::Without(missing));
     become_program(spec)
 }
 

@@ -99,7 +99,7 @@ pub struct Spec {
 
 /// The first line that the helper writes to its standard error: the state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Begun {
+pub(crate) enum HelperStatus {
     /// The program starts now, without these parts of the sandbox.
     Without(Vec<String>),
     /// The program doesn't start.

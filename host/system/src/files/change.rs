@@ -269,7 +269,7 @@ impl FileView {
     fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
         // If the file has another name, its mode would change there as well: for example a file
         // that got the number of one that this call created and removed.
-        if !self.made_by_this_call(stat) || stat.st_nlink != 1 {
+        if !self.created(stat) || stat.st_nlink != 1 {
             return;
         }
         let Ok(replaced) = rustix::fs::statat(&target.dir, target.leaf, AtFlags::SYMLINK_NOFOLLOW)

@@ -108,7 +108,7 @@ impl Grants {
     /// be read, the names from the last time.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(mounts) = Mounts::now() else { return Arc::clone(&known.own) };
+        let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
         if known.mounts.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &mounts)) {
             let names = |own: &OwnFolder| {
                 mounts

@@ -64,7 +64,7 @@ impl Iterator for Listing {
             let entry = match self.dir.next()? {
                 Ok(entry) => entry,
                 Err(errno) => {
-                    self.view.lost_sight();
+                    self.view.mark_incomplete();
                     return Some(Err(errno.into()));
                 }
             };

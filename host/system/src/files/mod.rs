@@ -168,7 +168,7 @@ impl FileView {
     /// The same view without asking file systems to resolve names: a name that isn't in the
     /// kernel's cache fails with `AGAIN`.
     #[must_use]
-    pub fn cached(self) -> Self {
+    pub fn cache_only(self) -> Self {
         Self { cached: true, ..self }
     }
 
@@ -227,7 +227,7 @@ impl FileView {
             report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
             if refusal.asks {
                 // Every answer has to mention it.
-                self.lost_sight();
+                self.mark_incomplete();
             }
         }
         true
@@ -512,7 +512,7 @@ impl FileView {
     }
 
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
-        self.lost_sight();
+        self.mark_incomplete();
         FileError::Denied(Box::new(match (refusal, &self.call) {
             (Refusal::OfCall(refusal), Some((rules, _))) => rules.explain(refusal, path, access),
             _ => self.rules().explain(refusal, path, access),
@@ -533,7 +533,7 @@ impl FileView {
         }
     }
 
-    fn made_by_this_call(&self, stat: &Stat) -> bool {
+    fn created(&self, stat: &Stat) -> bool {
         self.made().files.contains(&(stat.st_dev, stat.st_ino))
     }
 

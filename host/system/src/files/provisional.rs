@@ -39,7 +39,7 @@ impl FileView {
             return Ok(());
         }
         let mut made = self.made();
-        made.provisional.retain(Provisional::is_there);
+        made.provisional.retain(Provisional::has_its_name);
         if made.provisional.len() < MAX_PROVISIONAL { Ok(()) } else { Err(Errno::MFILE.into()) }
     }
 
@@ -81,7 +81,7 @@ impl FileView {
     /// What can't be removed stays under its temporary name.
     pub fn remove_provisional(&self) {
         let left = std::mem::take(&mut self.made().provisional);
-        for provisional in left.iter().filter(|left| left.is_there()) {
+        for provisional in left.iter().filter(|left| left.has_its_name()) {
             // Nobody can be told, and nothing else can be done.
             let _ = self.remove_tree(provisional);
         }
@@ -160,7 +160,7 @@ impl FileView {
 
 impl Provisional {
     /// Whether its name still names it.
-    fn is_there(&self) -> bool {
+    fn has_its_name(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         let made = rustix::fs::fstat(&self.made);
         matches!((named, made), (Ok(named), Ok(made)) if (named.st_dev, named.st_ino) == (made.st_dev, made.st_ino))

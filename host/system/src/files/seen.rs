@@ -80,7 +80,7 @@ impl FileView {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
                 Ok(stat) => self.record(path, &stat, Some(handle)),
-                Err(_) => self.lost_sight(),
+                Err(_) => self.mark_incomplete(),
             }
         }
     }
@@ -94,7 +94,7 @@ impl FileView {
                     Path::new(OsStr::from_bytes(path)),
                     Sight::File(state(stat)),
                 ),
-                false => watcher.report.lost_sight(),
+                false => watcher.report.mark_incomplete(),
             }
         }
     }
@@ -108,9 +108,9 @@ impl FileView {
     }
 
     /// Reports that something was read whose change can't be noticed later.
-    pub fn lost_sight(&self) {
+    pub fn mark_incomplete(&self) {
         if let Some(watcher) = &self.watcher {
-            watcher.report.lost_sight();
+            watcher.report.mark_incomplete();
         }
     }
 
@@ -128,7 +128,7 @@ impl FileView {
                 Sight::File(state(&found.stat))
             }
             Err(FileError::Errno(Errno::NOENT)) => Sight::Nothing,
-            _ => return watcher.report.lost_sight(),
+            _ => return watcher.report.mark_incomplete(),
         };
         match kernel::real_path(dir) {
             Ok(dir) => watcher.tell(
@@ -136,22 +136,22 @@ impl FileView {
                 &dir.join(path),
                 sight,
             ),
-            Err(_) => watcher.report.lost_sight(),
+            Err(_) => watcher.report.mark_incomplete(),
         }
     }
 
     /// Whether everything is unchanged. Checks each path once more by its name, and decides anew if
     /// a link may lead elsewhere.
-    pub fn is_still(&self, sights: &Sights) -> bool {
+    pub fn is_unchanged(&self, sights: &Sights) -> bool {
         let mut folder = None;
         sights.0.iter().all(|seen| match seen.lookup {
-            Lookup::Real => self.real_is_still(seen, &mut folder),
-            Lookup::Itself => self.found_is_still(seen, false),
-            Lookup::Followed => self.found_is_still(seen, true),
+            Lookup::Real => self.real_is_unchanged(seen, &mut folder),
+            Lookup::Itself => self.found_is_unchanged(seen, false),
+            Lookup::Followed => self.found_is_unchanged(seen, true),
         })
     }
 
-    fn found_is_still(&self, seen: &SeenFile, follow: bool) -> bool {
+    fn found_is_unchanged(&self, seen: &SeenFile, follow: bool) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         let Some(rest) = rest.to_str() else { return false };
         match self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, follow) {
@@ -163,7 +163,7 @@ impl FileView {
 
     /// `folder` is the directory of the last check: in a sorted list, most entries are in the
     /// directory of the entry before.
-    fn real_is_still<'s>(
+    fn real_is_unchanged<'s>(
         &self,
         seen: &'s SeenFile,
         folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
@@ -203,7 +203,7 @@ impl FileView {
 
 impl Watcher {
     fn tell(&self, lookup: Lookup, path: &Path, sight: Sight) {
-        self.report.saw(SeenFile { lookup, path: path.to_owned(), sight });
+        self.report.add_seen(SeenFile { lookup, path: path.to_owned(), sight });
     }
 
     fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
@@ -318,7 +318,7 @@ mod tests {
         SeenFile { lookup, path: path.into(), sight: Sight::File(state) }
     }
 
-    fn whether(path: &str, is_there: bool) -> SeenFile {
+    fn presence(path: &str, is_there: bool) -> SeenFile {
         SeenFile {
             lookup: Lookup::Real,
             path: path.into(),
@@ -360,8 +360,8 @@ mod tests {
             file("/link", Lookup::Followed, 1),
             file("/a/b", Lookup::Real, 1),
             file("/a/z", Lookup::Real, 1),
-            whether("/a/y", false),
-            whether("/a/b/x", true),
+            presence("/a/y", false),
+            presence("/a/b/x", true),
         ];
         let sights = Sights::new(seen.to_vec(), LATER).expect("nothing changed");
         let paths: Vec<&str> = sights.0.iter().filter_map(|seen| seen.path.to_str()).collect();
@@ -373,9 +373,9 @@ mod tests {
     fn file_that_changed_during_the_call_is_never_unchanged() {
         let twice = |a, b| Sights::new(vec![a, b], LATER);
         assert_eq!(twice(file("/a", Lookup::Real, 1), file("/a", Lookup::Real, 2)), None);
-        assert_eq!(twice(whether("/a", false), file("/a", Lookup::Real, 2)), None);
-        assert_eq!(twice(whether("/a", false), whether("/a", true)), None);
-        assert!(twice(whether("/a", true), file("/a", Lookup::Real, 2)).is_some());
+        assert_eq!(twice(presence("/a", false), file("/a", Lookup::Real, 2)), None);
+        assert_eq!(twice(presence("/a", false), presence("/a", true)), None);
+        assert!(twice(presence("/a", true), file("/a", Lookup::Real, 2)).is_some());
         assert!(twice(file("/a", Lookup::Followed, 1), file("/a", Lookup::Itself, 2)).is_some());
         assert_eq!(Sights::new(vec![file("/a", Lookup::Real, 1)], (10, 6)), None);
     }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::helper;
 use super::pinned::PinnedDirectory;
 use super::places::{Places, PlacesError};
-use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
+use crate::confine::{Bound, ENDED_BY, HELPER, HelperStatus, Sandbox, WAITS};
 use crate::processes;
 
 /// Time for the helper until the program runs.
@@ -215,7 +215,7 @@ pub struct Child {
 pub(crate) struct WarmHelper(Option<std::process::Child>);
 
 impl WarmHelper {
-    fn taken(mut self) -> Option<std::process::Child> {
+    fn into_child(mut self) -> Option<std::process::Child> {
         self.0.take()
     }
 
@@ -318,7 +318,7 @@ impl Child {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             // A helper that has waited for too long has ended.
             let told = ready
-                .and_then(WarmHelper::taken)
+                .and_then(WarmHelper::into_child)
                 .map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
             let child = match told {
                 Some(Ok(child)) => child,
@@ -389,7 +389,7 @@ impl Child {
         let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
         // The helper reads this first. If it doesn't, its first line gives the reason.
         let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));
-        child.missing = child.begun()?;
+        child.missing = child.wait_for_start()?;
         for stream in [
             child.stdout.as_ref().map(AsFd::as_fd),
             child.stderr.as_ref().map(AsFd::as_fd),
@@ -405,7 +405,7 @@ impl Child {
 
     /// Waits until the program runs. Reads byte by byte: what comes after the line is the program's
     /// output.
-    fn begun(&mut self) -> Result<Vec<String>, StartError> {
+    fn wait_for_start(&mut self) -> Result<Vec<String>, StartError> {
         let deadline = Instant::now() + BEGIN;
         let mut line = Vec::new();
         let stderr = self.stderr.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
@@ -431,9 +431,9 @@ impl Child {
             }
             if byte == *b"\n" {
                 return match serde_json::from_slice(&line) {
-                    Ok(Begun::Without(missing)) => Ok(missing),
-                    Ok(Begun::Failed(reason)) => Err(StartError::Sandbox(reason)),
-                    Ok(Begun::Moved(reason)) => Err(StartError::Moved(reason)),
+                    Ok(HelperStatus::Without(missing)) => Ok(missing),
+                    Ok(HelperStatus::Failed(reason)) => Err(StartError::Sandbox(reason)),
+                    Ok(HelperStatus::Moved(reason)) => Err(StartError::Moved(reason)),
                     Err(_) => {
                         Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned()))
                     }

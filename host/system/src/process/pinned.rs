@@ -39,14 +39,14 @@ impl PinnedDirectory {
                 );
             }
             // Another process is removing it or has removed it.
-            if locked.is_ok() && held.is_there() {
+            if locked.is_ok() && held.exists() {
                 return Some(held);
             }
         }
         None
     }
 
-    fn is_there(&self) -> bool {
+    fn exists(&self) -> bool {
         let named = rustix::fs::statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(&self.handle);
         matches!((named, held), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
@@ -62,7 +62,7 @@ impl Drop for PinnedDirectory {
         // A command that has it mounted in its view would lose it.
         let is_last =
             rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_last && self.is_marked() && self.is_there() {
+        if is_last && self.is_marked() && self.exists() {
             // Only if it is empty.
             let _ = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
         }

@@ -141,11 +141,11 @@ impl Places {
         // inner.
         let mut trees: BTreeMap<String, TreeAccess> =
             system.chain(programs).chain(also).chain(grants).collect();
-        let mounts = Mounts::now().map_err(|errno| {
+        let mounts = Mounts::current().map_err(|errno| {
             PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into())
         })?;
         // Other processes, and this one's memory. Commands have a procfs of their own.
-        trees.retain(|path, _| !mounts.around(Path::new(path)).is_some_and(Mount::is_proc));
+        trees.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
         let mut trees: Vec<Tree> =
             trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
         trees.sort_by_key(|tree| tree.path.split('/').count());

@@ -97,7 +97,7 @@ impl<'w> Walk<'w> {
             };
             match kind {
                 FileType::Directory => folders.push(CString::from(name)),
-                FileType::Socket if is_listened_to(folder, name) => {
+                FileType::Socket if has_listener(folder, name) => {
                     let socket = path.join(OsStr::from_bytes(name.to_bytes()));
                     if !(self.passed)(&socket) {
                         self.found.sockets.push(socket);
@@ -143,7 +143,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 ///
 /// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
 /// another kind.
-fn is_listened_to(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
+fn has_listener(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
     let ask = || {
         let socket = rustix::fs::openat(
             folder,
