@@ -1,4 +1,4 @@
-//! A connection on which only so many requests are under way.
+//! Limits the open requests of a connection.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -15,41 +15,41 @@ use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleServer, Service};
 use tokio::sync::Notify;
 
-/// Requests of one client that are under way at a time.
+/// Open requests of one client.
 const MOST: usize = 256;
 
-/// Requests that were read beyond those, and wait here, so that a ping behind them and what takes
-/// one of them back is seen. More wait where they are, in the client's pipe, and cost nothing here.
+/// Further requests that are read and wait here, so that a ping or a cancellation behind them is
+/// noticed. More stay in the client's pipe and cost nothing here.
 const LATER: usize = 32;
 
-/// A transport that reads no further while too much is under way, so that a client can't make this
-/// process hold more than that.
+/// A transport that stops reading while too many requests are open, so that a client can't make
+/// this process hold more than that.
 pub(crate) struct Bounded<T> {
     inner: T,
-    under_way: Arc<UnderWay>,
+    under_way: Arc<OpenRequests>,
     later: VecDeque<JsonRpcRequest<ClientRequest>>,
-    /// A refusal that is on its way: nothing more is read before it has left.
+    /// A refusal that is being sent: nothing more is read before.
     refusing: Option<Refusing>,
-    /// Cancelled when the client says nothing any more.
+    /// Cancelled when the client has closed its side.
     gone: CancellationToken,
 }
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What answers the requests of that connection, and tells when it has done with one: who takes a
-/// request back gets no answer to it, but what it began takes its place until it has ended.
+/// Handles the requests of that connection, and reports when it has finished one. A client that
+/// cancels a request gets no answer, but the request's slot stays taken until its work has ended.
 pub(crate) struct Counted<S> {
     inner: S,
-    under_way: Arc<UnderWay>,
+    under_way: Arc<OpenRequests>,
 }
 
-/// Bounds a connection.
+/// Limits a connection.
 pub(crate) fn bounded<S, T>(
     service: S,
     transport: T,
     gone: CancellationToken,
 ) -> (Counted<S>, Bounded<T>) {
-    let under_way = Arc::<UnderWay>::default();
+    let under_way = Arc::<OpenRequests>::default();
     (
         Counted { inner: service, under_way: Arc::clone(&under_way) },
         Bounded { inner: transport, under_way, later: VecDeque::new(), refusing: None, gone },
@@ -57,34 +57,34 @@ pub(crate) fn bounded<S, T>(
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct OpenRequests {
     requests: Mutex<HashMap<RequestId, Stage>>,
     fewer: Notify,
 }
 
-/// Where a request is.
+/// The stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Begun,
-    /// The client wants no answer any more.
+    /// The client has cancelled it.
     TakenBack,
-    /// Its answer is on its way.
+    /// Its answer is being sent.
     Ended,
 }
 
-impl UnderWay {
+impl OpenRequests {
     fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Stage>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn done(&self, id: &RequestId) {
+    fn finish(&self, id: &RequestId) {
         self.requests().remove(id);
         self.fewer.notify_one();
     }
 
-    /// The request comes to a stage. With two of them it is done: nothing is sent that the client
-    /// took back.
-    fn comes_to(&self, id: &RequestId, stage: Stage) {
+    /// The request reaches a stage. After both stages it is done: nothing is sent for a request
+    /// that the client cancelled.
+    fn reach(&self, id: &RequestId, stage: Stage) {
         let mut requests = self.requests();
         let Some(there) = requests.get_mut(id) else { return };
         if matches!(
@@ -92,22 +92,22 @@ impl UnderWay {
             (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)
         ) {
             drop(requests);
-            self.done(id);
+            self.finish(id);
         } else {
             *there = stage;
         }
     }
 }
 
-/// A request that is being answered.
+/// An open request.
 struct Answering<'u> {
-    under_way: &'u UnderWay,
+    under_way: &'u OpenRequests,
     id: RequestId,
 }
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        self.under_way.comes_to(&self.id, Stage::Ended);
+        self.under_way.reach(&self.id, Stage::Ended);
     }
 }
 
@@ -139,13 +139,13 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
 }
 
 impl<T> Bounded<T> {
-    /// Whether a request with that id is under way, or waits.
-    fn knows(&self, id: &RequestId) -> bool {
+    /// Whether a request with this ID is open or waits.
+    fn contains(&self, id: &RequestId) -> bool {
         self.under_way.requests().contains_key(id)
             || self.later.iter().any(|request| request.id == *id)
     }
 
-    fn begun(&self, request: JsonRpcRequest<ClientRequest>) -> RxJsonRpcMessage<RoleServer> {
+    fn begin(&self, request: JsonRpcRequest<ClientRequest>) -> RxJsonRpcMessage<RoleServer> {
         self.under_way.requests().insert(request.id.clone(), Stage::Begun);
         JsonRpcMessage::Request(request)
     }
@@ -167,14 +167,14 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
         async move {
             let sent = sent.await;
             if let Some(id) = answered {
-                under_way.done(&id);
+                under_way.finish(&id);
             }
             sent
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // It may be dropped at any point and called anew: what was read is returned, or lies in
+        // It may be dropped at any point and called again: what was read is returned or is in
         // `later`.
         loop {
             if let Some(refusing) = &mut self.refusing {
@@ -185,9 +185,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
             if under_way < MOST
                 && let Some(request) = self.later.pop_front()
             {
-                return Some(self.begun(request));
+                return Some(self.begin(request));
             }
-            // Pings come on top of the others, as many as may wait here.
+            // Pings are allowed beyond the limit, as many as may wait here.
             if self.later.len() >= LATER || under_way >= MOST + LATER {
                 self.under_way.fewer.notified().await;
                 continue;
@@ -201,9 +201,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                     self.gone.cancel();
                     return None;
                 }
-                // One with the id of another that is under way could not be told from it, and would
-                // not be counted.
-                Some(JsonRpcMessage::Request(request)) if self.knows(&request.id) => {
+                // A request with the ID of an open one couldn't be told from it and wouldn't be
+                // counted.
+                Some(JsonRpcMessage::Request(request)) if self.contains(&request.id) => {
                     let error = ErrorData::invalid_request(
                         "another request with this id is under way",
                         None,
@@ -214,7 +214,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                 Some(JsonRpcMessage::Request(request)) => {
                     let is_ping = matches!(request.request, ClientRequest::PingRequest(_));
                     if is_ping || self.under_way.requests().len() < MOST {
-                        return Some(self.begun(request));
+                        return Some(self.begin(request));
                     }
                     self.later.push_back(request);
                 }
@@ -227,7 +227,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                             self.later.remove(at);
                             continue;
                         }
-                        self.under_way.comes_to(id, Stage::TakenBack);
+                        self.under_way.reach(id, Stage::TakenBack);
                     }
                     return Some(JsonRpcMessage::Notification(notification));
                 }
@@ -247,23 +247,23 @@ mod tests {
     use rmcp::model::NumberOrString;
 
     #[test]
-    fn what_was_taken_back_takes_its_place_until_it_has_ended() {
-        let under_way = UnderWay::default();
+    fn cancelled_request_keeps_its_slot_until_it_has_ended() {
+        let under_way = OpenRequests::default();
         let id = NumberOrString::Number(1);
         let begin = || assert!(under_way.requests().insert(id.clone(), Stage::Begun).is_none());
         let there = || under_way.requests().len();
         for (first, then) in [(Stage::TakenBack, Stage::Ended), (Stage::Ended, Stage::TakenBack)] {
             begin();
-            under_way.comes_to(&id, first);
-            under_way.comes_to(&id, first);
+            under_way.reach(&id, first);
+            under_way.reach(&id, first);
             assert_eq!(there(), 1);
-            under_way.comes_to(&id, then);
+            under_way.reach(&id, then);
             assert_eq!(there(), 0);
         }
         begin();
-        under_way.comes_to(&id, Stage::Ended);
-        under_way.done(&id);
-        under_way.comes_to(&id, Stage::TakenBack);
+        under_way.reach(&id, Stage::Ended);
+        under_way.finish(&id);
+        under_way.reach(&id, Stage::TakenBack);
         assert_eq!(there(), 0, "what was answered can't be taken back");
     }
 }

@@ -1,4 +1,4 @@
-//! Answers as the protocol has them.
+//! Answers in the protocol's form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,27 +10,26 @@ use serde_json::{Map, Value, json};
 
 use crate::tools;
 
-/// What a client is told that would refuse the answer without a structured one.
+/// The error for a client that would refuse the answer without a structured one.
 const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
     too long or the tool gave none; what there is follows. Don't make the call again for it.\n";
 
-/// What a model sees of a success that says nothing. Providers of models refuse texts that are
-/// empty or blank.
+/// Text of a success without output. Some model APIs refuse empty or blank texts.
 const NOTHING: &str = "(no output)";
 
-/// What it sees of one that is nothing but spaces and line ends.
+/// Text of a success with only spaces and line ends.
 const BLANK: &str = "(nothing but white space)";
 
-/// Where the protocol's `_meta` says what Berth has to tell beside the answer.
+/// Keys of the protocol's `_meta` for Berth's additional data.
 const META: &str = "berth";
 
-/// What the client gets for a call of `tool`. A failure is a tool's result too, so that the model
-/// learns of it; only a name that no tool has is the protocol's error. A client that was promised a
-/// structured answer would refuse the whole without one: so it gets an error, which may be without.
+/// The client's answer to a call of `tool`. A failure is a tool's result too, so that the model
+/// sees it; only an unknown tool is the protocol's error. A client that was promised a structured
+/// answer would refuse one without: it gets an error, which needs none.
 ///
 /// # Errors
 ///
-/// There is no such tool.
+/// The tool doesn't exist.
 pub(crate) fn result(
     answer: Answer,
     tool: Option<&Definition>,
@@ -39,7 +38,7 @@ pub(crate) fn result(
     let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
     let mut value = sends.and_then(|tool| answer.structured_for_model(tool));
     let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
-    // A tool that answers with a value alone says it in its text, too.
+    // If a tool answers with only a value, the value becomes the text too.
     let said = |value: Option<&Value>| match tool {
         Some(tool) if tool.output_schema.is_none() || !tool.answers_in_text() => value
             .cloned()
@@ -69,7 +68,7 @@ pub(crate) fn result(
             add(&mut told, output.meta);
             match value.is_none() && is_promised {
                 true => {
-                    CallToolResult::error(in_one_text(NOT_STRUCTURED.to_owned(), output.content))
+                    CallToolResult::error(join_texts(NOT_STRUCTURED.to_owned(), output.content))
                 }
                 false if instead.is_empty() => CallToolResult::success(blocks(output.content)),
                 false => CallToolResult::success(vec![ContentBlock::text(instead)]),
@@ -93,7 +92,7 @@ pub(crate) fn result(
                 retry_after.map(|wait| ("retry_after_ms".to_owned(), json!(wait.as_millis()))),
             );
             told.extend(denial.map(|denial| ("denial".to_owned(), denied(denial))));
-            CallToolResult::error(in_one_text(feedback, content))
+            CallToolResult::error(join_texts(feedback, content))
         }
     };
     result.structured_content = value.take();
@@ -103,14 +102,14 @@ pub(crate) fn result(
     Ok(result)
 }
 
-/// Whether there is nothing in an answer that a model could read.
+/// Whether an answer has nothing that a model could read.
 fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
 }
 
-/// The parts of an answer that failed, all texts in the first one: some clients show their model
-/// nothing but that.
-fn in_one_text(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
+/// The parts of a failed answer, all texts in the first one: some clients show their model only
+/// that.
+fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     let (texts, others): (Vec<Content>, Vec<Content>) =
         parts.into_iter().partition(|part| part.as_text().is_some());
     for part in texts.iter().filter_map(Content::as_text).filter(|part| !part.trim().is_empty()) {
@@ -122,7 +121,7 @@ fn in_one_text(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     parts
 }
 
-/// What the tool has to tell, under the keys that it chose. Those of Berth come later, and win.
+/// The tool's metadata under its own keys. Berth's keys are added later and win.
 fn add(told: &mut Map<String, Value>, meta: Option<Value>) {
     if let Some(Value::Object(fields)) = meta {
         told.insert("tool".to_owned(), Value::Object(fields));
@@ -134,7 +133,7 @@ fn denied(denial: Denial) -> Value {
     json!({ "capability": capability, "action": action, "rule": rule, "place": place, "remedy": remedy })
 }
 
-/// The parts, without texts that say nothing.
+/// The parts without empty texts.
 fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
     let says = |part: &Content| part.as_text().is_none_or(|text| !text.trim().is_empty());
     parts.into_iter().filter(says).enumerate().map(|(at, part)| block(at, part)).collect()
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_was_promised_a_structured_answer_gets_one_or_an_error() {
+    fn promised_structured_answer_is_sent_or_an_error() {
         let told = |structured: Option<Value>, tool: &Definition, key: Structured| {
             let result =
                 result_of(Ok(Output { structured, ..Output::text("what there is") }), tool, key);
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_has_content_that_providers_take() {
+    fn success_has_non_blank_content() {
         let content = |content: Vec<Content>,
                        structured: Option<Value>,
                        tool: &Definition,
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_everything_in_its_first_text() {
+    fn failure_is_complete_in_its_first_text() {
         let image = Content {
             body: Body::Bytes(vec![1]),
             media_type: Some("image/png".to_owned()),

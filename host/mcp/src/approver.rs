@@ -1,8 +1,8 @@
-//! Asking the client's user.
+//! Asks the client's user.
 //!
 //! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server
-//! asks nothing by itself: the call ends with what is to be asked, and the client makes it again
-//! with the answer and a sealed ticket, which says what was asked, and counts once.
+//! can't ask by itself: the call ends with the question, and the client repeats it with the answer
+//! and a sealed ticket, which names the question and is valid once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use crate::tasks::{StartedTask, Task, owner};
 /// The one field of the form, and the key under which a client answers it.
 const FIELD: &str = "answer";
 
-/// What can be chosen.
+/// The choices.
 const ONCE: &str = "once";
 const SESSION: &str = "session";
 const NO: &str = "no";
@@ -40,23 +40,23 @@ const NO: &str = "no";
 /// Bytes of a client's name.
 const NAME: usize = 100;
 
-/// The folder in the data folder, and in it the key that seals tickets.
+/// The folder in the data folder, and the key in it that seals tickets.
 pub(crate) const FOLDER: &str = "mcp";
 pub(crate) const KEY: &str = "key";
 
-/// Tickets that were used and have not expired. Nobody answers more in that time.
+/// Used tickets that haven't expired. No person answers more in that time.
 const MOST_USED: usize = 4096;
 
-/// How a server's clients come to a yes.
+/// How a server's clients get approvals.
 pub(crate) struct QuestionMeans {
-    /// Where a question goes.
+    /// Where questions go.
     pub(crate) mcp: McpApprovals,
-    /// What asks where the client can't, or must not.
+    /// Asks if the client can't, or must not.
     pub(crate) posting: PostingApprover,
 }
 
-/// Seals tickets, and knows which were used: for all servers of one user, so that a client may
-/// bring its ticket to any of them.
+/// Seals tickets and knows the used ones: for all servers of one user, so that a client can bring
+/// its ticket to any of them.
 pub(crate) struct Tickets {
     codec: RequestStateCodec,
     folder: PathBuf,
@@ -64,11 +64,11 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// With the key in the data folder, which is made at the first need.
+    /// Uses the key in the data folder, which is created at the first use.
     ///
     /// # Errors
     ///
-    /// It can't be read or made.
+    /// It can't be read or created.
     pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
         let folder = folders.data.join(FOLDER);
         let key = state::secret(&folder, KEY)?;
@@ -84,8 +84,8 @@ impl Tickets {
         self.codec.seal_json_with(&ticket, &options).map_err(|error| error.to_string())
     }
 
-    /// What was asked, where the ticket is one of this server for that session, has not expired,
-    /// and counts for the first time.
+    /// The question of a ticket, if the ticket is this server's, for this session, not expired and
+    /// not used yet.
     fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, String> {
         let ticket: Value = self
             .codec
@@ -99,7 +99,7 @@ impl Tickets {
             state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
                 used.retain(|_, until| *until > now);
                 let room = used.len() < MOST_USED;
-                // It has expired by itself before it is forgotten.
+                // It has expired before it is forgotten.
                 Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
             });
         match first.map_err(|error| error.to_string())? {
@@ -109,45 +109,45 @@ impl Tickets {
     }
 }
 
-/// Where the tickets that a caller used are kept: nobody takes the places of others.
+/// The list of a caller's used tickets: callers don't share the room.
 fn used_by(session: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
     let digest: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("used-{digest}.json")
 }
 
-/// The second of Unix time.
+/// Seconds of Unix time.
 pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Asks for one call.
-pub(crate) struct ForCall {
-    way: Way,
+pub(crate) struct CallApprover {
+    way: AskMode,
     asking: Arc<QuestionMeans>,
-    /// Who answers, for the record.
+    /// The name of whoever answers, for the record.
     by: String,
-    /// Whether the client's revision has choices with titles of their own: since 2025-11-25.
+    /// Whether the client's revision has titles for choices: since 2025-11-25.
     has_titles: bool,
-    /// The call, where its client takes tasks.
+    /// The call, if its client takes tasks.
     begun: Option<Arc<StartedTask>>,
 }
 
-enum Way {
-    /// While the call waits.
+enum AskMode {
+    /// Asks while the call waits.
     Elicit(Peer<RoleServer>),
-    /// By ending the call, and making it again.
+    /// Ends the call; the client repeats it.
     Return(Box<TicketAnswer>),
     Elsewhere,
     Nobody,
 }
 
-/// A question that the client shows, as long as it is there.
+/// A question that the client shows while this is held.
 struct Open(Option<(Peer<RoleServer>, RequestId)>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Where the runtime has ended, nobody is told any more.
+        // If the runtime has ended, nobody can be told.
         if let (Some((peer, id)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 let taken_back = CancelledNotificationParam::new(
@@ -164,18 +164,18 @@ impl Drop for Open {
 struct TicketAnswer {
     tickets: Arc<Tickets>,
     session: Arc<str>,
-    /// What the client brought.
+    /// The client's answer and ticket.
     answered: Option<(Fingerprint, ElicitResult)>,
-    /// What it is to be asked.
+    /// The question for the client.
     required: Mutex<Option<InputRequiredResult>>,
 }
 
-impl ForCall {
-    /// For a call in a session, with what the client brought of an earlier question.
+impl CallApprover {
+    /// For a call in a session, with the client's answer to an earlier question.
     ///
     /// # Errors
     ///
-    /// What it brought is no ticket of this server, or was used already.
+    /// Its ticket isn't from this server or was already used.
     pub(crate) async fn new(
         asking: &Arc<QuestionMeans>,
         tickets: &Arc<Tickets>,
@@ -199,26 +199,26 @@ impl ForCall {
         let has_titles = version
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
         let way = match (asking.mcp, can_ask) {
-            (McpApprovals::Deny, _) => Way::Nobody,
-            (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => Way::Elsewhere,
+            (McpApprovals::Deny, _) => AskMode::Nobody,
+            (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => AskMode::Elsewhere,
             (McpApprovals::Client, true) if ends => {
                 let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
                 let answered = answered(&tickets, &session, brought).await?;
-                Way::Return(Box::new(TicketAnswer {
+                AskMode::Return(Box::new(TicketAnswer {
                     tickets,
                     session,
                     answered,
                     required: Mutex::default(),
                 }))
             }
-            (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
+            (McpApprovals::Client, true) => AskMode::Elicit(context.peer.clone()),
         };
         Ok(Self { way, asking: Arc::clone(asking), by, has_titles, begun })
     }
 
-    /// What the client has to ask before it makes the call again, where there is something.
+    /// The question that the client has to ask before it repeats the call, if there is one.
     pub(crate) fn required(&self) -> Option<InputRequiredResult> {
-        let Way::Return(returned) = &self.way else { return None };
+        let AskMode::Return(returned) = &self.way else { return None };
         returned.required.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -227,20 +227,20 @@ impl ForCall {
             return Reply::Unasked(reason);
         }
         match &self.way {
-            Way::Nobody => {
+            AskMode::Nobody => {
                 Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned())
             }
-            Way::Elsewhere => self.elsewhere(question).await,
-            Way::Elicit(peer) => match self.elicited(peer, &question).await {
-                Ok(result) => self.said(&result),
+            AskMode::Elsewhere => self.ask_elsewhere(question).await,
+            AskMode::Elicit(peer) => match self.elicit(peer, &question).await {
+                Ok(result) => self.reply_of(&result),
                 Err(error) => Reply::Unasked(format!(
                     "the client could not ask: {}",
                     neutral_line(cut(&error.to_string(), 200))
                 )),
             },
-            Way::Return(returned) => match &returned.answered {
+            AskMode::Return(returned) => match &returned.answered {
                 Some((fingerprint, result)) if *fingerprint == question.fingerprint => {
-                    self.said(result)
+                    self.reply_of(result)
                 }
                 _ if let Some(task) = self.begun.as_ref().and_then(|begun| begun.asks()) => {
                     self.in_task(&task, &question).await
@@ -261,9 +261,9 @@ impl ForCall {
         }
     }
 
-    /// Asks while the call waits. Where it doesn't any more, the client is told, so that it shows
-    /// the question no longer.
-    async fn elicited(
+    /// Asks while the call waits. When it no longer waits, the client is told to close the
+    /// question.
+    async fn elicit(
         &self,
         peer: &Peer<RoleServer>,
         question: &Question,
@@ -280,8 +280,8 @@ impl ForCall {
         }
     }
 
-    /// Asks at a terminal, and tells whoever asks for the task's state.
-    async fn elsewhere(&self, question: Question) -> Reply {
+    /// Asks at a terminal, and reports it as the task's state.
+    async fn ask_elsewhere(&self, question: Question) -> Reply {
         let say = |text| self.begun.iter().for_each(|begun| begun.say(text));
         say("waits for approval: `berth approvals`");
         let reply = self.asking.posting.ask(question).await;
@@ -289,13 +289,13 @@ impl ForCall {
         reply
     }
 
-    /// Asks when the call's request has been answered already.
+    /// Asks after the call's request was answered.
     async fn in_task(&self, task: &Task, question: &Question) -> Reply {
         let answer =
             tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
-        task.ask_no_more();
+        task.withdraw_question();
         match answer.map(|answer| answer.map(serde_json::from_value)) {
-            Ok(Ok(Ok(result))) => self.said(&result),
+            Ok(Ok(Ok(result))) => self.reply_of(&result),
             Ok(Ok(Err(error))) => Reply::Unasked(format!(
                 "the client's answer is invalid: {}",
                 neutral_line(cut(&error.to_string(), 200))
@@ -305,7 +305,7 @@ impl ForCall {
         }
     }
 
-    /// What the client shows.
+    /// The form that the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
         let choices = [
             (ONCE, "Allow this call"),
@@ -331,13 +331,13 @@ impl ForCall {
         requested_schema.required = Some(vec![FIELD.to_owned()]);
         ElicitRequestParams::FormElicitationParams {
             meta: None,
-            message: question.words(),
+            message: question.to_text(),
             requested_schema,
         }
     }
 
-    /// What the person said.
-    fn said(&self, result: &ElicitResult) -> Reply {
+    /// The person's answer.
+    fn reply_of(&self, result: &ElicitResult) -> Reply {
         let by = self.by.clone();
         let choice =
             result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
@@ -357,22 +357,22 @@ impl ForCall {
     }
 }
 
-impl Approver for ForCall {
+impl Approver for CallApprover {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(self.reply(question))
     }
 
     fn waits(&self) -> bool {
         match &self.way {
-            Way::Elicit(_) => true,
-            Way::Elsewhere => self.asking.posting.waits(),
-            Way::Return(_) => self.begun.as_ref().is_some_and(|begun| begun.is_task()),
-            Way::Nobody => false,
+            AskMode::Elicit(_) => true,
+            AskMode::Elsewhere => self.asking.posting.waits(),
+            AskMode::Return(_) => self.begun.as_ref().is_some_and(|begun| begun.is_task()),
+            AskMode::Nobody => false,
         }
     }
 }
 
-/// Whether a client has forms. One that names no mode means them.
+/// Whether a client supports forms. A client that names no mode does.
 fn asks(client: &ClientCapabilities) -> bool {
     client
         .elicitation
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_counts_once_for_its_session_wherever_it_is_brought_and_only_as_it_was_sealed() {
+    fn sealed_ticket_is_valid_once_for_its_session_on_any_server() {
         let root = tempfile::tempdir().expect("a folder is made");
         let here = tickets(root.path(), Duration::from_secs(60));
         let fingerprint = Fingerprint([7; 32]);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_s_owner_is_its_name_without_the_handle() {
+    fn owner_of_a_session_is_its_name_without_the_handle() {
         for (session, whose) in [
             ("mcp stdio 00ff", "mcp stdio"),
             ("mcp token", "mcp token"),
@@ -459,11 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_expires() {
+    fn tickets_expire() {
         let root = tempfile::tempdir().expect("a folder is made");
         let tickets = tickets(root.path(), Duration::ZERO);
         let ticket = tickets.sealed("a", Fingerprint([7; 32])).expect("is sealed");
-        // It counts milliseconds.
+        // Its clock has milliseconds.
         let since = std::time::Instant::now();
         while since.elapsed() < Duration::from_millis(2) {
             std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! The calls that run, whether their requests are open or have been answered with a task.
+//! The running calls, whether their requests are open or have been answered with a task.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,25 +13,24 @@ use crate::answer;
 use crate::metrics::Metrics;
 use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
-/// Calls of one process at a time, which is more than a host runs: the others wait for a place
-/// there.
+/// Calls of one process at a time, more than a host runs: the others wait for a slot there.
 const CALLS: u32 = 4096;
 
-/// How long what still runs may take to end, when the client is gone.
+/// Time for running calls to end when the client is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The calls of a server, so that they can be ended together.
+/// The calls of a server, which can be ended together.
 #[derive(Clone)]
 pub(crate) struct Calls {
     host: Arc<Host>,
     places: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
-    /// What is counted, where anybody asks for it.
+    /// The metrics, if they are served.
     metrics: Option<Arc<Metrics>>,
 }
 
-/// What has become of a call when its request is answered.
+/// The state of a call when its request is answered.
 pub(crate) enum CallResponse {
     Answer(Box<Answer>),
     Task(Arc<Task>),
@@ -43,17 +42,17 @@ impl Calls {
         Self { host, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
     }
 
-    /// The same, counted.
+    /// The same with metrics.
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self.clone() }
     }
 
-    /// Waits until nothing runs any more. `false`: it takes longer than that.
+    /// Waits until no call runs. `false`: it takes longer than the limit.
     pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
         tokio::time::timeout(patience, self.places.acquire_many(CALLS)).await.is_ok()
     }
 
-    /// Ends what runs, and waits until that is recorded.
+    /// Ends all running calls and waits until that is recorded.
     pub(crate) async fn end(&self) {
         self.end.cancel();
         if !self.ended_within(PATIENCE).await {
@@ -61,18 +60,18 @@ impl Calls {
         }
     }
 
-    /// Makes a call, and ends it with the server.
+    /// Makes a call, which ends with the server.
     pub(crate) async fn run(&self, request: Request) -> Answer {
-        // They are never closed.
+        // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let cancel = request.cancel.clone();
         let counted =
             self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
-        // In a place of its own: a request's task is moved about before it runs, and would take all
-        // of the call with it each time.
+        // In its own allocation: a request's task is moved before it runs, and would move the whole
+        // call each time.
         let mut call = Box::pin(self.host.call(request));
         let answer = tokio::select! {
-            // Most calls are over before anything is waited for.
+            // Most calls end before they wait for anything.
             biased;
             answer = &mut call => answer,
             () = self.end.cancelled() => {
@@ -80,23 +79,23 @@ impl Calls {
                 call.await
             }
         };
-        // Only a name that there is, or clients would make up what is counted.
+        // Only names of existing tools, or clients would make up label values.
         if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
             let outcome = answer
                 .outcome
                 .as_ref()
                 .map_or_else(|failure| failure.category.as_str(), |_| "success");
-            metrics.called(tool, outcome, since.elapsed());
+            metrics.count_call(tool, outcome, since.elapsed());
             answer.filtered.iter().for_each(|filtered| metrics.filtered(filtered));
         }
         answer
     }
 
-    /// What a client gets for a call.
+    /// The client's answer to a call.
     ///
     /// # Errors
     ///
-    /// There is no such tool.
+    /// The tool doesn't exist.
     pub(crate) fn result(
         &self,
         answer: Answer,
@@ -106,9 +105,9 @@ impl Calls {
         answer::result(answer, tool.as_deref(), structured)
     }
 
-    /// Makes a call, which becomes a task of its session where it takes long. `gone`: the client
-    /// takes its request back.
-    pub(crate) async fn run_or_begin(
+    /// Makes a call, which becomes a task of its session if it takes long. `gone`: the client
+    /// cancels its request.
+    pub(crate) async fn run_or_start_task(
         &self,
         request: Request,
         session: &Arc<str>,

@@ -1,38 +1,38 @@
-//! The id of a message that can't be read as a whole: too long, or broken somewhere.
+//! Finds the ID of a message that can't be read as a whole, since it is too long or broken.
 
 use rmcp::model::RequestId;
 
-/// Bytes of a name or an id that are kept. Longer ones are not looked for.
+/// Bytes of a name or an ID that are kept. Longer ones are ignored.
 const KEPT: usize = 1024;
 
-/// Reads the outermost names of an object and keeps its id.
+/// Reads the outermost names of an object and keeps its ID.
 #[derive(Default)]
 pub(crate) struct Envelope {
     depth: usize,
-    /// Whether the bytes are those of a string, and whether the one before was a backslash.
+    /// Whether the position is in a string, and whether the last byte was a backslash.
     string: bool,
     escaped: bool,
-    /// Whether a value comes, and not a name.
+    /// Whether a value follows, not a name.
     value: bool,
-    /// What was read of the name or value.
+    /// The part of the name or value that was read.
     token: Vec<u8>,
     name: Vec<u8>,
     id: Option<RequestId>,
     is_request: bool,
     begun: bool,
-    /// Whether it is no object, or has ended.
+    /// Whether it isn't an object or has ended.
     over: bool,
 }
 
 impl Envelope {
-    /// The id of a request.
+    /// The ID of a request.
     pub(crate) fn parse_id(line: &[u8]) -> Option<RequestId> {
         let mut envelope = Self::default();
         envelope.read(line);
         envelope.id()
     }
 
-    /// Reads on.
+    /// Reads further bytes.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.over {
@@ -42,13 +42,12 @@ impl Envelope {
         }
     }
 
-    /// Whether it begins as a message does.
+    /// Whether it begins like a message.
     pub(crate) fn is_object(&self) -> bool {
         self.begun
     }
 
-    /// The id, where it stands in what was read. An answer's id is one of this side's and names no
-    /// request.
+    /// The ID, if it was read. An answer's ID is this side's own and names no request.
     pub(crate) fn id(self) -> Option<RequestId> {
         self.id.filter(|_| self.is_request)
     }
@@ -86,7 +85,7 @@ impl Envelope {
             b',' if self.depth == 1 => self.end_value(),
             b' ' | b'\t' | b'\r' | b'\n' => {}
             _ => {
-                // Before the object there may be a mark of the byte order, and nothing else.
+                // Only a byte order mark may come before the object.
                 self.over = !self.begun && !b"\xef\xbb\xbf".contains(&byte);
                 self.string = byte == b'"';
                 self.keep(byte);
@@ -95,7 +94,7 @@ impl Envelope {
     }
 
     fn keep(&mut self, byte: u8) {
-        // One byte more than is kept tells that it is too long.
+        // One byte more than is kept shows that it is too long.
         if self.depth == 1 && self.token.len() <= KEPT {
             self.token.push(byte);
         }
@@ -119,7 +118,7 @@ mod tests {
     use rmcp::model::NumberOrString;
 
     #[test]
-    fn id_is_found_wherever_it_stands_and_whatever_else_is_broken() {
+    fn id_is_found_at_any_position_of_a_broken_message() {
         let cases: [(&[u8], Option<NumberOrString>); 17] = [
             (br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(NumberOrString::Number(7))),
             (

@@ -2,29 +2,29 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The system refuses what serving takes.
+    /// The system refuses something that serving needs.
     #[error("{what}: {error}")]
     Io {
-        /// What was to be done.
+        /// What was attempted.
         what: &'static str,
-        /// The system's words.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// What the operator said can't be done; it says which line would mend it.
+    /// The settings can't be used; it names the line to change.
     #[error("{0}")]
     Settings(String),
-    /// Nobody can be awaited there.
+    /// The address can't be listened on.
     #[error("can't listen at {place}: {error}")]
     Place {
-        /// The place.
+        /// The address.
         place: String,
-        /// The system's words.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// What is kept from one run to the next can't be read or written.
+    /// Stored state can't be read or written.
     #[error(transparent)]
     Kept(#[from] berth_core::HostError),
-    /// The client began with something else than the protocol has.
+    /// The client's first message isn't the protocol's.
     #[error("the client does not speak the protocol: {0}")]
     Protocol(String),
 }

@@ -1,4 +1,4 @@
-//! What the embedding program offers beside Berth's own prompts and resources.
+//! The embedding program's own prompts and resources, beside Berth's.
 
 use berth_core::{BoxFuture, Session};
 use rmcp::ErrorData;
@@ -10,16 +10,16 @@ use rmcp::model::{
 /// Prompts and resources of the embedding program, which clients get beside those of Berth. Its
 /// tools come from a [`Provider`](berth_core::Provider).
 ///
-/// What is offered here is the program's own matter: no rule of the configuration decides on it,
-/// and nothing is recorded. The session says who asks. Names that Berth has itself (`tools`,
+/// The program is responsible for what it offers here: no rule of the configuration decides on it,
+/// and nothing is recorded. The session identifies the caller. Names of Berth's own (`tools`,
 /// `berth://…`) never get here.
 pub trait Extras: Send + Sync + 'static {
-    /// The prompts, in the order in which clients see them.
+    /// The prompts in the order of the list.
     fn prompts(&self) -> Vec<Prompt> {
         Vec::new()
     }
 
-    /// What a prompt comes to. `None`: there is none of that name.
+    /// Expands a prompt. `None`: no prompt has this name.
     fn prompt<'a>(
         &'a self,
         _: &'a Session,
@@ -28,17 +28,17 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// The resources that have an address of their own.
+    /// The resources with a fixed address.
     fn resources(&self) -> Vec<Resource> {
         Vec::new()
     }
 
-    /// Those whose address has something to be put in.
+    /// The resource templates.
     fn resource_templates(&self) -> Vec<ResourceTemplate> {
         Vec::new()
     }
 
-    /// What a resource holds. `None`: there is none at that address.
+    /// The content of a resource. `None`: there is none at this address.
     fn resource<'a>(
         &'a self,
         _: &'a Session,
@@ -47,7 +47,7 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// What an argument of a prompt, or a part of an address, may go on with. `None`: it can't be
+    /// Completions for an argument of a prompt or a part of an address. `None`: it can't be
     /// completed.
     fn completed<'a>(
         &'a self,
@@ -58,7 +58,7 @@ pub trait Extras: Send + Sync + 'static {
     }
 }
 
-/// Nothing.
+/// No extras.
 pub(crate) struct NoExtras;
 
 impl Extras for NoExtras {}

@@ -1,11 +1,11 @@
-//! The tools of a [`Host`](berth_core::Host) for clients of the Model Context Protocol.
+//! Serves the tools of a [`Host`](berth_core::Host) to clients of the Model Context Protocol.
 //!
-//! A [`Server`] answers one client, or many, in the protocol's revisions from 2025-03-26 to
-//! 2026-07-28. It adds nothing to what a call is and may do: it puts the host's tools, answers,
-//! progress and questions into the protocol's words, and that is all.
+//! A [`Server`] serves one client or many, in the protocol's revisions from 2025-03-26 to
+//! 2026-07-28. It changes nothing about a call and its rights: it only translates the host's tools,
+//! answers, progress and questions into the protocol.
 //!
-//! [`serve_stdio`] serves the client that started this process, [`serve_http`] those that come over
-//! a port or a Unix socket.
+//! [`serve_stdio`] serves the client that started this process, [`serve_http`] clients over a port
+//! or a Unix socket.
 
 mod admission;
 mod answer;
@@ -29,7 +29,7 @@ mod tools;
 pub use error::ServeError;
 pub use extras::Extras;
 pub use http::{Http, Place, problems, serve_http};
-/// The protocol's own types, which [`Extras`] are made of.
+/// The protocol's own types, which [`Extras`] uses.
 pub use rmcp::{ErrorData, model};
 pub use server::Server;
 pub use stdio::serve_stdio;

@@ -1,8 +1,8 @@
 //! Messages as lines of JSON.
 //!
-//! The protocol's crate has a transport for them, which this one takes the place of: what most
-//! messages are, a call, is read at once and not by trying one method after the other, and answers
-//! that are ready together leave together. What a line means stays with that crate.
+//! Replaces the transport of the protocol's crate: a call, the most frequent message, is parsed at
+//! once instead of by trying one method after the other, and answers that are ready together are
+//! sent together. That crate still decides what a line means.
 
 use std::fmt;
 use std::io;
@@ -27,48 +27,47 @@ use tokio_util::codec::Decoder;
 
 use crate::envelope::Envelope;
 
-/// Bytes that are read at once, and that are kept for what is written: what a pipe holds.
+/// Bytes that are read at once and buffered for writing: the size of a pipe.
 const BUFFER: usize = 64 << 10;
 
 /// Reads and writes lines.
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
-    /// What was read of a line so far. Here and not in the future that reads: that one is dropped
-    /// and made anew at any point.
+    /// The part of a line that was read so far. It is here and not in the reading future, which is
+    /// dropped and made anew at any point.
     line: Vec<u8>,
     longest: usize,
-    /// What is known of the line that is being read, where it is too long and its end is still to
-    /// come.
+    /// State of a line that is too long and whose end is still to come.
     too_long: Option<Envelope>,
-    /// Whether there is an answer that `receive` has to see off.
+    /// Whether there is an answer that `receive` has to send.
     owes: bool,
-    out: Arc<Out<W>>,
+    out: Arc<WriteHalf<W>>,
 }
 
-/// Where lines leave.
-struct Out<W> {
-    /// What is to be written.
+/// The writing half.
+struct WriteHalf<W> {
+    /// The bytes to write.
     ready: Mutex<Vec<u8>>,
-    /// None: it is closed, or broken.
+    /// `None`: it is closed or broken.
     writing: tokio::sync::Mutex<Option<Writing<W>>>,
 }
 
-/// What is being written, which goes on where it was left.
+/// The bytes that are being written, continued where it stopped.
 struct Writing<W> {
     writer: W,
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// What is read.
+/// The result of reading.
 enum Line {
     Whole,
-    /// One that was passed over.
+    /// A line that was skipped.
     TooLong(Envelope),
 }
 
-/// An answer to what is no request. It always has an id, which is `null` where there is none that
-/// can be read.
+/// An answer to something that isn't a request. It always has an ID, which is `null` if none can be
+/// read.
 #[derive(Serialize)]
 struct Refusal {
     jsonrpc: JsonRpcVersion2_0,
@@ -76,7 +75,7 @@ struct Refusal {
     error: ErrorData,
 }
 
-/// A call as clients write it.
+/// A call in the form that clients write.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -88,8 +87,8 @@ struct Call {
     params: Object<CallToolRequestParams>,
 }
 
-/// What is written as an object. What is derived takes lists as well, in which the order says what
-/// is what.
+/// A value that must be an object. The derived parser accepts lists too, in which the order
+/// decides.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -113,10 +112,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    /// Passes over lines that are longer than so many bytes.
+    /// Skips lines that are longer than this number of bytes.
     pub(crate) fn new(reader: R, writer: W, longest: usize) -> Self {
         let writing = Writing { writer, bytes: Vec::new(), written: 0 };
-        let out = Arc::new(Out {
+        let out = Arc::new(WriteHalf {
             ready: Mutex::default(),
             writing: tokio::sync::Mutex::new(Some(writing)),
         });
@@ -124,8 +123,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
     }
 
-    /// Reads a line, with its end. None: there is none any more. It may be dropped at any point and
-    /// called anew.
+    /// Reads a line with its end. `None`: the input has ended. It may be dropped at any point and
+    /// called again.
     async fn read(&mut self) -> Option<Line> {
         loop {
             let there = match self.reader.fill_buf().await {
@@ -155,7 +154,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// Has what is no message answered.
+    /// Answers something that isn't a message.
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> io::Result<()> {
         self.owes = true;
         self.out.put(&Refusal { jsonrpc: JsonRpcVersion2_0, id, error })
@@ -171,7 +170,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Now, and not when it is its turn: what is ready by then is written with it.
+        // Now, and not in its turn: what is ready by then is written with it.
         let put = self.out.put(&message);
         let out = Arc::clone(&self.out);
         async move {
@@ -187,8 +186,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await;
                 self.owes = false;
             }
-            // Of what lies in the buffer, nothing is waited for: those who work on what was read
-            // would never have their turn.
+            // A buffered line is returned without waiting: the tasks that handle earlier lines
+            // would never run.
             tokio::task::coop::consume_budget().await;
             match self.read().await? {
                 Line::Whole => {}
@@ -213,17 +212,17 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             match message {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                // It is JSON, and no message.
+                // It is JSON but not a message.
                 Err(JsonRpcMessageCodecError::Serde(error)) if error.is_data() => {
                     tracing::debug!("no message of the protocol: {error}");
                     self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
                 }
-                // A message that can't be read: whoever sent it would wait.
+                // A message that can't be read: its sender would wait.
                 Err(error) if is_object => {
                     tracing::debug!("no JSON: {error}");
                     self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;
                 }
-                // It is nothing like a message, and an answer might be sent back as more of it.
+                // It doesn't resemble a message, and an answer might be echoed as another one.
                 Err(error) => tracing::debug!("a line is passed over: {error}"),
             }
         }
@@ -235,12 +234,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
     }
 }
 
-impl<W: AsyncWrite + Unpin> Out<W> {
+impl<W: AsyncWrite + Unpin> WriteHalf<W> {
     fn ready(&self) -> MutexGuard<'_, Vec<u8>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a message behind what is to be written.
+    /// Appends a message to the bytes to write.
     fn put(&self, message: &impl Serialize) -> io::Result<()> {
         let mut ready = self.ready();
         let before = ready.len();
@@ -252,9 +251,9 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         Ok(put?)
     }
 
-    /// Returns when everything that was put before has been written, by this or by another that was
-    /// under way. It may be dropped at any point: the next one goes on there. Where the client
-    /// doesn't read any more, that is told once, and what is written goes nowhere.
+    /// Returns when everything appended before has been written, by this future or by another one.
+    /// It may be dropped at any point: the next one goes on there. If the client doesn't read any
+    /// more, that is logged once, and further output is dropped.
     async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
@@ -272,15 +271,15 @@ impl<W: AsyncWrite + Unpin> Out<W> {
                     "no answers are written any more: writing to the client: {error}"
                 ),
             }
-            // A line was cut: nothing that follows would be one.
+            // A line was cut: nothing after it would be valid.
             *turn = None;
         }
     }
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes what is left, then what was ready when that was done. What comes later has its own:
-    /// nobody writes for others without end.
+    /// Writes the rest, then what was ready when that was done. Later output is written by its own
+    /// future: none writes for others without end.
     async fn write_all<'a>(
         &mut self,
         ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,
@@ -305,7 +304,7 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
     }
 }
 
-/// The message of a line. None: it is one that may be passed over.
+/// The message of a line. `None`: it can be skipped.
 fn parsed(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError> {
     match serde_json::from_slice::<Object<Call>>(line) {
         Ok(Object(Call { id, params: Object(mut params), .. })) => {
@@ -316,7 +315,7 @@ fn parsed(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMe
             }
             Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
         }
-        // Whatever else it is, and what is wrong with it, the protocol's crate knows.
+        // The protocol's crate parses any other message and finds its errors.
         Err(_) => JsonRpcMessageCodec::default().decode(&mut BytesMut::from(line)),
     }
 }
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_means_what_the_protocols_crate_takes_it_for() {
+    fn line_parses_like_in_the_protocols_crate() {
         let cases = [
             json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "a" } }),
             json!({ "id": "x", "params": { "arguments": { "b": [1, null] }, "name": "a", "more": 1 }, "method": "tools/call", "jsonrpc": "2.0" }),
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_is_given_up_loses_nothing() {
+    fn dropped_read_loses_nothing() {
         run(async {
             let (mut lines, mut client, _heard) = lines(1000);
             let text = format!("{CALL}\r\n\n{CALL}\n");
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_and_not_kept() {
+    fn overlong_line_is_refused_and_not_kept() {
         run(async {
             let (mut lines, mut client, mut heard) = lines(CALL.len() + 1);
             let first = CALL.replace("echo", "echoo");
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_leave_whole_and_in_order_whoever_is_given_up_while_writing() {
+    fn lines_are_written_whole_and_in_order_despite_dropped_writers() {
         run(async {
             let (mut lines, _client, mut heard) = lines(1000);
             let refusal = |number: usize| {
@@ -449,7 +448,7 @@ mod tests {
             };
             for number in 0..100 {
                 let mut sending = pin!(lines.send(refusal(number)));
-                // Seven bytes get away.
+                // Seven bytes are written.
                 assert!(
                     poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)))
                         .await
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_a_client_that_has_closed_its_end() {
+    fn nothing_is_buffered_for_a_closed_client() {
         run(async {
             let (mut lines, _client, heard) = lines(1000);
             drop(heard);
@@ -497,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_and_half_a_message_is_refused_and_anything_else_passed_over() {
+    fn invalid_and_partial_messages_are_refused_and_noise_is_skipped() {
         run(async {
             let (mut lines, mut client, mut heard) = lines(1000);
             let surrogate = CALL.replace("é", "\\ud800");

@@ -1,4 +1,4 @@
-//! Figures for Prometheus.
+//! Metrics for Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -12,16 +12,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The media type of what [`Metrics::text`] says.
+/// The media type of [`Metrics::text`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Seconds: from what a built-in takes to the longest call.
+/// Buckets in seconds: from a built-in tool to the longest call.
 const SECONDS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
 type Labels<const COUNT: usize> = [(&'static str, String); COUNT];
 
-/// What a server counts.
+/// The metrics of a server.
 pub(crate) struct Metrics {
     calls: Family<Labels<2>, Counter<u64, AtomicU64>>,
     seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
@@ -69,21 +69,20 @@ impl Metrics {
         Arc::new(Self { calls, seconds, filtered, running, requests, connections, registry })
     }
 
-    /// A call runs until what this returns is dropped.
+    /// Counts a running call until the result is dropped.
     pub(crate) fn runs(&self) -> Counted {
         Counted::new(&self.running)
     }
 
-    /// A call has ended. `tool` is one that there is: names that clients make up would be more and
-    /// more.
-    pub(crate) fn called(&self, tool: &str, outcome: &str, took: Duration) {
+    /// A call has ended. `tool` is an existing one: names that clients make up would have no limit.
+    pub(crate) fn count_call(&self, tool: &str, outcome: &str, took: Duration) {
         self.calls
             .get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())])
             .inc();
         self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
     }
 
-    /// Filters made an answer shorter.
+    /// Filters have shortened an answer.
     pub(crate) fn filtered(&self, filtered: &FilterSummary) {
         for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
             self.filtered
@@ -95,7 +94,7 @@ impl Metrics {
         }
     }
 
-    /// A connection is open until what this returns is dropped.
+    /// Counts an open connection until the result is dropped.
     pub(crate) fn connection(&self) -> Counted {
         Counted::new(&self.connections)
     }
@@ -105,16 +104,16 @@ impl Metrics {
         self.requests.get_or_create(&[("status", status.as_str().to_owned())]).inc();
     }
 
-    /// All figures.
+    /// All metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Nothing is written but to memory.
+        // Writing to memory never fails.
         let _ = encode(&mut text, &self.registry);
         text
     }
 }
 
-/// Something that there is one of less when this is dropped.
+/// Lowers a gauge by one when it is dropped.
 pub(crate) struct Counted(Gauge<i64, AtomicI64>);
 
 impl Counted {

@@ -1,5 +1,4 @@
-//! What a call tells while it runs: as the protocol's progress notifications, and to whoever asks
-//! for its task's state.
+//! The events of a running call: as the protocol's progress notifications, and as a task's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,27 +13,25 @@ use tokio::task::JoinHandle;
 
 use crate::tasks::StartedTask;
 
-/// Notifications that wait for a client which reads slowly. What comes beyond is not told: the
-/// answer has it.
+/// Notifications that wait for a slow client. Further ones are dropped: the answer has everything.
 const WAITING: usize = 64;
 
 /// Bytes of one message.
 const MESSAGE: usize = 4096;
 
-/// Tells the client that asked for it.
+/// Notifies the client that asked for it.
 pub(crate) struct ProgressSender {
-    /// None once the call has ended.
+    /// `None` after the end of the call.
     sender: Mutex<Option<Sender<(f64, String)>>>,
-    /// How often something was told. The protocol wants each progress to be more than the one
-    /// before.
+    /// Number of notifications. The protocol requires that progress only grows.
     told: AtomicU64,
-    /// The call, where its client takes tasks.
+    /// The call, if its client takes tasks.
     begun: Option<Arc<StartedTask>>,
 }
 
 impl ProgressSender {
-    /// Begins to tell a client that gave a token. The handle ends when everything has been told,
-    /// after [`end`](Self::end).
+    /// Starts to notify a client that gave a token. The task ends when everything is sent, after
+    /// [`end`](Self::end).
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
@@ -43,13 +40,13 @@ impl ProgressSender {
         let (sender, task) = token
             .map(|token| {
                 let (sender, receiver) = channel(WAITING);
-                (sender, tokio::spawn(tell(peer.clone(), token, receiver)))
+                (sender, tokio::spawn(send_progress(peer.clone(), token, receiver)))
             })
             .unzip();
         (Self { sender: Mutex::new(sender), told: AtomicU64::new(0), begun }, task)
     }
 
-    /// Sends nothing any more.
+    /// Stops sending.
     pub(crate) fn end(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -62,7 +59,7 @@ impl ProgressSender {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
         let step = self.told.fetch_add(1, Ordering::Relaxed) + 1;
-        // A call may tell a fraction that falls, or none; steps only grow.
+        // A call may report a fraction that falls, or none; steps only grow.
         let _ = sender.try_send((step as f64, message.to_owned()));
     }
 }
@@ -79,7 +76,11 @@ impl Events for ProgressSender {
     }
 }
 
-async fn tell(peer: Peer<RoleServer>, token: ProgressToken, mut receiver: Receiver<(f64, String)>) {
+async fn send_progress(
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    mut receiver: Receiver<(f64, String)>,
+) {
     while let Some((progress, message)) = receiver.recv().await {
         let notification =
             ProgressNotificationParam::new(token.clone(), progress).with_message(message);

@@ -1,5 +1,4 @@
-//! A prompt that tells a model what the tools are and what it may do with them, and completions for
-//! its argument.
+//! A prompt that describes the tools and their grants to a model, and completions for its argument.
 
 use std::fmt::Write;
 use std::path::{Component, Path};
@@ -12,19 +11,19 @@ use rmcp::model::{
 };
 use serde_json::json;
 
-/// Its name, and that of its argument.
+/// Its name and its argument's name.
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
-/// Bytes of a path, which is said again for each tool and each name below it. The system takes none
-/// that is longer.
+/// Bytes of a path, which is repeated for each tool and each name below it. The system accepts no
+/// longer path.
 const MAX_PATH: usize = 4096;
 
-/// The tool that names what is in a directory.
+/// The tool that lists a directory.
 const LIST: &str = "list_directory";
 
-/// The prompt as it is listed.
-pub(crate) fn listed() -> Prompt {
+/// The prompt in the list.
+pub(crate) fn definition() -> Prompt {
     let path = PromptArgument::new(PATH)
         .with_description("A file or directory, to also describe what is allowed there")
         .with_required(false);
@@ -36,7 +35,7 @@ pub(crate) fn listed() -> Prompt {
     .with_title("What can the tools do here?")
 }
 
-/// The prompt with what holds now.
+/// The prompt with the current state.
 ///
 /// # Errors
 ///
@@ -48,7 +47,7 @@ pub(crate) fn answer_prompt(
 ) -> Result<GetPromptResult, ErrorData> {
     let mut text = "These tools run in a sandbox, under rules of the user's:\n".to_owned();
     for tool in tools {
-        // A vector of bytes takes everything.
+        // Writing to a vector never fails.
         let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
     }
     let mut reached: Vec<_> =
@@ -71,7 +70,7 @@ pub(crate) fn answer_prompt(
             (PATH, Some(path)) if path.len() <= MAX_PATH => {
                 text.push('\n');
                 for tool in tools {
-                    if let Some(said) = said(host, tool, path) {
+                    if let Some(said) = verdict_text(host, tool, path) {
                         let _ = writeln!(text, "* `{}` of {path}: {said}", tool.name);
                     }
                 }
@@ -90,9 +89,8 @@ pub(crate) fn answer_prompt(
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// What would become of a call of a tool that takes a path, where what else it takes can be left
-/// out.
-fn said(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
+/// What would happen to a call of a tool with a path, if its other arguments are optional.
+fn verdict_text(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     let schema = &tool.input_schema;
     schema.pointer("/properties/path")?;
     let needs = schema.get("required").and_then(|required| required.as_array());
@@ -120,8 +118,8 @@ fn sentence(description: &str) -> &str {
     description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
 }
 
-/// Paths that begin so, as far as `list_directory` names them: under the same rules as any call,
-/// and recorded as one.
+/// Paths with this beginning, from `list_directory`: under the same rules as any call, and recorded
+/// as one.
 pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> CompletionInfo {
     let (directory, name) =
         begun.rsplit_once('/').map_or(("", begun), |(directory, name)| (directory, name));
@@ -173,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listing_s_lines_have_names() {
+    fn names_are_read_from_a_listing() {
         assert_eq!(entry("[dir] src/"), Some("src/"));
         assert_eq!(entry("[file] a  b  12 B"), Some("a  b"));
         assert_eq!(entry("[symlink] link"), Some("link"));
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_s_first_sentence_is_enough() {
+    fn first_sentence_of_a_description_is_used() {
         assert_eq!(sentence("Reads a file. Use it often."), "Reads a file");
         assert_eq!(sentence("Does nothing."), "Does nothing");
     }

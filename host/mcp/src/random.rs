@@ -1,10 +1,10 @@
-//! Names that nobody guesses.
+//! Random names.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// A name of 64 hexadecimal digits.
+/// A random name of 64 hexadecimal digits.
 ///
 /// # Errors
 ///

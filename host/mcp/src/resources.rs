@@ -1,5 +1,4 @@
-//! What a client can read beside calling tools: answers that were cut, and the record of its own
-//! calls.
+//! Resources for clients: answers that were cut, and the records of their own calls.
 
 use berth_core::config::Folders;
 use berth_core::{Audience, Category, Host, Request, Session, Trail};
@@ -7,29 +6,29 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 
-/// How Berth's own addresses begin.
+/// Beginning of Berth's own addresses.
 pub(crate) const OWN: &str = "berth://";
 
-/// The record of this session's calls.
+/// The records of this session's calls.
 const RECORD: &str = "berth://record";
 
-/// An answer that was cut, by its id.
+/// An answer that was cut, by its ID.
 const KEPT: &str = "berth://kept/";
 
-/// Records that are looked through for those of this session.
+/// Records that are searched for those of this session.
 const RECORDS: usize = 2000;
 
-/// The tool that reads on in one.
+/// The tool that reads the rest of an answer.
 const READ_ON: &str = "read_overflow";
 
-/// What there is by a name of its own.
-pub(crate) fn listed() -> Vec<Resource> {
+/// The resources with a fixed address.
+pub(crate) fn definitions() -> Vec<Resource> {
     let record = Resource::new(RECORD, "record").with_title("The record of this session's calls");
     let told = "One JSON object a line, the newest last: what was called, what was decided and by which rule, and what came of it";
     vec![record.with_description(told).with_mime_type("application/jsonl")]
 }
 
-/// What there is by an id.
+/// The resource templates.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept")
         .with_title("An answer that was cut");
@@ -37,11 +36,11 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![kept.with_description(told).with_mime_type("text/plain")]
 }
 
-/// Reads one.
+/// Reads a resource.
 ///
 /// # Errors
 ///
-/// There is no such thing, or it can't be read.
+/// It doesn't exist or can't be read.
 pub(crate) async fn read(
     host: &Host,
     session: &Session,
@@ -51,19 +50,19 @@ pub(crate) async fn read(
     let (text, media_type) = match uri.strip_prefix(KEPT) {
         Some(id) => (read_kept(host, session, id).await?, "text/plain"),
         None if uri == RECORD => (record(session, folders.clone()).await?, "application/jsonl"),
-        None => return Err(missing(uri)),
+        None => return Err(not_found(uri)),
     };
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(media_type)]))
 }
 
-pub(crate) fn missing(uri: &str) -> ErrorData {
+pub(crate) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 
-/// A part of a kept answer: a call of the tool that reads on in it, under the rules of any, and
-/// recorded as one.
+/// A part of a stored answer: a call of the tool that reads it, under the same rules as any call,
+/// and recorded as one.
 async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
-    let unknown = || missing(&format!("{KEPT}{asked}"));
+    let unknown = || not_found(&format!("{KEPT}{asked}"));
     let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
     let mut arguments = json!({ "id": id });
     for (name, number) in query
@@ -93,7 +92,7 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
     }
 }
 
-/// What the log has of this session among its last records.
+/// This session's records among the last ones in the log.
 async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
     let failed =
         |why: String| ErrorData::internal_error(format!("the record can't be read: {why}"), None);

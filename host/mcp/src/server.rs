@@ -1,4 +1,4 @@
-//! What a client can ask for.
+//! Handles the requests of clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use crate::approver::{ForCall, QuestionMeans, Tickets};
+use crate::approver::{CallApprover, QuestionMeans, Tickets};
 use crate::calls::{CallResponse, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
@@ -32,11 +32,11 @@ use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
 use crate::{prompts, resources, tools};
 
-/// What the client tells its model about this server.
+/// Instructions for the client's model.
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
     the line that would change it: show it to the user, and don't try to get around it. Some calls wait until a person has agreed.";
 
-/// The requests that are answered. One that is called so and can't be read has wrong parameters.
+/// The supported requests. A known request that can't be parsed has invalid parameters.
 const METHODS: [&str; 15] = [
     "completion/complete",
     "initialize",
@@ -55,22 +55,22 @@ const METHODS: [&str; 15] = [
     "tools/list",
 ];
 
-/// Those that 2026-07-28 has no more.
+/// Requests that 2026-07-28 has removed.
 const BEFORE: [&str; 2] = ["initialize", "ping"];
 
-/// The extension by which a client asks for structured answers of every tool that has them.
+/// The extension with which a client asks for structured answers of every tool that has them.
 const STRUCTURED: &str = "berth/structured";
 
-/// Bytes of a method that a client is told there is none of.
+/// Bytes of an unknown method that are repeated to the client.
 const METHOD: usize = 100;
 
-/// The host's tools for clients.
+/// Serves the host's tools to clients.
 #[derive(Clone)]
 pub struct Server {
     host: Arc<Host>,
-    /// Whose calls they are. None: each request tells.
+    /// The session of all calls. `None`: each request names it.
     session: Option<Session>,
-    /// Where the record is.
+    /// The folders, for the records.
     folders: Folders,
     asking: Arc<QuestionMeans>,
     tickets: Arc<Tickets>,
@@ -80,11 +80,11 @@ pub struct Server {
     connection: Arc<Connection>,
 }
 
-/// What one client's connection has of its own.
+/// State of one client's connection.
 #[derive(Default)]
 struct Connection {
-    /// Whether the client is told of changes already. It may say any number of times that it has
-    /// begun.
+    /// Whether the client gets notifications of changes already. It may send any number of
+    /// initialized notifications.
     tells: AtomicBool,
     gone: CancellationToken,
 }
@@ -96,12 +96,12 @@ impl Drop for Connection {
 }
 
 impl Server {
-    /// What serves the tools of a host, and has its clients asked as `approvals` says. `folders`:
+    /// A server for the tools of a host, whose clients are asked as `approvals` says. `folders`:
     /// those of the host.
     ///
     /// # Errors
     ///
-    /// The key that seals what clients bring back can't be read or made.
+    /// The key that seals tickets can't be read or created.
     pub fn new(
         host: Arc<Host>,
         folders: Folders,
@@ -129,20 +129,19 @@ impl Server {
         })
     }
 
-    /// The same with prompts and resources of the embedding program's own.
+    /// Adds the embedding program's own prompts and resources.
     #[must_use]
     pub fn with_extras(self, extras: Arc<dyn Extras>) -> Self {
         Self { extras, ..self }
     }
 
-    /// The same, sending other structured answers than [`Structured::Auto`] says.
+    /// Sets which structured answers are sent, instead of [`Structured::Auto`].
     #[must_use]
     pub fn with_structured(self, structured: Structured) -> Self {
         Self { structured, ..self }
     }
 
-    /// Which structured answers the client of a request gets: as is configured, unless it asks for
-    /// all.
+    /// The structured answers for the client of a request: as configured, unless it asks for all.
     fn structured(&self, context: &RequestContext<RoleServer>) -> Structured {
         let asks = || {
             context
@@ -157,17 +156,17 @@ impl Server {
         }
     }
 
-    /// The same, counting its calls.
+    /// Adds metrics.
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
         Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
-    /// The same for a connection of its own: in a session, or in those that its requests tell.
+    /// The same for one connection: with a session, or with those that its requests name.
     pub(crate) fn connection(&self, session: Option<Session>) -> Self {
         Self { session, connection: Arc::default(), ..self.clone() }
     }
 
-    /// The session of a request: the connection's, or that of the caller who was let in.
+    /// The session of a request: the connection's, or the authenticated caller's.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
         let told =
             || extensions.get::<http::request::Parts>()?.extensions.get::<Session>().cloned();
@@ -177,8 +176,8 @@ impl Server {
             .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
-    /// Cancelled when the connection ends: nobody is told anything any more.
-    pub(crate) fn gone(&self) -> &CancellationToken {
+    /// Cancelled when the connection ends: no more notifications.
+    pub(crate) fn closed(&self) -> &CancellationToken {
         &self.connection.gone
     }
 
@@ -190,7 +189,7 @@ impl Server {
         self.calls.tasks.find(self.session(&context.extensions)?.name(), id)
     }
 
-    /// The tools as they are now, to be compared with what they become.
+    /// The current tools, to notice changes.
     fn watch(&self, session: Session) -> Watch {
         let before = tools::list(&self.host, &session).unwrap_or_default();
         let (host, changes) = (Arc::clone(&self.host), self.host.changes());
@@ -205,13 +204,13 @@ impl Server {
     }
 }
 
-/// Whether a request may be answered with a task: its client says so with it.
+/// Whether a request may be answered with a task: its client says so in the request.
 fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| !version.has_initialize())
         && context.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
-/// Knows when the tools become others. It keeps no connection.
+/// Notices changes of the tools. Doesn't keep the connection open.
 struct Watch {
     host: Arc<Host>,
     session: Session,
@@ -222,7 +221,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Waits until they are others. `false`: they never will be again.
+    /// Waits for a change. `false`: there will be none.
     async fn changed(&mut self) -> bool {
         loop {
             tokio::select! {
@@ -275,8 +274,8 @@ impl ServerHandler for Server {
     ) -> Result<InitializeResult, ErrorData> {
         let supported = self.supported_protocol_versions();
         let requested = &request.protocol_version;
-        // A newer revision than is known here may be given up by its client. One that asks for an
-        // older one knows none of these.
+        // A client of a newer revision may fall back. A client that asks for an older one doesn't
+        // know any of these.
         if ProtocolVersion::KNOWN_VERSIONS.contains(requested) && !supported.contains(requested) {
             let names: Vec<&str> = supported.iter().map(ProtocolVersion::as_str).collect();
             let mut error = ErrorData::unsupported_protocol_version(requested.clone(), &supported);
@@ -320,7 +319,7 @@ impl ServerHandler for Server {
         let structured = self.structured(&context);
         let brought = (request_state, input_responses);
         let approver = Arc::new(
-            ForCall::new(
+            CallApprover::new(
                 &self.asking,
                 &self.tickets,
                 session.name(),
@@ -341,7 +340,7 @@ impl ServerHandler for Server {
                 || Arc::new(NoEvents) as Arc<dyn Events>,
                 |telling| Arc::clone(telling) as _,
             ),
-            // A task outlives its request.
+            // A task lives longer than its request.
             cancel: if begun.is_some() { CancellationToken::new() } else { context.ct.clone() },
             ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
         };
@@ -349,11 +348,11 @@ impl ServerHandler for Server {
             None => CallResponse::Answer(Box::new(self.calls.run(request).await)),
             Some(begun) => {
                 self.calls
-                    .run_or_begin(request, session.name(), &begun, &context.ct, structured)
+                    .run_or_start_task(request, session.name(), &begun, &context.ct, structured)
                     .await
             }
         };
-        // What was told comes before the answer.
+        // Notifications come before the answer.
         if let Some(telling) = telling {
             telling.end();
         }
@@ -425,7 +424,7 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         Ok(ListPromptsResult::with_all_items(
-            [prompts::listed()].into_iter().chain(self.extras.prompts()).collect(),
+            [prompts::definition()].into_iter().chain(self.extras.prompts()).collect(),
         ))
     }
 
@@ -451,7 +450,7 @@ impl ServerHandler for Server {
         }
         let tools = tools::list(&self.host, &session)?;
         let host = Arc::clone(&self.host);
-        // What is said of a path is looked for on the disk.
+        // The state of a path is read from the disk.
         let told = tokio::task::spawn_blocking(move || {
             prompts::answer_prompt(&host, &tools, request.arguments.as_ref())
         })
@@ -487,7 +486,7 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         Ok(ListResourcesResult::with_all_items(
-            [resources::listed(), self.extras.resources()].concat(),
+            [resources::definitions(), self.extras.resources()].concat(),
         ))
     }
 
@@ -510,7 +509,7 @@ impl ServerHandler for Server {
         let read = match request.uri.starts_with(resources::OWN) {
             true => resources::read(&self.host, &session, &self.folders, &request.uri).await,
             false => {
-                let missing = || Err(resources::missing(&request.uri));
+                let missing = || Err(resources::not_found(&request.uri));
                 self.extras.resource(&session, &request.uri).await.unwrap_or_else(missing)
             }
         };

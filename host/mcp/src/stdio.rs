@@ -1,4 +1,4 @@
-//! Serving the client that started this process.
+//! Serves the client that started this process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,16 +17,16 @@ use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;
 
-/// Bytes of one message. A call's arguments are at most 1 MiB by default; JSON may write them at
-/// greater length.
+/// Largest message in bytes. A call's arguments are at most 1 MiB by default; as JSON they may be
+/// longer.
 const MESSAGE: usize = 4 << 20;
 
-/// Answers the client behind stdin and stdout until it closes stdin, or `end` is cancelled. Calls
-/// that still run then are ended, and their records written. The session is the client's own: what
-/// was approved, counted and kept for it is no other's.
+/// Serves the client on stdin and stdout until it closes stdin or `end` is cancelled. Calls that
+/// still run then are ended and recorded. The session is the client's own: it shares no approvals,
+/// counters or stored answers.
 ///
-/// Nothing but the protocol gets to the client: what this process prints to stdout from here on
-/// lands on stderr.
+/// Only the protocol reaches the client: from here on, other output of this process to stdout goes
+/// to stderr.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub async fn serve_stdio(
     let failed = |what| move |error: io::Error| ServeError::Io { what, error };
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
-    if is_waited_for(&output).map_err(failed("looking at stdout"))? {
+    if is_pollable(&output).map_err(failed("looking at stdout"))? {
         dup2_stdout(stderr())
             .map_err(|error| failed("keeping stdout for the protocol")(error.into()))?;
     }
@@ -47,7 +47,7 @@ pub async fn serve_stdio(
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
-    let gone = server.gone().clone();
+    let gone = server.closed().clone();
     let (server, transport) = bounded(server, Lines::new(reading, writing, MESSAGE), gone);
     let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
@@ -56,7 +56,7 @@ pub async fn serve_stdio(
             }
             Ok(_) => Ok(()),
         },
-        // It went away before it began.
+        // The client went away before it started.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
             Ok(())
         }
@@ -66,9 +66,9 @@ pub async fn serve_stdio(
     served
 }
 
-/// A pipe or a socket is waited for by the reactor, on the thread that then answers; a hop to
-/// another thread for each message would cost more than the call. Anything else (a terminal, a
-/// file) is read by a thread that may block.
+/// The reactor waits for a pipe or a socket on the thread that then handles it; a switch to another
+/// thread for each message would cost more than the call. A thread that may block reads anything
+/// else (a terminal, a file).
 fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
     Ok(match kind(&input)? {
         FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),
@@ -91,8 +91,8 @@ fn socket(fd: OwnedFd) -> io::Result<tokio::net::UnixStream> {
     tokio::net::UnixStream::from_std(socket)
 }
 
-/// Whether it is what programs talk through.
-fn is_waited_for(fd: impl AsFd) -> io::Result<bool> {
+/// Whether it is a pipe or a socket.
+fn is_pollable(fd: impl AsFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileType::Fifo | FileType::Socket))
 }
 

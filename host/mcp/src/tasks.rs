@@ -1,9 +1,8 @@
-//! Calls that take long, as tasks: the request is answered at once, and the client comes back for
-//! what the call comes to.
+//! Long calls as tasks: the request is answered at once, and the client fetches the result later.
 //!
-//! Only a client that says so with its request gets one, and only where the call is not quick. What
-//! a call asks while its request is open ends the request, as without tasks; what it asks later is
-//! asked in the task.
+//! Only a client that allows it in its request gets a task, and only for a call that isn't quick. A
+//! question while the request is open ends the request, as without tasks; a later question is asked
+//! in the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +20,8 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use crate::random;
 
-/// Whose a session is: its name without the handle that the caller chose. All connections on stdio
-/// are the user's.
+/// The owner of a session: its name without the handle that the caller chose. All connections on
+/// stdio are the user's.
 pub(crate) fn owner(session: &str) -> &str {
     match session.rfind(']') {
         Some(end) => &session[..=end],
@@ -30,37 +29,37 @@ pub(crate) fn owner(session: &str) -> &str {
     }
 }
 
-/// How long a call holds its request open before it becomes a task. A client asks for a task's
-/// state again and again, and hears of its end later than of an answer; below half a second, which
-/// nobody takes for waiting and no proxy for a dead connection, that isn't worth it.
+/// Time that a call holds its request open before it becomes a task. A client polls a task's state
+/// and learns its end later than an answer; below half a second, which feels instant and which
+/// every proxy accepts, a task isn't worth it.
 pub(crate) const QUICK: Duration = Duration::from_millis(500);
 
-/// How long the client may take to fetch what a task came to.
+/// Time for the client to fetch the result of a task.
 pub(crate) const KEPT: Duration = Duration::from_secs(300);
 
-/// Tasks of one session, and of all, with those that have ended and are kept. A call beyond holds
-/// its request open, as it would without tasks.
+/// Tasks of one session and of all, including ended ones that are kept. A further call holds its
+/// request open, as without tasks.
 const MOST_OF_SESSION: usize = 64;
 const MOST: usize = 1024;
 
-/// Bytes of the answers that are kept for one session, and for all.
+/// Bytes of stored results for one session and for all.
 const BYTES_OF_SESSION: usize = 32 << 20;
 const BYTES: usize = 128 << 20;
 
-/// What a client is asked to wait before it asks for the state again: a quarter of what the call
-/// has taken, so that no answer comes later by more than that, within these bounds.
+/// Interval for polling: a quarter of the time that the call has taken, so that the result is late
+/// by at most that, within these limits.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(5);
 
-/// A call of a client that takes tasks, until it is one.
+/// A call of a client that takes tasks, before it is a task.
 #[derive(Debug, Default)]
 pub(crate) struct StartedTask(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
-    /// Its request is open. What it said last is kept for the task that it may become.
+    /// Its request is open. The last message is kept for a later task.
     Open(Option<String>),
-    /// Its request ends with a question. It becomes no task any more.
+    /// Its request ends with a question. It doesn't become a task any more.
     Asked,
     Task(Arc<Task>),
 }
@@ -76,7 +75,7 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task that it is by now. Where it is none, it becomes none: the question ends its
+    /// The task that it has become. If it isn't one, it doesn't become one: the question ends its
     /// request.
     pub(crate) fn asks(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
@@ -94,8 +93,7 @@ impl StartedTask {
         matches!(*self.stage(), Stage::Task(_))
     }
 
-    /// Tells what happens, for whoever asks for the task's state. An empty text: nothing is to be
-    /// told any more.
+    /// Sets the status message of the task. An empty text: nothing to say any more.
     pub(crate) fn say(&self, text: &str) {
         let text = (!text.is_empty()).then(|| text.to_owned());
         match &mut *self.stage() {
@@ -106,13 +104,13 @@ impl StartedTask {
     }
 }
 
-/// A call that the client comes back for.
+/// A call whose result the client fetches.
 #[derive(Debug)]
 pub(crate) struct Task {
     id: String,
     session: Arc<str>,
     began: Instant,
-    /// The same moment, for the client.
+    /// The same time, for the client.
     created: String,
     cancel: CancellationToken,
     state: Mutex<State>,
@@ -121,26 +119,26 @@ pub(crate) struct Task {
 #[derive(Debug)]
 struct State {
     updated: String,
-    /// What it said last.
+    /// Its last status message.
     message: Option<String>,
-    /// What its client is to be asked, and where the answer goes.
+    /// The open question for its client, and the channel for the answer.
     question: Option<(String, ElicitRequestParams, Sender<Value>)>,
-    /// Questions so far: each has a name of its own.
+    /// Number of questions so far: each has its own name.
     asked: usize,
     end: Option<(End, Instant)>,
 }
 
-/// What a task came to.
+/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The call's result, as JSON: what it takes in memory is its length.
+    /// The call's result as JSON: its length is its memory.
     Completed(String),
     Failed(ErrorData),
     Cancelled,
 }
 
 impl End {
-    /// Of a result.
+    /// The size of a result.
     pub(crate) fn from_result(result: Result<CallToolResult, ErrorData>) -> Self {
         match result.and_then(|result| {
             serde_json::to_string(&result)
@@ -187,8 +185,8 @@ impl Task {
         change(&mut state)
     }
 
-    /// Asks its client's user. The answer comes with [`answered`](Self::answered); where it has
-    /// ended before, it never does.
+    /// Asks its client's user. The answer comes with [`answered`](Self::answered), never if the
+    /// task has ended before.
     pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
         let (sender, answer) = channel();
         self.change(|state| {
@@ -202,16 +200,16 @@ impl Task {
     }
 
     /// Takes the question back.
-    pub(crate) fn ask_no_more(&self) {
+    pub(crate) fn withdraw_question(&self) {
         self.change(|state| state.question = None);
     }
 
-    /// Takes the client's answers. What answers nothing that is asked counts for nothing.
+    /// Takes the client's answers. Answers to unknown questions are ignored.
     pub(crate) fn answered(&self, mut answers: InputResponses) {
         self.change(|state| {
             if let Some((name, form, sender)) = state.question.take() {
                 match answers.remove(&name) {
-                    // Where nobody waits for it any more, it counts for nothing.
+                    // If the call no longer waits, the answer is ignored.
                     Some(answer) => drop(sender.send(answer)),
                     None => state.question = Some((name, form, sender)),
                 }
@@ -219,24 +217,24 @@ impl Task {
         });
     }
 
-    /// Ends it, as soon as what runs has stopped.
+    /// Ends it as soon as its work has stopped.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// What it is at, as the protocol has it when it is made.
+    /// Its state in the protocol's form when it is created.
     pub(crate) fn seed(&self) -> rmcp::model::Task {
         self.describe().task
     }
 
-    /// What it is at, with what it asks or came to.
+    /// Its state with its question or its result.
     pub(crate) fn describe(&self) -> DetailedTask {
         let state = self.state();
         let mut task =
             rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
         let age = state.end.as_ref().map_or_else(Instant::now, |(_, at)| *at) - self.began;
-        // It is kept for that long from now on, or from its end.
+        // It is kept for this time from now on, or from its end.
         task.ttl_ms = Some(milliseconds(age + KEPT));
         task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
         let payload = match (&state.end, &state.question) {
@@ -264,12 +262,12 @@ fn milliseconds(time: Duration) -> u64 {
 pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
 
 impl Tasks {
-    fn held(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+    fn lock_tasks(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call a task of its session, where there is a place for one and its request doesn't
-    /// end with a question.
+    /// Makes a call a task of its session if there is room and its request doesn't end with a
+    /// question.
     pub(crate) fn begin(
         &self,
         begun: &StartedTask,
@@ -277,7 +275,7 @@ impl Tasks {
         cancel: CancellationToken,
     ) -> Option<Arc<Task>> {
         let mut stage = begun.stage();
-        let mut held = self.held();
+        let mut held = self.lock_tasks();
         let of_session =
             held.values().filter(|task| owner(&task.session) == owner(session)).count();
         let Stage::Open(message) = &mut *stage else { return None };
@@ -311,9 +309,10 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// The session has none with that id, or it ended too long ago.
+    /// The session has none with this ID, or it ended too long ago.
     pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
-        let task = self.held().get(id).filter(|task| *task.session == *session).map(Arc::clone);
+        let task =
+            self.lock_tasks().get(id).filter(|task| *task.session == *session).map(Arc::clone);
         task.ok_or_else(|| {
             let kept = KEPT.as_secs() / 60;
             ErrorData::invalid_params(
@@ -323,9 +322,9 @@ impl Tasks {
         })
     }
 
-    /// Keeps what a task came to, where there is room for it.
+    /// Stores the result of a task if there is room.
     pub(crate) fn end(&self, task: &Task, end: End) {
-        let held = self.held();
+        let held = self.lock_tasks();
         let of_session: usize = held
             .values()
             .filter(|other| owner(&other.session) == owner(&task.session))
@@ -352,7 +351,7 @@ impl Tasks {
 
     /// Forgets a task.
     pub(crate) fn forget(&self, task: &Task) {
-        self.held().remove(&task.id);
+        self.lock_tasks().remove(&task.id);
     }
 }
 
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_its_session_s_and_nobody_guesses_it() {
+    fn task_belongs_to_its_session_and_its_id_is_random() {
         let tasks = Tasks::default();
         let task = begin(&tasks, "a").expect("there is a place");
         assert!(tasks.find("a", &task.id).is_ok());
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_session_takes_the_places_of_the_others_nor_all_more_than_there_are() {
+    fn tasks_are_bounded_per_session_and_in_all() {
         let tasks = Tasks::default();
         let kept: Vec<_> =
             (0..MOST_OF_SESSION).map(|_| begin(&tasks, "a").expect("there is a place")).collect();
@@ -415,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_kept_within_a_budget_and_what_is_beyond_is_told() {
+    fn task_results_are_bounded_with_a_notice() {
         let tasks = Tasks::default();
         let told = |task: &Task| serde_json::to_value(task.describe()).expect("is JSON");
         for of in 0..BYTES / BYTES_OF_SESSION {
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_ends_an_open_request_and_is_asked_in_a_task() {
+    fn question_ends_an_open_request_and_is_asked_in_a_task() {
         let tasks = Tasks::default();
         let open = StartedTask::default();
         assert!(open.asks().is_none());
@@ -482,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_protocol_fails_a_task_and_no_other_does() {
+    fn only_a_protocol_error_fails_a_task() {
         let tasks = Tasks::default();
         let task = begin(&tasks, "a").expect("there is a place");
         tasks.end(&task, End::from_result(Err(ErrorData::invalid_params("no such tool", None))));

@@ -1,4 +1,4 @@
-//! Tools as the protocol has them.
+//! Tools in the protocol's form.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use serde_json::Value;
 /// Tools on one page.
 const PAGE: usize = 100;
 
-/// For how long a client may take a list for what there is, in milliseconds. One that listens hears
-/// of a change at once.
+/// Milliseconds for which a client may cache a list. A client that listens is told of changes at
+/// once.
 const FRESH: u64 = 60_000;
 
-/// The tools that a session is offered.
+/// The tools for a session.
 ///
 /// # Errors
 ///
-/// What is remembered of the session can't be read.
+/// The state of the session can't be read.
 pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
     let offered = host
         .tools_for(session)
@@ -28,11 +28,11 @@ pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>
     Ok(offered.into_iter().map(|offered| offered.definition).collect())
 }
 
-/// A page of the tools, from behind the one that `cursor` names.
+/// A page of the tools after the one that `cursor` names.
 ///
 /// # Errors
 ///
-/// The cursor is none that was given out, or its tool is gone.
+/// The cursor isn't valid, or its tool is gone.
 pub(crate) fn page(
     tools: &[Arc<Definition>],
     cursor: Option<&str>,
@@ -70,8 +70,8 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
     }
 }
 
-/// A tool as the protocol has it. A schema of structured answers is a promise: clients refuse an
-/// answer without.
+/// A tool in the protocol's form. A schema of structured answers is a promise: clients refuse an
+/// answer without one.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let annotations = definition.annotations;
     let hints = ToolAnnotations::from_raw(
@@ -94,7 +94,7 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     tool.with_annotations(hints)
 }
 
-/// A schema. The host takes none that is no object.
+/// A schema. The host only accepts objects.
 fn object(schema: &Value) -> Arc<JsonObject> {
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_and_leave_nothing_out() {
+    fn pages_are_in_order_and_complete() {
         for count in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
             let tools = tools(count);
             let (mut seen, mut cursor) = (Vec::new(), None::<String>);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_neither_destroys_nor_minds_being_repeated() {
+    fn reading_tool_is_not_destructive_and_idempotent() {
         let mut definition = Definition::new("look", "looks", json!({ "type": "object" }));
         definition.annotations.read_only = true;
         let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_promised_where_structured_answers_are_sent() {
+    fn schema_is_advertised_if_structured_answers_are_sent() {
         let plain = Definition::new("count", "counts", json!({ "type": "object" }));
         let value = Definition { output_schema: Some(json!({ "type": "array" })), ..plain.clone() };
         let text =
@@ -172,7 +172,7 @@ mod tests {
             );
             let schema = tool(definition, structured).output_schema;
             assert_eq!(schema.is_some(), promises, "{definition:?} {structured:?}");
-            // Revisions before 2026-07-28 know no other.
+            // Revisions before 2026-07-28 don't know it.
             assert!(schema.is_none_or(|schema| schema["type"] == "object"));
         }
     }

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Authenticates callers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::keys::{ALGORITHMS, Keys};
 use crate::approver::FOLDER;
 use crate::error::ServeError;
 
-/// The server's own token, in the folder of the MCP server.
+/// File of the server's own token in the folder of the MCP server.
 const TOKEN: &str = "token";
 
-/// The token for the server's figures alone, beside it.
+/// File of the token for metrics only.
 const METRICS_TOKEN: &str = "metrics-token";
 
 /// Bytes of a token.
@@ -33,14 +33,14 @@ const MAX_TOKEN: usize = 16 << 10;
 /// Bytes of a caller's name.
 const NAME: usize = 200;
 
-/// Seconds by which clocks may differ.
+/// Allowed difference of clocks in seconds.
 const LEEWAY: u64 = 60;
 
-/// What lets a caller in.
+/// How callers are authenticated.
 pub(super) enum Access {
-    /// That it came: only the user who runs the server can.
+    /// Not at all: only the user who runs the server can connect.
     Anyone,
-    /// The server's own token, known by what a key of this process makes of it.
+    /// The server's own token, compared by a keyed hash with a random key of this process.
     Token(Box<(hmac::Key, hmac::Tag)>),
     /// A token of an authorization server.
     OAuth(Box<Tokens>),
@@ -52,12 +52,12 @@ pub(super) struct Tokens {
     issuer: String,
     audience: String,
     scope: String,
-    /// What a client has to know to get a token, and where that is told.
+    /// The data that a client needs to get a token, and its address.
     metadata: Value,
     told_at: String,
 }
 
-/// Why a caller isn't let in: what it is told, and what it may try.
+/// Why a caller is refused: the message, and what it can try.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -65,32 +65,32 @@ pub(super) struct Refused {
     pub(super) challenge: Option<HeaderValue>,
 }
 
-/// What counts of a token.
+/// The claims of a token that are checked.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
     #[serde(default)]
     scope: Option<String>,
-    /// As some servers write it.
+    /// The form that some servers use.
     #[serde(default)]
     scp: Option<Value>,
 }
 
 impl Access {
-    /// By the server's own token, and the file where it lies.
+    /// With the server's own token; returns its file too.
     ///
     /// # Errors
     ///
-    /// It can't be read or made.
+    /// It can't be read or created.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
         Self::load_or_make(folders, TOKEN)
     }
 
-    /// By the token for the server's figures, which lets nobody call a tool.
+    /// With the token for metrics, which allows no calls.
     ///
     /// # Errors
     ///
-    /// It can't be read or made.
+    /// It can't be read or created.
     pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
         Ok(Self::load_or_make(folders, METRICS_TOKEN)?.0)
     }
@@ -107,11 +107,11 @@ impl Access {
         Ok((Self::Token(Box::new((key, token))), folder.join(name)))
     }
 
-    /// By the tokens of the authorization server that the settings name.
+    /// With tokens of the configured authorization server.
     ///
     /// # Errors
     ///
-    /// The line that is missing or wrong; the keys can't be had.
+    /// The line that is missing or wrong, or the keys aren't available.
     pub(super) async fn oauth(settings: &Serve) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
@@ -132,7 +132,7 @@ impl Access {
         })))
     }
 
-    /// Where a client gets tokens, as RFC 9728 has it told. None where nobody else gives them.
+    /// The metadata about where to get tokens (RFC 9728). `None` without an authorization server.
     pub(super) fn metadata(&self) -> Option<&Value> {
         match self {
             Self::OAuth(tokens) => Some(&tokens.metadata),
@@ -144,7 +144,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// It isn't let in.
+    /// The caller is refused.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
         match self {
             Self::Anyone => Ok("socket".into()),
@@ -196,7 +196,7 @@ impl Tokens {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("it is signed in a way that is not taken"));
         }
-        // What it says is critical has to be understood, and nothing of that is.
+        // A token with critical extensions must be understood, and no extension is known here.
         if critical(token) {
             return Err(invalid("it says that something is critical which is not known here"));
         }
@@ -219,8 +219,8 @@ impl Tokens {
                 challenge: HeaderValue::from_str(&challenge).ok(),
             });
         }
-        // The name is a part of a session's: two callers never have the same, nor have those of two
-        // issuers.
+        // The name is a part of a session's name: two callers never have the same, nor do callers
+        // of two issuers.
         if claims.sub.is_empty()
             || claims.sub.len() > NAME
             || claims.sub.chars().any(char::is_control)
@@ -252,7 +252,7 @@ impl Claims {
     }
 }
 
-/// The token that a request brings.
+/// The token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut brought = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (brought.next()?.to_str().ok()?, brought.next()) else { return None };
@@ -270,14 +270,14 @@ fn unauthorized(why: String, challenge: &str) -> Refused {
     }
 }
 
-/// Whether a token's head has `crit`. One that can't be read is refused elsewhere.
+/// Whether a token's header has `crit`. An unreadable header is refused elsewhere.
 fn critical(token: &str) -> bool {
     let head = token.split('.').next().and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
     head.and_then(|head| serde_json::from_slice::<Value>(&head).ok())
         .is_some_and(|head| head.get("crit").is_some())
 }
 
-/// What is wrong, without a word of the token's.
+/// The error, without text from the token.
 fn reason(error: &ErrorKind) -> &'static str {
     match error {
         ErrorKind::ExpiredSignature => "it has expired",
@@ -290,5 +290,5 @@ fn reason(error: &ErrorKind) -> &'static str {
     }
 }
 
-/// The answer's head for a challenge.
+/// The response header for a challenge.
 pub(super) const CHALLENGE: http::HeaderName = WWW_AUTHENTICATE;

@@ -1,4 +1,4 @@
-//! What becomes of a request: who sent it, whether there is room for it, and then the protocol.
+//! Handles a request: authenticates it, checks the limits, and passes it to the protocol.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use super::PATH;
 use super::access::{Access, CHALLENGE};
 use super::callers::{CONNECTIONS, Caller, CallerPlace, Callers, Refusal};
-use super::newcomers::Visitor;
+use super::newcomers::Newcomer;
 use super::place::Place;
 use super::sessions::{Connections, Handshakes};
 use crate::envelope::Envelope;
@@ -36,53 +36,53 @@ use crate::error::ServeError;
 use crate::metrics::{MEDIA_TYPE, Metrics};
 use crate::server::Server;
 
-/// Where clients learn who gives tokens.
+/// Path of the metadata about authorization.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// By which a client names its connection, in the revisions that have a handshake.
+/// Header of a client's connection, in the revisions with a handshake.
 const CONNECTION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// By which a client names one of its sessions.
+/// Header of a client's session.
 const SESSION: HeaderName = HeaderName::from_static("berth-session");
 
-/// Bytes of that name.
+/// Bytes of this name.
 const MAX_SESSION: usize = 64;
 
-/// How long a client may take for a request's body.
+/// Time limit for a request's body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// KiB of bodies that are held at a time, over all callers.
+/// KiB of bodies at a time, over all callers.
 const BODIES: u32 = 64 << 10;
 
-/// Requests that can be under way at a time: as many as there can be connections.
+/// Open requests at a time: as many as connections.
 const UNANSWERED: u32 = 65_536;
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Answers requests.
+/// Handles requests.
 pub(super) struct Answering {
     service: StreamableHttpService<Server, Connections>,
     connections: Arc<Connections>,
     access: Access,
-    /// Lets programs in that gather figures, and do nothing else.
+    /// Authenticates programs that only collect metrics.
     metrics_access: Access,
     callers: Callers,
     bodies: Arc<Semaphore>,
-    /// Requests whose answers are not sent yet.
+    /// Requests whose responses aren't sent yet.
     unanswered: Arc<Semaphore>,
     max_body: usize,
     origins: Vec<String>,
     pub(super) metrics: Arc<Metrics>,
-    /// Whether nobody new is let in.
+    /// Whether new requests are refused.
     pub(super) draining: AtomicBool,
-    /// Ends what clients wait for.
+    /// Ends the streams on which clients wait.
     pub(super) streams: CancellationToken,
 }
 
 impl Answering {
     /// # Errors
     ///
-    /// What was kept of clients can't be read.
+    /// The stored handshakes can't be read.
     pub(super) fn new(
         server: &Server,
         [access, metrics_access]: [Access; 2],
@@ -123,17 +123,17 @@ impl Answering {
         })
     }
 
-    /// Waits until all that will be answered has been.
-    pub(super) async fn answered_within(&self, patience: Duration) {
+    /// Waits until all open requests are answered.
+    pub(super) async fn wait_for_answers(&self, patience: Duration) {
         if timeout(patience, self.unanswered.acquire_many(UNANSWERED)).await.is_err() {
             tracing::warn!("answers that their clients don't read are given up");
         }
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Visitor) -> Answer {
+    /// Handles a request.
+    pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Newcomer) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
-        // To the letter, as browsers send it: the crate of the protocol takes more for the same.
+        // Compared exactly, as browsers send it: the protocol's crate is less strict.
         if !request.headers().get_all(ORIGIN).iter().all(|origin| {
             self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
         }) {
@@ -148,7 +148,7 @@ impl Answering {
             return answer;
         }
         let mut answer =
-            self.routed(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
+            self.route(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
         if answer.status().is_client_error() {
             tracing::info!("a request from {} is refused: {}", visitor.from, answer.status());
         }
@@ -167,13 +167,13 @@ impl Answering {
         answer
     }
 
-    async fn routed(
+    async fn route(
         &self,
         request: Request<Incoming>,
         allowed_origin: bool,
-        visitor: &Visitor,
+        visitor: &Newcomer,
     ) -> Result<Answer, Answer> {
-        // What programs in front of this one may read in another way.
+        // Requests that a proxy in front could read in another way.
         if request.uri().authority().is_some() || request.headers().get_all(HOST).iter().count() > 1
         {
             return Err(refused(
@@ -195,7 +195,7 @@ impl Answering {
             {
                 match self.access.metadata() {
                     Some(metadata) => {
-                        Ok(said(StatusCode::OK, "application/json", metadata.to_string()))
+                        Ok(response(StatusCode::OK, "application/json", metadata.to_string()))
                     }
                     None => Err(refused(
                         StatusCode::NOT_FOUND,
@@ -207,7 +207,7 @@ impl Answering {
                 if self.metrics_access.caller(request.headers()).await.is_err() {
                     self.caller(request.headers(), visitor).await?;
                 }
-                Ok(said(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
+                Ok(response(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
             (_, PATH) => self.protocol(request, visitor).await,
             _ => Err(refused(
@@ -217,8 +217,8 @@ impl Answering {
         }
     }
 
-    /// Who sent it.
-    async fn caller(&self, headers: &HeaderMap, visitor: &Visitor) -> Result<Arc<Caller>, Answer> {
+    /// The caller.
+    async fn caller(&self, headers: &HeaderMap, visitor: &Newcomer) -> Result<Arc<Caller>, Answer> {
         let name = self.access.caller(headers).await.map_err(|no| {
             tracing::info!(
                 "a caller from {} is not let in ({}): {}",
@@ -232,15 +232,15 @@ impl Answering {
             }
             answer
         })?;
-        if !visitor.stays().await {
-            return Err(later(
+        if !visitor.admit().await {
+            return Err(retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many connections are open",
                 Duration::from_secs(1),
             ));
         }
         self.callers.named(&name).ok_or_else(|| {
-            later(
+            retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many callers are busy",
                 Duration::from_secs(1),
@@ -252,11 +252,11 @@ impl Answering {
     async fn protocol(
         &self,
         request: Request<Incoming>,
-        visitor: &Visitor,
+        visitor: &Newcomer,
     ) -> Result<Answer, Answer> {
         let caller = self.caller(request.headers(), visitor).await?;
         if self.draining.load(Ordering::Relaxed) {
-            return Err(later(
+            return Err(retry_later(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the server is ending",
                 Duration::from_secs(1),
@@ -265,12 +265,12 @@ impl Answering {
         let held = caller.enter().map_err(|refusal| match refusal {
             Refusal::Busy => {
                 let why = "too many of your requests are under way (`max_requests` in [serve])";
-                later(StatusCode::TOO_MANY_REQUESTS, why, Duration::from_secs(1))
+                retry_later(StatusCode::TOO_MANY_REQUESTS, why, Duration::from_secs(1))
             }
             Refusal::TooFast(wait) => {
                 let why =
                     "too many requests came within a minute (`requests_per_minute` in [serve])";
-                later(StatusCode::TOO_MANY_REQUESTS, why, wait)
+                retry_later(StatusCode::TOO_MANY_REQUESTS, why, wait)
             }
         })?;
         if request.method() == Method::POST && !is_json(request.headers()) {
@@ -292,28 +292,28 @@ impl Answering {
         };
         parts.extensions.insert(caller.session(session));
         parts.extensions.insert(held.working());
-        // It has done what it is for.
+        // It has served its purpose.
         parts.headers.remove(AUTHORIZATION);
-        // A stream that is only listened to ends with the server.
+        // A stream without requests ends with the server.
         let unanswered = match parts.method == Method::POST {
             true => Arc::clone(&self.unanswered).try_acquire_owned().ok(),
             false => None,
         };
         let body = self.body(body, &held).await?;
         if let Some(id) = &connection {
-            self.used(id, &caller).await;
+            self.mark_used(id, &caller).await;
         }
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
-        // The media type is right: it is the message that can't be read.
+        // The media type is right: the message can't be read.
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            return Err(broken(&body));
+            return Err(parse_error(&body));
         }
         let begun =
             answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if let Some(id) = begun {
             let sealed = HeaderValue::from_str(&self.connections.sealed(&caller.name, &id));
-            self.used(&id, &caller).await;
+            self.mark_used(&id, &caller).await;
             answer.headers_mut().insert(
                 CONNECTION,
                 sealed.map_err(|_| {
@@ -329,20 +329,19 @@ impl Answering {
         Ok(answer.map(|body| HeldBody { body, _held: held, _unanswered: unanswered }.boxed()))
     }
 
-    /// A caller's connection is used, or begun. When there are too many, the one that was used
-    /// longest ago is ended. It lies on disk, and is taken up again when its client comes back.
-    async fn used(&self, id: &str, caller: &Caller) {
+    /// Uses or opens a caller's connection. If there are too many, the least recently used one is
+    /// closed. It is on disk and continues when its client comes back.
+    async fn mark_used(&self, id: &str, caller: &Caller) {
         let mut connections = caller.connections.lock().await;
         connections.retain(|known| &**known != id);
         while self.connections.open(&mut connections).await >= CONNECTIONS {
-            // What can't be closed is closed already.
+            // A connection that can't be closed is closed already.
             let _ = self.connections.close_session(&connections.remove(0)).await;
         }
         connections.push(id.to_owned().into());
     }
 
-    /// The connection that a request is of, by its id without the seal, which goes into the head as
-    /// well.
+    /// The connection of a request, by its ID without the seal; the ID goes into the header too.
     fn connection(
         &self,
         headers: &mut HeaderMap,
@@ -354,7 +353,7 @@ impl Answering {
             .ok()
             .and_then(|sealed| self.connections.opened(&caller.name, sealed))
             .map(str::to_owned);
-        // Clients begin a new one at that.
+        // Clients open a new one after this status.
         let id =
             id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; begin a new one"))?;
         headers.insert(
@@ -365,7 +364,7 @@ impl Answering {
         Ok(Some(id))
     }
 
-    /// The body of a request, once there is room for it.
+    /// Reads the body of a request once there is room for it.
     async fn body(&self, body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
         let most = body
             .size_hint()
@@ -378,8 +377,8 @@ impl Answering {
         read.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long"))?
     }
 
-    /// Reads a body. Room is taken for what has come, and nobody waits for it: who sends slowly
-    /// keeps none that others could use.
+    /// Reads a body. Room is reserved for received bytes and never waited for: a slow sender
+    /// doesn't block room that others could use.
     async fn read(&self, mut body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut room = 0;
@@ -392,9 +391,13 @@ impl Answering {
                 return Err(self.too_large());
             }
             let more = kib(bytes.len() + data.len()).saturating_sub(room);
-            if !held.takes(&self.bodies, more) {
+            if !held.reserve_body(&self.bodies, more) {
                 let why = "no room for the request's body while other requests are under way";
-                return Err(later(StatusCode::SERVICE_UNAVAILABLE, why, Duration::from_secs(1)));
+                return Err(retry_later(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    why,
+                    Duration::from_secs(1),
+                ));
             }
             room += more;
             bytes.extend_from_slice(&data);
@@ -409,12 +412,12 @@ impl Answering {
     }
 }
 
-/// KiB, in full.
+/// KiB, rounded up.
 fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(BODIES).min(BODIES)
 }
 
-/// Whether a request says that its body is JSON, in the encoding that JSON has.
+/// Whether a request declares its body as JSON in UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(told) = headers.get(CONTENT_TYPE).and_then(|told| told.to_str().ok()) else {
         return false;
@@ -431,27 +434,27 @@ fn is_json(headers: &HeaderMap) -> bool {
     is_json && parts.all(is_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
 }
 
-/// The answer to a body that is no message.
-fn broken(body: &[u8]) -> Answer {
+/// The response to a body that isn't a message.
+fn parse_error(body: &[u8]) -> Answer {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Ok(_) => ErrorData::invalid_request("Invalid Request", None),
         Err(_) => ErrorData::parse_error("Parse error", None),
     };
     let said_of =
         serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::parse_id(body), "error": error });
-    said(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
+    response(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
 }
 
-/// A session's name, as a caller gives it.
+/// The session's name from a caller.
 fn session_name(value: &HeaderValue) -> Option<&str> {
     let name = value.to_str().ok()?;
     let right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     ((1..=MAX_SESSION).contains(&name.len()) && name.bytes().all(right)).then_some(name)
 }
 
-/// What a web page's browser asks first.
+/// Preflight requests of browsers.
 fn preflight() -> Answer {
-    let mut answer = said(StatusCode::NO_CONTENT, "text/plain", "");
+    let mut answer = response(StatusCode::NO_CONTENT, "text/plain", "");
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
     let allowed = "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, berth-session";
@@ -459,7 +462,7 @@ fn preflight() -> Answer {
     answer
 }
 
-fn said(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>) -> Answer {
+fn response(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(text.into()).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -467,20 +470,20 @@ fn said(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>) ->
 }
 
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
-    let mut answer = said(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
-    // Nobody keeps a connection by asking for what isn't given.
+    let mut answer = response(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
+    // A refused request doesn't keep its connection.
     answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
     answer
 }
 
 /// Refused for now.
-fn later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
+fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
     let mut answer = refused(status, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
     answer
 }
 
-/// An answer's body, which keeps the caller's place until it is read.
+/// A response body that holds the caller's slot until it is read.
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
     _held: CallerPlace,

@@ -1,4 +1,4 @@
-//! Those who were let in: how much each does at a time, and in which sessions.
+//! The callers: their limits and their sessions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,17 +10,17 @@ use berth_core::{CancellationToken, Session};
 use rmcp::transport::streamable_http_server::session::SessionId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Callers that are remembered. Only as many are told apart as an authorization server has let in
-/// lately.
+/// Remembered callers. Only callers that an authorization server has authenticated lately are told
+/// apart.
 const CALLERS: usize = 1024;
 
-/// Sessions of one caller that are remembered.
+/// Remembered sessions of one caller.
 const SESSIONS: usize = 256;
 
-/// How long a session is remembered in which nothing happens.
+/// Time after which an idle session is forgotten.
 const IDLE: Duration = Duration::from_secs(8 * 3600);
 
-/// KiB of requests' bodies that one caller can have held at a time.
+/// KiB of request bodies of one caller at a time.
 const BODIES: usize = 16 << 10;
 
 /// Connections of one caller at a time, by handshake.
@@ -39,7 +39,7 @@ impl Callers {
         Self { requests, per_minute: settings.requests_per_minute.get(), known: Mutex::default() }
     }
 
-    /// The caller of a name, who has just come. None where too many others are busy.
+    /// The caller of this name. `None` if too many others are busy.
     pub(super) fn named(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(caller) = known.get(name) {
@@ -58,7 +58,7 @@ impl Callers {
     }
 }
 
-/// One who was let in.
+/// A caller.
 pub(super) struct Caller {
     pub(super) name: Arc<str>,
     requests: Arc<Semaphore>,
@@ -71,18 +71,18 @@ pub(super) struct Caller {
 }
 
 struct State {
-    /// Requests that may still come, at `since`.
+    /// Remaining requests at `since`.
     left: f64,
     since: Instant,
     sessions: HashMap<String, (Session, Instant)>,
 }
 
-/// Why a request is not taken.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Too many of the caller's are under way.
+    /// Too many requests of the caller are open.
     Busy,
-    /// Too many came lately; the next one may after this time.
+    /// Too many requests came lately; the next one may come after this time.
     TooFast(Duration),
 }
 
@@ -106,19 +106,19 @@ impl Caller {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one request more.
+    /// Reserves one request.
     ///
     /// # Errors
     ///
-    /// It is one too many.
+    /// The limit is reached.
     pub(super) fn enter(self: &Arc<Self>) -> Result<CallerPlace, Refusal> {
-        self.spend(Instant::now())?;
+        self.take_token(Instant::now())?;
         let place = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok(CallerPlace::new(Arc::clone(self), place))
     }
 
-    /// A bucket that holds a minute's requests, and fills evenly.
-    fn spend(&self, now: Instant) -> Result<(), Refusal> {
+    /// A token bucket that holds a minute's requests and fills evenly.
+    fn take_token(&self, now: Instant) -> Result<(), Refusal> {
         let mut state = self.state();
         let (most, since) = (self.per_minute as f64, std::mem::replace(&mut state.since, now));
         if self.per_minute == 0 {
@@ -134,7 +134,7 @@ impl Caller {
         Ok(())
     }
 
-    /// The caller's session of that handle.
+    /// The caller's session with this handle.
     pub(super) fn session(&self, handle: &str) -> Session {
         let now = Instant::now();
         let mut state = self.state();
@@ -163,7 +163,7 @@ impl Caller {
     }
 }
 
-/// What a request takes, until neither it nor its answer is there any more.
+/// The reserved slot of a request, held until its response is gone too.
 #[derive(Clone)]
 pub(super) struct CallerPlace {
     room: Arc<Room>,
@@ -182,9 +182,9 @@ impl fmt::Debug for CallerPlace {
     }
 }
 
-/// What goes with a request for as long as it is worked on.
+/// Goes with a request while it is handled.
 #[derive(Clone)]
-pub(super) struct Working {
+pub(super) struct RequestSlot {
     held: CallerPlace,
     _ends: Arc<Ends>,
 }
@@ -203,9 +203,9 @@ impl CallerPlace {
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Takes so many KiB more for the request's body, of the caller's and of what there is for all.
-    /// `false`: there are none.
-    pub(super) fn takes(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
+    /// Reserves KiB for the request's body, of the caller's share and of the total. `false`: there
+    /// is no room.
+    pub(super) fn reserve_body(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
         let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
         let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else {
             return false;
@@ -217,19 +217,19 @@ impl CallerPlace {
         true
     }
 
-    /// What is to go with the request.
-    pub(super) fn working(&self) -> Working {
-        Working { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
+    /// The extension for the request.
+    pub(super) fn working(&self) -> RequestSlot {
+        RequestSlot { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
     }
 
-    /// What a request takes that came over HTTP.
+    /// The reserved slot of a request over HTTP.
     pub(super) fn from_extensions(extensions: &rmcp::model::Extensions) -> Option<Self> {
         let parts = extensions.get::<http::request::Parts>()?;
-        parts.extensions.get::<Working>().map(|working| working.held.clone())
+        parts.extensions.get::<RequestSlot>().map(|working| working.held.clone())
     }
 
-    /// Waits until the request is worked on no longer.
-    pub(super) async fn ended(&self) {
+    /// Waits until the request is finished.
+    pub(super) async fn wait_until_finished(&self) {
         self.ended.cancelled().await;
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_so_many_requests_at_a_time_and_another_has_its_own() {
+    fn open_requests_are_bounded_per_caller() {
         let callers = callers(2, 0);
         let caller = callers.named(&"anna".into()).expect("is let in");
         let first = caller.enter().expect("has room");
@@ -262,22 +262,24 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_s_requests_come_back_evenly() {
+    fn request_rate_refills_evenly() {
         let callers = callers(64, 60);
         let caller = callers.named(&"anna".into()).expect("is let in");
         let now = Instant::now();
         for _ in 0..60 {
-            assert_eq!(caller.spend(now), Ok(()));
+            assert_eq!(caller.take_token(now), Ok(()));
         }
-        let Err(Refusal::TooFast(wait)) = caller.spend(now) else { panic!("it is one too many") };
+        let Err(Refusal::TooFast(wait)) = caller.take_token(now) else {
+            panic!("it is one too many")
+        };
         assert!(wait > Duration::from_millis(900) && wait <= Duration::from_secs(1), "{wait:?}");
-        assert_eq!(caller.spend(now + Duration::from_millis(1100)), Ok(()));
-        assert!(caller.spend(now + Duration::from_millis(1100)).is_err());
-        assert_eq!(caller.spend(now + Duration::from_secs(3600)), Ok(()));
+        assert_eq!(caller.take_token(now + Duration::from_millis(1100)), Ok(()));
+        assert!(caller.take_token(now + Duration::from_millis(1100)).is_err());
+        assert_eq!(caller.take_token(now + Duration::from_secs(3600)), Ok(()));
     }
 
     #[test]
-    fn a_session_is_the_caller_s_and_its_handle_s() {
+    fn session_belongs_to_caller_and_handle() {
         let callers = callers(1, 0);
         let (anna, berta) = (
             callers.named(&"anna".into()).expect("is let in"),

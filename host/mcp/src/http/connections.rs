@@ -1,4 +1,4 @@
-//! Connections: how they come in, how many there are, and how they end.
+//! Connections: accepting, limits and their end.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,33 +20,33 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::answering::Answering;
-use super::newcomers::{Newcomers, Visitor};
+use super::newcomers::{Newcomer, Newcomers};
 use super::place::Place;
 use crate::error::ServeError;
 
-/// How long a client may take to agree on TLS.
+/// Time limit for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a client may take for the head of a request, and a connection be idle.
+/// Time limit for a request's headers, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(15);
 
-/// How long nothing may be taken of what is written to a client.
+/// Time limit for a client that doesn't read its response.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Bytes of a request's head.
+/// Bytes of a request's headers.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// How long nothing is accepted when the system has no descriptor left.
+/// Pause of accepting when the system has no descriptor left.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Where connections come from.
+/// The listeners.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// A socket's file, which goes with the listener: device and number tell whether it is still that
-/// one.
+/// A socket's file, which is removed with the listener: device and inode show whether it is still
+/// the same.
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
@@ -58,7 +58,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.1.is_some() && identity(&self.0) == self.1 {
-            // What can't be removed is found to be nobody's by the next one.
+            // A file that stays is found unused by the next listener.
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -69,11 +69,11 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Listener {
-    /// Begins to listen, and says where that is: port 0 became another.
+    /// Starts to listen and returns the address: port 0 is replaced by the real one.
     ///
     /// # Errors
     ///
-    /// The place is taken, or the system refuses it.
+    /// The address is in use, or the system refuses it.
     pub(super) async fn bind(place: &Place) -> Result<(Self, Place), ServeError> {
         let failed = |error: io::Error| ServeError::Place { place: place.to_string(), error };
         match place {
@@ -83,10 +83,10 @@ impl Listener {
                 Ok((Self::Tcp(listener), Place::Tcp(address)))
             }
             Place::Unix(path) => {
-                remove_dead(path).await.map_err(failed)?;
+                remove_unused_socket(path).await.map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
                 let _bound = Bound::new(path);
-                // Whoever came before that is asked for their user as everybody is.
+                // The user of an earlier connection is checked like any other.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
                     .map_err(failed)?;
                 Ok((Self::Unix { listener, _bound }, place.clone()))
@@ -94,19 +94,19 @@ impl Listener {
         }
     }
 
-    /// A connection, and where it comes from.
+    /// A connection and its peer.
     async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, from) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                // A peer that vanished is noticed within two minutes or so.
+                // A lost peer is noticed after about two minutes.
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                 Ok((Box::new(stream), from.to_string()))
             }
             Self::Unix { listener, .. } => loop {
                 let (stream, _) = listener.accept().await?;
-                if is_own(&stream)? {
+                if is_own_user(&stream)? {
                     return Ok((Box::new(stream), "the socket".to_owned()));
                 }
                 tracing::warn!("a process of another user was turned away");
@@ -117,18 +117,18 @@ impl Listener {
 
 type Stream = Box<dyn Both>;
 
-/// What bytes come from and go to.
+/// The byte stream.
 trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
 
 /// Whether the process at the other end is this user's.
-fn is_own(stream: &UnixStream) -> io::Result<bool> {
+fn is_own_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Removes a socket that nobody listens at any more. Anything else stays, and is in the way.
-async fn remove_dead(path: &Path) -> io::Result<()> {
+/// Removes a socket without a listener. Anything else stays and is an error.
+async fn remove_unused_socket(path: &Path) -> io::Result<()> {
     let there = std::fs::symlink_metadata(path);
     if there.as_ref().is_ok_and(|found| !found.file_type().is_socket()) {
         return Err(io::Error::new(
@@ -146,11 +146,11 @@ async fn remove_dead(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Connections that are still open.
+/// Open connections.
 pub(super) struct Open(GracefulShutdown);
 
 impl Open {
-    /// Lets each end with the answer that it is at.
+    /// Ends each after its current response.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
             tracing::warn!("connections whose clients read no further are cut");
@@ -158,7 +158,7 @@ impl Open {
     }
 }
 
-/// Takes connections until `end`; of those that have shown a token, at most `most` at a time.
+/// Accepts connections until `end`; of authenticated ones at most `most` at a time.
 pub(super) async fn accept(
     listener: Listener,
     tls: Option<TlsAcceptor>,
@@ -210,7 +210,7 @@ async fn serve(
     stream: Stream,
     answering: Arc<Answering>,
     watcher: hyper_util::server::graceful::Watcher,
-    visitor: Arc<Visitor>,
+    visitor: Arc<Newcomer>,
 ) {
     let _counted = answering.metrics.connection();
     let service = service_fn(|request| {
@@ -221,19 +221,19 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Unstalled { stream, since: None }), service);
+        .serve_connection(TokioIo::new(StallGuard { stream, since: None }), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {error}");
     }
 }
 
-/// A stream that ends when its client takes nothing of what is written to it.
-struct Unstalled {
+/// A stream that ends if its client doesn't read.
+struct StallGuard {
     stream: Stream,
     since: Option<Pin<Box<Sleep>>>,
 }
 
-impl Unstalled {
+impl StallGuard {
     fn checked<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -251,7 +251,7 @@ impl Unstalled {
     }
 }
 
-impl AsyncRead for Unstalled {
+impl AsyncRead for StallGuard {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -261,7 +261,7 @@ impl AsyncRead for Unstalled {
     }
 }
 
-impl AsyncWrite for Unstalled {
+impl AsyncWrite for StallGuard {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

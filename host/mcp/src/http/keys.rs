@@ -1,4 +1,4 @@
-//! The keys of an authorization server, and the signatures that they check.
+//! The keys of an authorization server, and the checks of signatures.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::error::ServeError;
 
-/// Signatures that are taken: those that only the authorization server can make.
+/// Accepted algorithms: those whose signatures only the authorization server can make.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -28,17 +28,17 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// How long keys count before they are asked for again.
+/// Time for which keys are valid before they are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// How soon they are asked for again because of a token that names another: strangers write what
-/// tokens name.
+/// Shortest time between two fetches because of an unknown key: anyone can write a token that names
+/// one.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Keys that are tried for one token.
 const TRIED: usize = 8;
 
-/// How long the server may take to give them, and how many bytes they may be.
+/// Time limit and largest size of the server's response.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: usize = 256 << 10;
 
@@ -46,7 +46,7 @@ const BYTES: usize = 256 << 10;
 pub(super) struct Keys {
     source: Source,
     set: RwLock<Set>,
-    /// Held by who asks for them anew, so that one does at a time; when that was last.
+    /// Held while keys are fetched, so that one task does it at a time; the time of the last fetch.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -61,27 +61,27 @@ struct Set {
 }
 
 impl Keys {
-    /// Those at an address, or in a file.
+    /// Keys at an address or in a file.
     ///
     /// # Errors
     ///
-    /// They can't be had, or are none.
+    /// They aren't available or aren't valid.
     pub(super) async fn new(keys: &str) -> Result<Self, ServeError> {
-        let source = source(keys).map_err(|why| ServeError::Settings(wrong(keys, &why)))?;
-        let set = source.read().await.map_err(|why| ServeError::Settings(wrong(keys, &why)))?;
+        let source = source(keys).map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
+        let set =
+            source.read().await.map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
         let set = Set { keys: set, since: Instant::now() };
         Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
 
-    /// The keys that a token may be signed with: those of the name that it gives, or all, of its
-    /// kind of signature.
+    /// The possible keys of a token: those with its key ID, or all for its algorithm.
     pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let (found, old) = self.known(id, algorithm);
         if !found.is_empty() && !old {
             return found;
         }
         let mut asked = self.asked.lock().await;
-        // Meanwhile somebody else may have asked.
+        // Another task may have fetched them meanwhile.
         let (found, old) = self.known(id, algorithm);
         if (!found.is_empty() && !old) || asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
             return found;
@@ -92,7 +92,7 @@ impl Keys {
             Ok(keys) => {
                 *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
             }
-            // Those that there are go on: the server's absence is no reason to turn everybody away.
+            // The old keys stay valid: a missing server is no reason to refuse everyone.
             Err(why) => {
                 tracing::warn!("the keys of the authorization server could not be had anew: {why}");
             }
@@ -117,7 +117,7 @@ impl Keys {
     }
 }
 
-/// Whether a key is for signatures of that kind, by its own kind and by what it says of itself.
+/// Whether a key fits an algorithm, by its type and its own declaration.
 fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
     let kind = match (&key.algorithm, algorithm) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => {
@@ -139,11 +139,11 @@ fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
     kind && named && may
 }
 
-/// Where keys are, as the settings say it.
+/// The source of the keys, from the settings.
 ///
 /// # Errors
 ///
-/// Why that is nowhere.
+/// The reason why it isn't valid.
 pub(super) fn source(keys: &str) -> Result<Source, String> {
     installed();
     if keys.is_empty() {
@@ -166,8 +166,8 @@ pub(super) fn source(keys: &str) -> Result<Source, String> {
     client.map(|client| Source::Url(url, client)).map_err(|error| error.to_string())
 }
 
-/// What is wrong with the setting.
-pub(super) fn wrong(keys: &str, why: &str) -> String {
+/// The error in the setting.
+pub(super) fn setting_error(keys: &str, why: &str) -> String {
     format!("`keys = {keys:?}` in [serve.oauth]: {why}")
 }
 
@@ -193,9 +193,9 @@ impl Source {
                     .send()
                     .await
                     .and_then(reqwest::Response::error_for_status)
-                    .map_err(in_full)?;
+                    .map_err(with_causes)?;
                 let mut bytes = Vec::new();
-                while let Some(part) = answer.chunk().await.map_err(in_full)? {
+                while let Some(part) = answer.chunk().await.map_err(with_causes)? {
                     bytes.extend_from_slice(&part);
                     if bytes.len() > BYTES {
                         break;
@@ -211,8 +211,7 @@ impl Source {
     }
 }
 
-/// The keys of a set that check signatures. Others, and those of kinds that are not known here, are
-/// passed over.
+/// The keys of a set for signatures. Other and unknown kinds are skipped.
 fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
     let set: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("it isn't valid JSON: {error}"))?;
@@ -230,8 +229,8 @@ fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
     }
 }
 
-/// What went wrong, down to the reason.
-fn in_full(error: reqwest::Error) -> String {
+/// The error with its causes.
+fn with_causes(error: reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut error: &dyn std::error::Error = &error;
     while let Some(source) = error.source() {
@@ -247,8 +246,8 @@ fn is_local(url: &reqwest::Url) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Has the crates for tokens and TLS do their sums with `ring`, once. A program that embeds this
-/// may have chosen others before.
+/// Makes `ring` the cryptography of the crates for tokens and TLS, once. An embedding program may
+/// have chosen another before.
 fn installed() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),

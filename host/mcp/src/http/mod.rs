@@ -1,4 +1,4 @@
-//! Serving clients over Streamable HTTP: who is let in, how many at once, and until when.
+//! Serves clients over Streamable HTTP: authentication, limits and shutdown.
 
 mod access;
 mod answering;
@@ -27,13 +27,13 @@ use connections::Listener;
 pub use place::Place;
 pub use settings::problems;
 
-/// The path of the protocol's one address.
+/// The path of the protocol's endpoint.
 const PATH: &str = "/mcp";
 
-/// How long answers may take to be read, when there are no calls any more.
+/// Time for clients to read responses when no call runs any more.
 const LAST: Duration = Duration::from_secs(2);
 
-/// A place where clients are awaited.
+/// A listening server.
 pub struct Http {
     listener: Listener,
     access: Access,
@@ -52,15 +52,15 @@ impl std::fmt::Debug for Http {
 }
 
 impl Http {
-    /// Begins to listen. Callers are let in by the token in the data folder, which is made at the
-    /// first start; where `settings` name an authorization server, by its tokens alone; and without
-    /// any where `authenticated` is false, which only a Unix socket allows: only the user who runs
-    /// this process reaches that.
+    /// Starts to listen. Callers authenticate with the token in the data folder, which is created
+    /// at the first start; with tokens of an authorization server only, if `settings` name one; or
+    /// not at all if `authenticated` is false, which only a Unix socket allows: only the user who
+    /// runs this process can connect to it.
     ///
     /// # Errors
     ///
-    /// What is wrong with the settings, by the line that would mend it; the place is taken, or
-    /// can't be listened at; a file can't be read.
+    /// The line of the settings that is wrong; the address is in use or can't be used; a file can't
+    /// be read.
     pub async fn bind(
         place: Place,
         settings: Serve,
@@ -108,7 +108,7 @@ impl Http {
         })
     }
 
-    /// The address for clients: the one that the settings name, else that of this machine.
+    /// The address for clients: the configured one, otherwise this machine's.
     pub fn url(&self) -> String {
         match &self.place {
             _ if !self.settings.url.is_empty() => {
@@ -121,23 +121,23 @@ impl Http {
         }
     }
 
-    /// Where it listens: port 0 is the one that it became.
+    /// The address that it listens on: port 0 is replaced by the real one.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The file with the token that callers bring, where it is the server's own.
+    /// The file with the callers' token, if it is the server's own.
     pub fn token_file(&self) -> Option<&PathBuf> {
         self.token_file.as_ref()
     }
 }
 
-/// Answers clients until `end` is cancelled. Nobody new is let in then; calls that run have
-/// `grace_secs` of `settings` to end, and are ended after that, and their records written.
+/// Serves clients until `end` is cancelled. Then no new client is accepted; running calls have
+/// `grace_secs` of `settings` to end and are ended after that, with their records written.
 ///
 /// # Errors
 ///
-/// What was kept of clients can't be read.
+/// The stored handshakes can't be read.
 pub async fn serve_http(
     server: Server,
     http: Http,
@@ -162,8 +162,8 @@ pub async fn serve_http(
         tracing::warn!("calls that still run after {} s are ended", grace.as_secs());
     }
     calls.end().await;
-    answering.answered_within(LAST).await;
-    // The streams on which clients wait for what never comes.
+    answering.wait_for_answers(LAST).await;
+    // The streams on which clients wait without a request.
     answering.streams.cancel();
     open.closed_within(LAST).await;
     Ok(())

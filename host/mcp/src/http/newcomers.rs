@@ -1,5 +1,5 @@
-//! Connections that have shown no token yet: a few, in places of their own. The oldest goes when
-//! there are too many, so that those who only connect keep nobody waiting who may call.
+//! Connections without a token so far: a few, with slots of their own. If there are too many, the
+//! oldest is closed, so that clients that only connect never block those that call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,34 +12,34 @@ use tokio::time::timeout;
 /// Connections without a token at a time.
 const NEWCOMERS: usize = 64;
 
-/// Connections with a token that wait for a place at a time.
+/// Connections with a token that wait for a slot at a time.
 const PATIENT: usize = 64;
 
-/// How long a caller waits for the place of a connection.
+/// Time that a caller waits for a connection's slot.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// All connections of a server.
 pub(super) struct Newcomers {
     waiting: Mutex<VecDeque<(u64, CancellationToken)>>,
-    /// The places of those that have shown a token.
+    /// The slots of authenticated connections.
     places: Arc<Semaphore>,
-    /// How many of these may wait for a place.
+    /// The number of them that may wait for a slot.
     patient: Semaphore,
 }
 
 /// One connection.
-pub(super) struct Visitor {
+pub(super) struct Newcomer {
     all: Arc<Newcomers>,
     number: u64,
-    /// Where it comes from, for the log.
+    /// Its peer, for the log.
     pub(super) from: String,
-    /// Cancelled when it has to go.
+    /// Cancelled to close it.
     pub(super) leave: CancellationToken,
     place: OnceCell<OwnedSemaphorePermit>,
 }
 
 impl Newcomers {
-    /// `most`: connections that have shown a token.
+    /// `most`: authenticated connections.
     pub(super) fn new(most: u64) -> Arc<Self> {
         let places = Semaphore::new(
             usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS),
@@ -51,8 +51,8 @@ impl Newcomers {
         })
     }
 
-    /// Takes one in, and has the oldest go where there are too many.
-    pub(super) fn enter(self: &Arc<Self>, number: u64, from: String) -> Visitor {
+    /// Adds a connection, and closes the oldest if there are too many.
+    pub(super) fn enter(self: &Arc<Self>, number: u64, from: String) -> Newcomer {
         let leave = CancellationToken::new();
         let mut waiting = self.waiting();
         waiting.push_back((number, leave.clone()));
@@ -61,7 +61,7 @@ impl Newcomers {
         if let Some((_, oldest)) = oldest {
             oldest.cancel();
         }
-        Visitor { all: Arc::clone(self), number, from, leave, place: OnceCell::new() }
+        Newcomer { all: Arc::clone(self), number, from, leave, place: OnceCell::new() }
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
@@ -69,12 +69,12 @@ impl Newcomers {
     }
 }
 
-impl Visitor {
-    /// It has shown who it is, and gets a place among the others. `false`: there is none, or it had
-    /// to go before.
-    pub(super) async fn stays(&self) -> bool {
+impl Newcomer {
+    /// It has authenticated and gets a slot among the others. `false`: there is none, or it was
+    /// closed before.
+    pub(super) async fn admit(&self) -> bool {
         let place = || async {
-            // From here on, no connection without a token has it go.
+            // From here on, connections without a token can't close it.
             self.forget();
             if self.leave.is_cancelled() {
                 return Err(());
@@ -94,7 +94,7 @@ impl Visitor {
     }
 }
 
-impl Drop for Visitor {
+impl Drop for Newcomer {
     fn drop(&mut self) {
         self.forget();
     }
@@ -109,17 +109,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connection_with_a_token_waits_whoever_else_connects() {
+    fn connection_with_a_token_waits_among_newcomers() {
         let reactor =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
         reactor.block_on(async {
             let all = Newcomers::new(1);
             let first = all.enter(0, String::new());
-            assert!(first.stays().await);
+            assert!(first.admit().await);
             let second = all.enter(1, String::new());
-            let mut stays = pin!(second.stays());
+            let mut stays = pin!(second.admit());
             assert!(stays.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            let strangers: Vec<Visitor> =
+            let strangers: Vec<Newcomer> =
                 (2..102).map(|number| all.enter(number, String::new())).collect();
             assert!(!second.leave.is_cancelled());
             assert_eq!(
@@ -135,17 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_for_a_place_are_bounded() {
+    fn waiting_connections_are_bounded() {
         let reactor =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
         reactor.block_on(async {
             let all = Newcomers::new(1);
-            let visitors: Vec<Visitor> =
+            let visitors: Vec<Newcomer> =
                 (0..=PATIENT as u64 + 1).map(|number| all.enter(number, String::new())).collect();
-            // The oldest had to go, as there were more than may have shown nothing.
+            // The oldest was closed, as too many had no token.
             let mut visitors = visitors.iter().filter(|visitor| !visitor.leave.is_cancelled());
-            assert!(visitors.next().expect("one is there").stays().await);
-            let mut waiting: Vec<_> = visitors.map(|visitor| Box::pin(visitor.stays())).collect();
+            assert!(visitors.next().expect("one is there").admit().await);
+            let mut waiting: Vec<_> = visitors.map(|visitor| Box::pin(visitor.admit())).collect();
             let mut pending = 0;
             for stays in &mut waiting {
                 pending += usize::from(
@@ -154,9 +154,9 @@ mod tests {
             }
             assert_eq!(pending, PATIENT - 1);
             let extra = [all.enter(1000, String::new()), all.enter(1001, String::new())];
-            let mut last = Box::pin(extra[0].stays());
+            let mut last = Box::pin(extra[0].admit());
             assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            assert!(!extra[1].stays().await);
+            assert!(!extra[1].admit().await);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Where clients are awaited.
+//! The address that is listened on.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,10 +10,10 @@ use berth_core::config::Serve;
 use super::settings::authority;
 use crate::error::ServeError;
 
-/// Where clients are awaited: a port, or a Unix socket.
+/// The address that is listened on: a port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// `127.0.0.1:8000`, or `8000` for short. Port 0 is one that is free.
+    /// `127.0.0.1:8000`, or `8000` for short. Port 0 means a free one.
     Tcp(SocketAddr),
     /// `unix:/path/to/socket`, which only the user who runs the server can use.
     Unix(PathBuf),
@@ -51,7 +51,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Whether clients may be served there, with these settings.
+    /// Checks whether these settings allow to serve there.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Place {
         Ok(())
     }
 
-    /// The origins of a page that this server itself would give.
+    /// The origins of the server's own pages.
     pub(super) fn origins(&self, settings: &Serve, tls: bool) -> Vec<String> {
         let mut origins = Vec::new();
         if let Self::Tcp(address) = self {
@@ -96,7 +96,7 @@ impl Place {
         origins
     }
 
-    /// The hosts that requests may name.
+    /// The allowed values of the header `Host`.
     pub(super) fn hosts(&self, settings: &Serve) -> Vec<String> {
         let mut hosts: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         if let Self::Tcp(address) = self
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// Whether only this machine reaches it.
+/// Whether only this machine can connect.
 fn is_local(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_port_of_this_machine_or_a_socket_unless_more_is_said() {
+    fn default_address_is_loopback_or_a_socket() {
         let tcp = |text: &str| match text.parse() {
             Ok(Place::Tcp(address)) => address.to_string(),
             other => panic!("{text}: {other:?}"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_come_by_a_name_and_with_tls_alone() {
+    fn other_machines_need_a_host_name_and_tls() {
         let named = Serve { url: "https://berth.example.com".to_owned(), ..Serve::default() };
         for (place, settings, tls, right) in [
             ("8000", Serve::default(), false, true),

@@ -1,10 +1,10 @@
-//! The connections that clients of the revisions before 2026-07-28 open by a handshake, over many
+//! The connections of clients of the revisions before 2026-07-28: opened by a handshake, over many
 //! requests.
 //!
-//! A connection is named by an id that a request brings in `Mcp-Session-Id`. Beside the id stands a
-//! seal over it and the caller, so that nobody uses another's. What a client said in its handshake
-//! is kept on disk, so that each server of the user can take its connection up, this one after a
-//! restart for instance.
+//! A request names its connection in `Mcp-Session-Id`. After the ID comes a seal over it and the
+//! caller, so that nobody can use another's connection. The client's handshake is stored on disk,
+//! so that each server of the user can continue its connection, for example this one after a
+//! restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,14 +33,14 @@ use tokio::sync::mpsc::Receiver;
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
-/// How long a connection may be silent. It lies on disk after that, so only what still runs counts,
-/// and that takes no longer: a call, or a question to a person.
+/// Time after which an idle connection is dropped from memory. It stays on disk, so only running
+/// work counts, and that takes no longer: a call, or a question to a person.
 const SILENT: Duration = Duration::from_secs(2 * 3600);
 
-/// How long an answer is kept whose client went away before it had read it, for when it comes back.
+/// Time for which an answer is kept for a client that lost its connection.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Where handshakes are kept, how many, and how much each may be.
+/// The folder of handshakes, their number, and their size.
 const FILE: &str = "clients.json";
 const MOST: usize = 512;
 const MOST_BYTES: usize = 2048;
@@ -57,7 +57,7 @@ pub(super) struct Connections {
 impl Connections {
     /// # Errors
     ///
-    /// The key that seals ids can't be read.
+    /// The key that seals IDs can't be read.
     pub(super) fn new(folders: &Folders) -> Result<Self, HostError> {
         let key = state::secret(&folders.data.join(FOLDER), KEY)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
@@ -67,20 +67,20 @@ impl Connections {
         Ok(Self { local, key })
     }
 
-    /// An id as its caller gets it.
+    /// An ID in the form for its caller.
     pub(super) fn sealed(&self, caller: &str, id: &str) -> String {
-        let seal = hmac::sign(&self.key, said(caller, id).as_bytes());
+        let seal = hmac::sign(&self.key, sealed_bytes(caller, id).as_bytes());
         format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))
     }
 
-    /// The id that a caller brought. None where it is not its own.
+    /// The ID from a caller. `None` if it isn't the caller's own.
     pub(super) fn opened<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
         let (id, seal) = sealed.rsplit_once('.')?;
         let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
-        hmac::verify(&self.key, said(caller, id).as_bytes(), &seal).ok().map(|()| id)
+        hmac::verify(&self.key, sealed_bytes(caller, id).as_bytes(), &seal).ok().map(|()| id)
     }
 
-    /// How many of these are open here.
+    /// The number of these that are open here.
     pub(super) async fn open(&self, ids: &mut Vec<SessionId>) -> usize {
         let sessions = self.local.sessions.read().await;
         ids.retain(|id| sessions.contains_key(id));
@@ -88,8 +88,8 @@ impl Connections {
     }
 }
 
-/// What a seal is over. It is for nothing else that the key seals.
-fn said(caller: &str, id: &str) -> String {
+/// The bytes under a seal. They differ from everything else that the key seals.
+fn sealed_bytes(caller: &str, id: &str) -> String {
     format!("berth http connection\n{id}\n{caller}")
 }
 
@@ -117,8 +117,8 @@ impl SessionManager for Connections {
         self.local.close_session(id).await
     }
 
-    /// As it is, but that an answer is let go as soon as its client has it: it would be kept until
-    /// the connection is used again.
+    /// Like the original, but an answer is dropped as soon as its client has it: it would be kept
+    /// until the next use of the connection.
     async fn create_stream(
         &self,
         id: &SessionId,
@@ -174,7 +174,7 @@ impl SessionManager for Connections {
     }
 }
 
-/// What is answered to one request.
+/// The answers to one request.
 struct Answers {
     messages: Receiver<ServerSseMessage>,
     kept: Option<KeptAnswers>,
@@ -197,11 +197,11 @@ impl Stream for Answers {
     }
 }
 
-/// An answer that the connection keeps for a client which comes back.
+/// An answer that is kept for a client that comes back.
 struct KeptAnswers {
     handle: LocalSessionHandle,
     request: u64,
-    /// What the request takes, for as long as its answer is kept.
+    /// The slot of the request, held while its answer is kept.
     held: Option<CallerPlace>,
     /// Whether the client has it.
     read: bool,
@@ -211,12 +211,12 @@ impl Drop for KeptAnswers {
     fn drop(&mut self) {
         let (handle, request, held, read) =
             (self.handle.clone(), self.request, self.held.take(), self.read);
-        // Where there is no reactor any more, there is no connection either.
+        // Without a reactor there is no connection either.
         let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
         reactor.spawn(async move {
             if !read {
                 if let Some(held) = &held {
-                    held.ended().await;
+                    held.wait_until_finished().await;
                 }
                 tokio::time::sleep(LATE).await;
             }
@@ -229,11 +229,11 @@ impl Drop for KeptAnswers {
 /// The handshakes on disk.
 pub(super) struct Handshakes(PathBuf);
 
-/// What a client said in its handshake, and the second in which it was last asked for.
+/// A client's handshake, and the second of its last use.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Handshake {
     seen: u64,
-    /// As text: on disk it takes as many bytes as were counted, and one more for each quote.
+    /// As text: on disk it takes the counted bytes, and one more for each quote.
     said: String,
 }
 
@@ -275,7 +275,7 @@ impl SessionStore for Handshakes {
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let (id, said) = (id.to_owned(), serde_json::to_string(state)?);
         if said.len() > MOST_BYTES {
-            // It is served as any other is, until this process ends.
+            // It is served like any other until this process ends.
             return Ok(());
         }
         self.change(move |known, now| {
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_its_caller_s_alone() {
+    fn connection_id_is_valid_for_its_caller_only() {
         let root = tempfile::tempdir().expect("a folder is made");
         let here = Connections::new(&Folders::inside(root.path())).expect("the key is made");
         let sealed = here.sealed("anna", "the-id");
@@ -322,18 +322,18 @@ mod tests {
         ] {
             assert_eq!(here.opened("anna", wrong), None, "{wrong}");
         }
-        // A caller's name can't be moved into the id.
+        // A caller's name can't be moved into the ID.
         assert_eq!(here.opened("", &here.sealed("anna", "x")), None);
     }
 
     #[tokio::test]
-    async fn handshakes_are_kept_as_many_as_there_is_room_for() {
+    async fn stored_handshakes_are_bounded() {
         let root = tempfile::tempdir().expect("a folder is made");
         let store = Handshakes::new(&Folders::inside(root.path()));
         let state: SessionState = serde_json::from_value(serde_json::json!({ "initialize_params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } }))
         .expect("is a handshake");
-        // As many as there is room for, each as large as may be: quotes take most on disk.
+        // As many as fit, each of the largest size: quotes take most on disk.
         let fill = |known: &mut Known, now: u64| {
             known.extend((0..MOST).map(|at| {
                 (

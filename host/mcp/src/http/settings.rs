@@ -1,12 +1,11 @@
-//! What can be wrong with `[serve]`, wherever clients are served.
+//! Checks `[serve]`, wherever clients are served.
 
 use berth_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 
-/// What is wrong with the settings of serving over HTTP, each by the line that would mend it.
-/// Whether the keys of an authorization server can be had, and whether the place is free, is found
-/// when serving begins.
+/// The errors in the settings of serving over HTTP, each with the line to change. Whether the keys
+/// of an authorization server are available and the address is free shows when serving starts.
 pub fn problems(settings: &Serve) -> Vec<String> {
     let Serve { url, allowed_origins, oauth, .. } = settings;
     let mut problems = Vec::new();
@@ -32,12 +31,14 @@ pub fn problems(settings: &Serve) -> Vec<String> {
                     .to_owned(),
             );
         }
-        problems.extend(keys::source(&oauth.keys).err().map(|why| keys::wrong(&oauth.keys, &why)));
+        problems.extend(
+            keys::source(&oauth.keys).err().map(|why| keys::setting_error(&oauth.keys, &why)),
+        );
     }
     problems
 }
 
-/// Whether a browser would write an origin so.
+/// Whether a browser would write an origin in this form.
 fn is_origin(origin: &str) -> bool {
     let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
     authority(origin).is_some()
@@ -46,7 +47,7 @@ fn is_origin(origin: &str) -> bool {
         && origin == origin.to_lowercase()
 }
 
-/// Host and port of an address that has nothing else.
+/// Host and port of an address without other parts.
 pub(super) fn authority(url: &str) -> Option<String> {
     let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
     let right = matches!(url.scheme_str(), Some("https" | "http"))
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_is_wrong_is_named_at_once() {
+    fn all_errors_of_the_settings_are_named_at_once() {
         let right = Serve { url: "https://berth.example.com:8443/".to_owned(), ..Serve::default() };
         assert_eq!(problems(&Serve::default()), [""; 0]);
         assert_eq!(problems(&right), [""; 0]);

@@ -1,4 +1,4 @@
-//! TLS, where a certificate is named.
+//! TLS, if a certificate is configured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::ServeError;
 
-/// What speaks TLS with clients. None where no certificate is named.
+/// The TLS acceptor. `None` without a certificate.
 ///
 /// # Errors
 ///
-/// Only one of the two files is named, one can't be read, or they don't belong together.
+/// Only one of the two files is configured, one can't be read, or they don't belong together.
 pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeError> {
     let (certificate, key) = match (settings.certificate.as_str(), settings.key.as_str()) {
         ("", "") => return Ok(None),
@@ -33,16 +33,16 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
     };
     let certificates = CertificateDer::pem_file_iter(named("certificate", certificate)?)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unread("certificate", certificate, &error))?;
+        .map_err(|error| read_error("certificate", certificate, &error))?;
     let private = PrivateKeyDer::from_pem_file(named("key", key)?)
-        .map_err(|error| unread("key", key, &error))?;
+        .map_err(|error| read_error("key", key, &error))?;
     let mut config =
         ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .and_then(|builder| {
                 builder.with_no_client_auth().with_single_cert(certificates, private)
             })
-            .map_err(|error| wrong("certificate", certificate, &error))?;
+            .map_err(|error| setting_error("certificate", certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
@@ -57,14 +57,14 @@ fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
     }
 }
 
-fn unread(key: &str, path: &str, error: &pem::Error) -> ServeError {
+fn read_error(key: &str, path: &str, error: &pem::Error) -> ServeError {
     match error {
-        pem::Error::NoItemsFound => wrong(key, path, &"the file has none in PEM"),
-        pem::Error::Io(error) => wrong(key, path, error),
-        error => wrong(key, path, error),
+        pem::Error::NoItemsFound => setting_error(key, path, &"the file has none in PEM"),
+        pem::Error::Io(error) => setting_error(key, path, error),
+        error => setting_error(key, path, error),
     }
 }
 
-fn wrong(key: &str, path: &str, error: &dyn std::fmt::Display) -> ServeError {
+fn setting_error(key: &str, path: &str, error: &dyn std::fmt::Display) -> ServeError {
     ServeError::Settings(format!("`{key} = {path:?}` in [serve]: {error}"))
 }
