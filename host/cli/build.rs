@@ -1,9 +1,9 @@
 //! Puts the built-in plugins, and the attacks of the demo, into the binary.
 //!
-//! They come from where `cargo xtask plugins` left them, `target/plugins`, or from the folder
-//! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its code compiled ahead
-//! of time, which may be missing: it is compiled into the cache at the first use then. Where no
-//! chore has run, as in `cargo install --path host/cli`, the components are built here.
+//! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
+//! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
+//! which may be missing: then it is compiled into the cache at the first use. If no such folder
+//! exists, as with `cargo install --path host/cli`, this script builds the components.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,11 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The plugins whose tools everybody gets.
+/// The plugins whose tools every user gets.
 const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
 
-/// The attacks of `berth demo`, which says so where they are missing. A stranger's component:
-/// loaded there only, and in no way trusted.
+/// The attacks of `berth demo`, which says so if they are missing. An untrusted component that only
+/// the demo loads.
 const HOSTILE: &str = "hostile";
 
 /// The target that plugins are built for.
@@ -62,13 +62,13 @@ fn plugin(folder: &Path, name: &str) -> Result<String, String> {
     Ok(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, "))
 }
 
-/// The expression for a file that may be missing.
+/// The expression for an optional file.
 fn included(file: &Path, with: &str) -> String {
     println!("cargo::rerun-if-changed={}", file.display());
     if file.exists() { format!("Some({with}({file:?}))") } else { "None".to_owned() }
 }
 
-/// Where the plugins lie. Builds them if nobody has.
+/// The folder of the plugins. Builds them if they don't exist.
 fn folder(out: &Path) -> Result<PathBuf, String> {
     if let Some(folder) = env::var_os("BERTH_PLUGINS_DIR") {
         return std::path::absolute(folder).map_err(|error| format!("BERTH_PLUGINS_DIR: {error}"));
@@ -83,10 +83,10 @@ fn folder(out: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Builds the components in the target folder of this very script, and returns where they are.
+/// Builds the components in this script's own target folder and returns that.
 fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String> {
-    // Since it is not there, this script runs whenever cargo does, and cargo looks at the plugins'
-    // sources below.
+    // This path doesn't exist, so the script runs whenever cargo does, and cargo checks the
+    // plugins' sources itself.
     println!("cargo::rerun-if-changed={}", awaited.display());
     let target = out.join("plugins");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -103,7 +103,7 @@ fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String
     let answer = cargo.output().map_err(|error| format!("cargo can't be started: {error}"))?;
     if !answer.status.success() {
         let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-        // One message: what cargo takes from a build script ends with the line.
+        // One message on one line, as cargo requires.
         let first = told.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
         eprintln!("{told}");
         return Err(format!(
@@ -113,8 +113,8 @@ fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String
     Ok(target.join(WASM).join("release"))
 }
 
-/// Whether a variable tells how the binary is built, which is not how plugins are. What says where
-/// cargo finds crates stays.
+/// Whether a variable changes how the binary is built, which isn't how plugins are. Variables that
+/// tell cargo where crates are stay.
 fn is_about_this_build(name: &OsStr) -> bool {
     const STAYS: [&str; 5] =
         ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR"];

@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::style::{FAINT, STRONG, WARNING};
 use crate::{ask, shown as plain};
 
-/// Who answers, for the audit.
+/// The name of whoever answers, for the audit.
 const BY: &str = "berth approvals";
 
 /// Runs the command.
@@ -32,20 +32,20 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
                 (true, _) => Scope::Session,
                 _ => Scope::Once,
             };
-            desk.give(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
+            desk.answer(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
         }
         Some(ApprovalsCommand::Deny { id }) => {
-            desk.give(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?;
+            desk.answer(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?;
         }
         None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
         None if waiting.is_empty() => writeln!(anstream::stdout(), "No question waits.")?,
-        None if std::io::stdout().is_terminal() => return desk.in_turn(&waiting),
+        None if std::io::stdout().is_terminal() => return desk.ask_each(&waiting),
         None => list(&waiting)?,
     }
     Ok(Exit::Success)
 }
 
-/// Where questions are answered.
+/// The stored questions.
 struct Desk<'a> {
     questions: Questions,
     folders: Folders,
@@ -53,7 +53,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// What waits. A file that can't be believed is told of, and is no question.
+    /// The open questions. An invalid file is reported and isn't a question.
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
@@ -66,26 +66,26 @@ impl Desk<'_> {
         Ok(waiting)
     }
 
-    /// Asks for each in turn, where somebody sits at the terminal.
-    fn in_turn(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
+    /// Asks about each in turn, if a person is at the terminal.
+    fn ask_each(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
         let Some(mut dialogue) =
-            ask::at_the_terminal("what was answered counts, and the rest waits on")
+            ask::open_dialogue("what was answered counts, and the rest waits on")
         else {
             list(waiting)?;
             return Ok(Exit::Success);
         };
         for posted in waiting {
-            dialogue.tell(head(posted).trim_end())?;
+            dialogue.print(head(posted).trim_end())?;
             let reply = answered(&mut dialogue, &posted.question, BY)?;
-            self.give(posted, reply)?;
+            self.answer(posted, reply)?;
         }
         Ok(Exit::Success)
     }
 
-    fn give(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
+    fn answer(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
         let loaded =
             config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
-        audit::said(&loaded, &self.folders, &posted.question, &reply, BY)?;
+        audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.config.approvals;
         let mut out = anstream::stdout();
         let said = match &reply {
@@ -131,7 +131,7 @@ fn head(posted: &PostedQuestion) -> String {
     )
 }
 
-/// The one question that `id` begins.
+/// The one question whose ID begins with `id`.
 fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
     let mut matching = waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id));
     match (matching.next(), matching.next()) {

@@ -1,4 +1,4 @@
-//! What can be written on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -597,12 +597,12 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn command_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn options_may_stand_anywhere_among_a_call_s_arguments() {
+    fn options_are_allowed_anywhere_among_call_arguments() {
         let arguments = parse(&[
             "call",
             "grep",
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_a_usage_error() {
+    fn invalid_arguments_are_usage_errors() {
         for line in [
             &["cal"][..],
             &["call"],
@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_explains_itself_with_an_example() {
+    fn every_command_has_help_with_an_example() {
         fn check(command: &mut clap::Command) {
             let name = command.get_name().to_owned();
             let help = command.render_help().to_string();

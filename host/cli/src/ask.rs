@@ -10,25 +10,24 @@ use rustix::termios::{QueueSelector, tcflush};
 use crate::error::Error;
 use crate::style::STRONG;
 
-/// Asks on one side and listens on the other.
+/// Asks on one stream and reads the other.
 pub(crate) struct Dialogue<R, W> {
     input: R,
     output: W,
     ended: &'static str,
-    /// Throws away what the input holds already.
+    /// Drops the input that is there already.
     forget: fn(&mut R) -> io::Result<()>,
 }
 
-/// How often more may have come before a question is asked.
+/// Number of times that pending input is dropped before a question.
 const MOST_PASTED: usize = 100;
 
-/// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a
-/// pipe was said by nobody. `ended`: what it means that they go without an answer.
-pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
-    // A reader of its own: what it has read ahead can be thrown away, unlike what lies in the
-    // standard library's.
+/// A dialogue with the person at the terminal. `None` without a terminal: nobody typed what comes
+/// out of a pipe. `ended`: what it means if the input ends without an answer.
+pub(crate) fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
+    // A reader of its own: its buffer can be dropped, unlike that of the standard library.
     let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
-    // On stderr, so that what a command prints can go elsewhere.
+    // On stderr, so that the output of a command can be redirected.
     Some(Dialogue {
         input: BufReader::new(File::from(input)),
         output: anstream::stderr(),
@@ -37,8 +36,8 @@ pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRe
     })
 }
 
-/// Throws away what was typed and not read yet. A terminal holds a few thousand characters, and
-/// takes more of what was pasted as they go: it is empty when nothing has come for a moment.
+/// Drops input that was typed before. A terminal holds a few thousand characters and takes more of
+/// a paste as they are read: it is empty if nothing has come for a moment.
 fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
     let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -52,7 +51,7 @@ fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
     Err(io::Error::other("more is typed all the time"))
 }
 
-/// Whether a person sits at the terminal.
+/// Whether a person is at the terminal.
 pub(crate) fn is_watched() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -63,15 +62,14 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Self { input, output, ended: "nothing was done", forget: |_| Ok(()) }
     }
 
-    /// Tells something.
-    pub(crate) fn tell(&mut self, text: &str) -> Result<(), Error> {
+    /// Prints a message.
+    pub(crate) fn print(&mut self, text: &str) -> Result<(), Error> {
         writeln!(self.output, "{text}")?;
         Ok(())
     }
 
-    /// The answer to a question, without the spaces around it; empty where the person only presses
-    /// Enter. What was typed before the question was there is no answer to it: it was meant for
-    /// something else, or for nothing that anybody had seen.
+    /// The answer to a question without surrounding spaces; empty if the person only presses Enter.
+    /// Input from before the question doesn't count: it was meant for something else.
     pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
         (self.forget)(&mut self.input)
             .map_err(berth_core::HostError::io("clearing what was typed before"))?;
@@ -89,7 +87,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(line.trim().to_owned())
     }
 
-    /// Asks until the answer is yes or no; Enter says `default`.
+    /// Asks until the answer is yes or no; Enter means `default`.
     pub(crate) fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, Error> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
@@ -97,7 +95,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
                 "" => return Ok(default),
                 "y" | "yes" => return Ok(true),
                 "n" | "no" => return Ok(false),
-                _ => self.tell("  Please answer y or n.")?,
+                _ => self.print("  Please answer y or n.")?,
             }
         }
     }
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_asked_until_it_is_answered() {
+    fn question_is_repeated_until_answered() {
         for (input, default, expected) in [
             ("\n", true, true),
             ("\n", false, false),
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_input_is_no_answer() {
+    fn end_of_input_is_no_answer() {
         let (_, message) = answer("", true).0.expect_err("nobody answered").end();
         assert_eq!(
             message.as_deref(),

@@ -8,7 +8,7 @@ use berth_core::Builtin;
 #[allow(unused_imports, reason = "a build may find no compiled code")]
 use berth_core::Precompiled;
 
-/// Compiled code where the engine can use it without copying: at the start of a page.
+/// Compiled code, aligned to a page so that the engine can use it without copying.
 #[allow(dead_code, reason = "a build may find no compiled code")]
 #[repr(C, align(4096))]
 struct Aligned<T: ?Sized>(T);
@@ -17,8 +17,8 @@ struct Aligned<T: ?Sized>(T);
 macro_rules! precompiled {
     ($file:expr) => {{
         static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        // SAFETY: the chore that builds the plugins wrote the file, with what
-        // `berth __compile --baseline` printed.
+        // SAFETY: the file is the output of `berth __compile --baseline`, written by the command
+        // that builds the plugins.
         unsafe { Precompiled::new(&CODE.0) }
     }};
 }

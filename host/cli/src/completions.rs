@@ -10,7 +10,7 @@ use crate::exit::Exit;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<Exit, Error> {
-    // Not straight to stdout: the generator panics where the reader is gone.
+    // Not directly to stdout: the generator panics if the reader is gone.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "berth", &mut script);
     std::io::stdout().lock().write_all(&script)?;

@@ -36,7 +36,7 @@ fn object(report: &Report) -> serde_json::Value {
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
-/// The findings by group, their names and what was found below each other.
+/// The findings by group, with aligned columns.
 fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let width = report
         .findings
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_grouped_and_aligned_and_summed_up() {
+    fn findings_are_grouped_aligned_and_counted() {
         let findings = vec![
             finding("A", "one", State::Ok),
             finding("A", "longer", State::Warning),
@@ -113,7 +113,7 @@ B
     }
 
     #[test]
-    fn a_failure_is_not_ok() {
+    fn failure_is_not_ok() {
         let object_of =
             |state| object(&Report { findings: vec![finding("A", "x", state)] })["ok"].clone();
         assert_eq!(object_of(State::Warning), json!(true));

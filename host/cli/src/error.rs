@@ -6,22 +6,21 @@ use serde_json::json;
 
 use crate::exit::Exit;
 
-/// Why a command has no answer.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The command line asks for what can't be.
+    /// The command line isn't valid.
     Usage(String),
-    /// It needs approval, and there is nobody to ask.
+    /// It needs approval, and nobody can be asked.
     Unasked(String),
     /// Berth itself failed.
     Host(HostError),
-    /// The answer can't be written: the reader is gone, or the disk is full.
+    /// The output can't be written: the reader is gone, or the disk is full.
     Write(io::Error),
 }
 
 impl Error {
-    /// How the command ends, and what to say about it. A reader that is gone (`berth … | head`) has
-    /// what it wanted.
+    /// The exit code and the message. A reader that is gone (`berth … | head`) has what it wanted.
     pub(crate) fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
@@ -37,8 +36,8 @@ impl Error {
     }
 }
 
-/// Prints why a command has no answer, for a program that asked for JSON. What a *call* came to is
-/// told by its answer instead.
+/// Prints the error for a program that asked for JSON. The result of a *call* is in its answer
+/// instead.
 pub(crate) fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

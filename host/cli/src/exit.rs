@@ -1,13 +1,13 @@
 use berth_core::{Category, Failure};
 
-/// How the command ended; the numbers stand in `berth --help`.
+/// The exit codes; `berth --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// Success.
     Success = 0,
     /// The tool failed.
     ToolFailure = 1,
-    /// The command line is wrong, or the arguments don't fit the tool.
+    /// The command line is wrong, or the arguments don't match the tool.
     Usage = 2,
     /// A rule refused it, or it needs approval and nobody was asked.
     Denied = 3,
@@ -16,11 +16,11 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// How a call that failed ends.
+    /// The exit code of a failed call.
     pub(crate) fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
-            // A bound of the operator's, not the other side's.
+            // A limit of the operator, not a failure of the other server.
             Category::RateLimited if failure.denial.is_some() => Self::Denied,
             Category::PermanentFailure if failure.is_of_host() => Self::Host,
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_from_a_failure_and_from_a_mistake() {
+    fn refusals_failures_and_mistakes_have_their_exit_codes() {
         let check = |category, expected: i32| {
             assert_eq!(
                 Exit::for_failure(&Failure::new(category, "")).code(),

@@ -1,4 +1,4 @@
-//! From the options to a host: the one way in which every command builds it.
+//! Builds a host from the options, the same way for every command.
 
 use std::io::Write;
 
@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::style::WARNING;
 
-/// Keys of the working directory's file that are named when they are ignored.
+/// Ignored keys of the working directory's file that are named.
 const MAX_NOTICES: usize = 4;
 
-/// What holds. Of the working directory's file, what is ignored is told.
+/// The configuration in force. Ignored keys of the working directory's file are reported.
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
     for renamed in &loaded.renamed {
@@ -26,7 +26,7 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error
     Ok(loaded)
 }
 
-/// Tells what a stranger's file asked for in vain: a few lines, however much it was.
+/// Reports which settings of an untrusted file were ignored: at most a few lines.
 fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
     let ignored = project.ignored();
     for ignored in ignored.iter().take(MAX_NOTICES) {
@@ -50,7 +50,7 @@ fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Builds the host that `options` ask for and does something with it.
+/// Builds the host for `options` and runs something with it.
 pub(crate) fn run<T>(
     options: &Options,
     work: impl AsyncFnOnce(Host) -> Result<T, Error>,
@@ -63,15 +63,15 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs a future to its end. What it leaves behind is not waited for: it may be stuck in a system
-/// call.
+/// Runs a future to its end. Doesn't wait for tasks that it leaves behind: one may be stuck in a
+/// system call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// The same on this thread, with all that it starts, but for what may block. For one client behind
-/// a pipe: what it says is read, done and answered in one place, and no other thread has to be
-/// woken up for it, which would take longer than most calls.
+/// The same on this thread with all its tasks, except for blocking ones. For one client behind a
+/// pipe: its messages are read, handled and answered in one place, without waking another thread,
+/// which would take longer than most calls.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
@@ -88,7 +88,7 @@ fn block_on_reactor<T>(
     result
 }
 
-/// Builds the host of what was loaded.
+/// Builds the host of a loaded configuration.
 pub(crate) async fn build(
     options: &Options,
     folders: Folders,
@@ -97,7 +97,7 @@ pub(crate) async fn build(
     builder(options, folders, loaded)?.front_end("berth call").build().await
 }
 
-/// The same without what only makes answers for models shorter, which takes time to load.
+/// The same without filters, which only shorten answers for models and take time to load.
 pub(crate) async fn build_for_a_person(
     options: &Options,
     folders: Folders,
@@ -110,7 +110,7 @@ pub(crate) async fn build_for_a_person(
     with(options, folders, loaded, &needed)?.front_end("berth call").build().await
 }
 
-/// What builds it.
+/// The builder of the host.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,

@@ -1,4 +1,4 @@
-//! `berth init`: three questions, and the configuration that answers them.
+//! `berth init`: three questions, and the configuration from the answers.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
@@ -20,14 +20,13 @@ use crate::style::{FAINT, STRONG};
 const NETWORK: &str = "Commands use the network without asking; no other tool does.";
 const ASKS: &str = "A tool that writes there asks you first.";
 
-/// The built-in tools that write. The one that deletes asks nevertheless: nobody can take that
-/// back.
+/// The built-in tools that write. The one that deletes always asks: a deletion can't be undone.
 const WRITING: [&str; 5] = ["write", "edit", "create_directory", "copy_path", "move_path"];
 
-/// What a person wants.
+/// The answers of the person.
 #[derive(Debug, PartialEq)]
 struct Answers {
-    /// Directories as they are written down, by their real paths.
+    /// Directories in the form of the file, by their real paths.
     folders: Vec<String>,
     write: bool,
     network: bool,
@@ -52,13 +51,13 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
     let (write, network) = (said(arguments.write), said(arguments.network));
 
-    let answers = match ask::at_the_terminal("nothing was written") {
+    let answers = match ask::open_dialogue("nothing was written") {
         Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
         None if folders.is_empty() && write.is_none() && network.is_none() => {
             let message = "there is no terminal to ask at; give all answers: berth init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
         }
-        // As Enter would.
+        // The default answers.
         None => Answers {
             folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
             write: write.unwrap_or(false),
@@ -72,7 +71,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// Asks what was not said.
+/// Asks for what the options don't say.
 fn ask<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     mut folders: Vec<String>,
@@ -81,7 +80,7 @@ fn ask<R: BufRead, W: Write>(
     check: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
-        dialogue.tell("Which folders may tools use? Enter: the one in which berth is started, whichever that is.")?;
+        dialogue.print("Which folders may tools use? Enter: the one in which berth is started, whichever that is.")?;
         loop {
             let said = dialogue.ask(if folders.is_empty() {
                 "Folder [.]:"
@@ -90,7 +89,7 @@ fn ask<R: BufRead, W: Write>(
             })?;
             match said.as_str() {
                 "" if folders.is_empty() => folders.push(".".to_owned()),
-                // As the question offers it; a folder of that name is `./no`.
+                // "no" as the question offers it; a folder of that name is `./no`.
                 no if !folders.is_empty()
                     && ["", "n", "no"].contains(&no.to_ascii_lowercase().as_str()) =>
                 {
@@ -98,15 +97,15 @@ fn ask<R: BufRead, W: Write>(
                 }
                 said => match check(said) {
                     Ok(folder) if folders.contains(&folder) => {
-                        dialogue.tell("  That is there already.")?;
+                        dialogue.print("  That is there already.")?;
                     }
                     Ok(folder) => {
                         if folder != said {
-                            dialogue.tell(&format!("  That is {}.", neutral_line(&folder)))?;
+                            dialogue.print(&format!("  That is {}.", neutral_line(&folder)))?;
                         }
                         folders.push(folder);
                     }
-                    Err(reason) => dialogue.tell(&format!("  {}.", neutral_line(&reason)))?,
+                    Err(reason) => dialogue.print(&format!("  {}.", neutral_line(&reason)))?,
                 },
             }
         }
@@ -122,7 +121,7 @@ fn ask<R: BufRead, W: Write>(
     Ok(Answers { folders, write, network })
 }
 
-/// How a folder is written down, or why it can't be granted.
+/// The form of a folder in the file, or the reason why it can't be granted.
 fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
     if written.is_empty() {
         return Err("a name is missing".to_owned());
@@ -150,7 +149,7 @@ fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
     if own.own().iter().any(|own| is_own(&own.path)) {
         return Err(format!("{} is Berth's own, which no tool reaches", real.display()));
     }
-    // Wherever berth is started, that is.
+    // The folder where berth is started.
     if written == "." {
         return Ok(written.to_owned());
     }
@@ -176,7 +175,7 @@ fn configuration(answers: &Answers) -> String {
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
     if answers.write {
         text += "\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
-        // One table a rule, so that another can be put before it.
+        // One table a rule, so that another rule can be put before it.
         let rules = WRITING.map(|tool| {
             format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n")
         });
@@ -188,7 +187,7 @@ fn configuration(answers: &Answers) -> String {
     text
 }
 
-/// What was done, what it doesn't do, and what to try next.
+/// The result, its limits, and what to try next.
 fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
     let mut text = format!(
         "{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n",
@@ -203,7 +202,7 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     }
     let covers = |folder: &String| folder == "." || here.starts_with(folder);
     let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
-    // In quotes where a shell would take the name apart.
+    // Quoted if a shell would split the name.
     let path = first.map(|folder| format!(" path={}", quoted(folder))).unwrap_or_default();
     text + &format!(
         "\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n"
@@ -219,7 +218,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The answers to what is typed, and what was shown meanwhile.
+    /// The answers to typed input, and the shown text.
     fn dialogue(typed: &str) -> (Result<Answers, Error>, String) {
         let mut shown = Vec::new();
         let check = |written: &str| {
@@ -248,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn enter_answers_every_question_as_without_a_configuration() {
+    fn enter_keeps_the_defaults() {
         assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], false, false)));
     }
 
     #[test]
-    fn what_can_not_be_granted_is_asked_again() {
+    fn ungrantable_folder_is_asked_again() {
         let (said, shown) = dialogue("/bad/one\n~/a\n/h/a\n/b\n\nno\nmaybe\ny\n");
         assert_eq!(said.ok(), Some(answers(&["/h/a", "/b"], false, true)));
         assert!(
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_real_and_neither_the_machine_nor_berth_s_own() {
+    fn folders_are_real_paths_and_not_the_root_or_own_folders() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let real = root.path().canonicalize().expect("it is there");
         let own = Folders { home: Some(real.clone()), ..Folders::inside(&real.join("own")) };
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_promised_that_does_not_hold() {
+    fn init_summary_is_true() {
         let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
         let told = |answers: &Answers| describe(answers, paths.0, paths.1, paths.2);
         assert!(

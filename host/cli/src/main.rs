@@ -1,4 +1,4 @@
-//! The `berth` command: arguments in, text or JSON out. What it does stands in the library,
+//! The `berth` command: arguments in, text or JSON out. Its work is done by the library,
 //! `berth_core`.
 
 mod approvals;
@@ -48,20 +48,20 @@ use crate::filter::FilterCommand;
 use crate::options::LogFormat;
 use crate::style::BAD;
 
-/// The allocator of the static binary: with that of its C library, which has one lock for all
-/// threads, a call takes twice as long.
+/// The allocator of the static binary. The C library's has one lock for all threads, which makes a
+/// call take twice as long.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    // First, before there is a second thread: a helper confines itself and never comes back.
+    // This comes first, before a second thread starts: a helper confines itself and never returns.
     berth_core::helper_hook();
     allow_open_files();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help for `head` may find nobody reading; its exit code says the rest.
+            // The reader of the help may be gone; the exit code is still right.
             let _ = match error.use_stderr() && wants_json() {
                 true => error::print_json(
                     Exit::Usage,
@@ -75,7 +75,7 @@ fn main() {
     let exit = run(arguments).unwrap_or_else(|error| {
         let (exit, message) = error.end();
         if let Some(message) = message {
-            // Nothing can be said where nobody listens; the exit code still is.
+            // If stderr is closed, only the exit code is left.
             let _ = match wants_json() {
                 true => error::print_json(exit, &message),
                 false => writeln!(anstream::stderr(), "{BAD}error{BAD:#}: {}", neutral(&message)),
@@ -85,12 +85,12 @@ fn main() {
     });
     let flushed = std::io::stdout().flush().map_err(Error::from);
     let exit = flushed.map_or_else(|error| error.end().0.max(exit), |()| exit);
-    // Not by returning: a thread that is stuck in a system call must not keep the process.
+    // Exits without returning: a thread that is stuck in a system call must not keep the process.
     std::process::exit(exit.code());
 }
 
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
-    // It prints by itself what would be warned of.
+    // The command prints the same as the warnings by itself.
     let tells = matches!(
         command,
         Command::Config(ConfigCommand::Check { .. })
@@ -118,23 +118,23 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// Whether the command line asks for JSON. Looked for in the words themselves: where they are
-/// wrong, there is nothing else to ask.
+/// Whether the command line asks for JSON. Searched in the words themselves, since they may be
+/// invalid.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Lets this process open as many files as it may: calls that run at a time hold hundreds each, and
-/// the usual bound is a thousand.
+/// Raises the limit of open files to the allowed maximum: parallel calls hold hundreds each, and
+/// the usual limit is a thousand.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // Where it does not work, the bound that there is still holds.
+    // If that fails, the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level, as
-/// text or as JSON.
+/// Sends the log to stderr: at the level of `--log` or `BERTH_LOG`, otherwise at the `usual` level,
+/// as text or as JSON.
 fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Result<(), Error> {
     let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
     let level = match (flag, variable) {
@@ -146,8 +146,8 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
             ))
         })?,
     };
-    // The protocol's crate warns of each error that a client is answered with, which the record
-    // has, and prints Rust's values at `info`.
+    // The protocol's crate warns about each error answer, which the audit has too, and prints
+    // Rust's values at `info`.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
     let levels = Targets::new().with_default(level).with_target("rmcp", of_protocol);

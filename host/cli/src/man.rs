@@ -44,7 +44,7 @@ fn page(command: &Command) -> io::Result<String> {
         .source(concat!("berth ", env!("CARGO_PKG_VERSION")))
         .manual("Berth")
         .render(&mut page)?;
-    // Named, what isn't ASCII shows in any locale.
+    // Named characters show in any locale.
     let named =
         |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
     Ok(String::from_utf8_lossy(&page).chars().map(named).collect())
@@ -54,8 +54,8 @@ fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The commands, each with its full name. `berth help` is not one of those that have a page:
-/// `berth help COMMAND` is the page in short.
+/// The commands with their full names. `berth help` has no page of its own: `berth help COMMAND`
+/// shows a short page.
 fn root() -> Command {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();
@@ -81,11 +81,12 @@ fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
 mod tests {
     use super::*;
 
-    /// Every command has a page, with every option and argument of its own.
+    /// Every command has a page with all its options and arguments.
     #[test]
-    fn the_pages_tell_everything() {
+    fn man_pages_are_complete() {
         fn check(command: &Command, pages: &mut usize) {
-            // Roff has a hyphen and a minus, and escapes what stands first on a line.
+            // Roff distinguishes hyphen and minus, and has escapes for the first character of a
+            // line.
             let page = page(command)
                 .expect("a vector takes everything")
                 .replace("\\-", "-")
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_found_by_its_names() {
+    fn command_is_found_by_its_names() {
         let find = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             find(&root(), &names).map(|command| full_name(command).to_owned())

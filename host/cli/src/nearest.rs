@@ -1,5 +1,5 @@
-/// The candidate that `word` was probably meant to be: few letters away, or one that holds it or
-/// begins it.
+/// The candidate that `word` probably means: it differs by few letters, or one contains or begins
+/// the other.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_is_found_and_nothing_far() {
+    fn nearest_candidate_is_found_and_far_ones_are_not() {
         let check = |word: &str, expected: Option<&str>| {
             assert_eq!(
                 nearest(word, ["read", "write", "find_path", "list_directory"].into_iter()),

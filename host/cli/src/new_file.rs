@@ -1,4 +1,4 @@
-//! Files that are made once and never overwritten: the user's configuration.
+//! Files that are created once and never overwritten: the user's configuration.
 
 use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
@@ -9,12 +9,11 @@ use berth_core::HostError;
 
 use crate::error::Error;
 
-/// Writes a configuration where there is none, for nobody else to read. It is there whole or not at
-/// all.
+/// Writes a private configuration if there is none. It is complete or doesn't exist.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), Error> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A link that leads nowhere is something, too.
+    // A broken link counts as existing.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
@@ -30,7 +29,7 @@ pub(crate) fn create(path: &Path, text: &str) -> Result<(), Error> {
     }
 }
 
-/// Makes a folder where there is none, for nobody else to enter. One that is there stays as it is.
+/// Creates a private folder if it doesn't exist. An existing one isn't changed.
 pub(crate) fn private_folder(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
@@ -40,7 +39,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// That it is there, and what can be done instead.
+/// The error that it exists, with what to do instead.
 pub(crate) fn exists(path: &Path) -> Error {
     let shown = path.display();
     Error::Usage(format!(

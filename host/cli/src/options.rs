@@ -1,4 +1,4 @@
-//! What holds for every command: the options that may stand behind each.
+//! The options of every command.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use berth_core::config::{Folders, Inputs, PathAccess};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
-/// What holds for every command.
+/// The options of every command.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Options for every command")]
 pub(crate) struct Options {
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) log_format: LogFormat,
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Lines for people
@@ -45,12 +45,12 @@ pub(crate) enum LogFormat {
 }
 
 impl Options {
-    /// The user's configuration file: where it is, or would be.
+    /// The user's configuration file, which may not exist yet.
     pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
         self.config.clone().unwrap_or_else(|| folders.config_file())
     }
 
-    /// What the command line and the environment say about the configuration.
+    /// The settings from the command line and the environment.
     pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
         let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
         let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));

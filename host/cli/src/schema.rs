@@ -1,4 +1,4 @@
-//! A tool's schema as a table that people read.
+//! A tool's schema as a table for people.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 pub(crate) struct Argument {
     /// Its name.
     pub(crate) name: String,
-    /// What it takes: `text`, `whole number`, `content|files|count`.
+    /// Its type: `text`, `whole number`, `content|files|count`.
     pub(crate) takes: String,
-    /// Whether it has to be given.
+    /// Whether it is required.
     pub(crate) required: bool,
-    /// What counts if it is not given, where the schema says so.
+    /// Its default, if the schema names one.
     pub(crate) default: Option<String>,
-    /// What it means, on one line.
+    /// Its description on one line.
     pub(crate) description: String,
 }
 
-/// References are followed this deep: schemas come from plugins.
+/// Largest depth of references: plugins write the schemas.
 const MAX_DEPTH: usize = 8;
 
 /// The arguments in a tool's input schema, the required ones first.
@@ -31,7 +31,7 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
     let mut arguments: Vec<Argument> = properties
         .map(|(name, property)| Argument {
             name: name.clone(),
-            takes: takes(property, schema, 0),
+            takes: type_text(property, schema, 0),
             required: required(name),
             default: property.get("default").filter(|value| !value.is_null()).map(Value::to_string),
             description: property["description"]
@@ -46,7 +46,7 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
     arguments
 }
 
-fn takes(schema: &Value, root: &Value, depth: usize) -> String {
+fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
     }
@@ -54,7 +54,7 @@ fn takes(schema: &Value, root: &Value, depth: usize) -> String {
     {
         return root
             .pointer(pointer)
-            .map_or_else(|| "anything".to_owned(), |target| takes(target, root, depth + 1));
+            .map_or_else(|| "anything".to_owned(), |target| type_text(target, root, depth + 1));
     }
     let literal = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(values) = schema["enum"].as_array() {
@@ -80,9 +80,9 @@ fn takes(schema: &Value, root: &Value, depth: usize) -> String {
     for key in ["anyOf", "oneOf"] {
         let others =
             schema[key].as_array().into_iter().flatten().filter(|form| form["type"] != "null");
-        forms.extend(others.map(|form| takes(form, root, depth + 1)));
+        forms.extend(others.map(|form| type_text(form, root, depth + 1)));
     }
-    // That an argument may be null says no more than that it may be left out.
+    // A nullable argument is simply optional.
     forms.retain(|form| form != "null");
     forms.dedup();
     if forms.is_empty() { "anything".to_owned() } else { forms.join("|") }
@@ -95,7 +95,7 @@ fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
         "number" => "number".to_owned(),
         "boolean" => "true|false".to_owned(),
         "object" => "JSON object".to_owned(),
-        "array" => format!("list of {}", takes(&schema["items"], root, depth + 1)),
+        "array" => format!("list of {}", type_text(&schema["items"], root, depth + 1)),
         other => other.to_owned(),
     }
 }
@@ -107,9 +107,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_told_in_words() {
+    fn types_are_in_words() {
         let root = json!({ "$defs": { "Mode": { "oneOf": [{ "const": "a" }, { "const": "b" }] }, "Loop": { "$ref": "#/$defs/Loop" } } });
-        let check = |schema: Value, expected: &str| assert_eq!(takes(&schema, &root, 0), expected);
+        let check =
+            |schema: Value, expected: &str| assert_eq!(type_text(&schema, &root, 0), expected);
         check(json!({ "type": "string" }), "text");
         check(json!({ "type": ["integer", "null"] }), "whole number");
         check(json!({ "type": "array", "items": { "type": "string" } }), "list of text");

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// Runs the command: until the client goes away, or the process is told to end.
+/// Runs the command until the client goes away or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
@@ -31,20 +31,21 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
         let host = builder.build().await?;
         Server::new(Arc::new(host), folders.clone(), &settings)
             .map(|server| server.with_structured(structured))
-            .map_err(failed)
+            .map_err(error_of)
     };
     match arguments.http {
         None => host::block_on_this_thread(async {
             serve_stdio(server(&folders, None).await?, Session::new(session()?), end)
                 .await
-                .map_err(failed)?;
+                .map_err(error_of)?;
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
             let begun = async {
-                // Before plugins are loaded: what is wrong here is told at once.
-                let http =
-                    Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
+                // Before plugins are loaded, so that an error shows at once.
+                let http = Http::bind(place, serve, &folders, !arguments.no_auth)
+                    .await
+                    .map_err(error_of)?;
                 let server = server(&folders, Some(http.place())).await?;
                 Ok::<_, Error>((http, server))
             };
@@ -53,13 +54,13 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
                 () = end.cancelled() => return Ok(Exit::Success),
             };
             announce(&http)?;
-            serve_http(server, http, end).await.map_err(failed)?;
+            serve_http(server, http, end).await.map_err(error_of)?;
             Ok(Exit::Success)
         }),
     }
 }
 
-/// Tells where clients are awaited.
+/// Prints the address for clients.
 fn announce(http: &Http) -> Result<(), Error> {
     let mut out = anstream::stderr();
     writeln!(
@@ -79,7 +80,7 @@ fn announce(http: &Http) -> Result<(), Error> {
     Ok(())
 }
 
-fn failed(error: ServeError) -> Error {
+fn error_of(error: ServeError) -> Error {
     Error::Host(match error {
         ServeError::Io { what, error } => HostError::io(what)(error),
         ServeError::Place { place, error } => HostError::io(format!("listening at {place}"))(error),
@@ -89,7 +90,7 @@ fn failed(error: ServeError) -> Error {
     })
 }
 
-/// A name that no other connection has: kept output and the record go by it.
+/// A unique name for the connection: kept output and records use it.
 fn session() -> Result<String, Error> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

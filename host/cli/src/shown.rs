@@ -1,4 +1,4 @@
-//! Values and paths, to be shown and to be written.
+//! Formats values and paths for people.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(crate) fn summary(tool: &Definition) -> String {
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
 }
 
-/// A path on one line, without what could steer a terminal.
+/// A path on one line, without characters that could steer a terminal.
 pub(crate) fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
-/// A time as people read it.
+/// A duration for people.
 pub(crate) fn time(time: Duration) -> String {
     match time.as_micros() {
         micros @ 0..1000 => format!("{micros} µs"),

@@ -1,15 +1,14 @@
-//! Colours, which `anstream` leaves out where nobody sees them: no terminal, `NO_COLOR`,
-//! `TERM=dumb`.
+//! Colours, which `anstream` removes if they can't be shown: no terminal, `NO_COLOR`, `TERM=dumb`.
 
 use anstyle::{AnsiColor, Style};
 
 /// Names and headings.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// What is there for those who look for it.
+/// Details.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// It worked.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// It is not as somebody wants it.
+/// A warning.
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// It failed.
+/// A failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();

@@ -21,16 +21,16 @@ use crate::{call, host};
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    let off = switched_off(&loaded);
+    let off = disabled_hint(&loaded);
     let host = host::block_on(async { Ok(host::build(options, folders, loaded).await?) })?;
     match &arguments.tool {
-        Some(name) => one(&host, name, arguments.json),
+        Some(name) => show_tool(&host, name, arguments.json),
         None => all(&host, off, arguments.json),
     }
 }
 
-/// Why there may be no tool at all.
-fn switched_off(loaded: &Loaded) -> String {
+/// The reason why there may be no tool at all.
+fn disabled_hint(loaded: &Loaded) -> String {
     let tools = &loaded.config.tools;
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
     match off.iter().find(|(_, enabled)| !enabled) {
@@ -40,7 +40,7 @@ fn switched_off(loaded: &Loaded) -> String {
 }
 
 fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
-    // As the calls of this directory may have them.
+    // The tools for the calls of this directory.
     let session = call::session(None, &Folders::from_environment()?)?;
     let tools: Vec<_> =
         host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
@@ -66,7 +66,7 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
+fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
         let hint = similar.first().map_or_else(
@@ -83,7 +83,7 @@ fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    write!(out, "{}", described(&tool))?;
+    write!(out, "{}", describe(&tool))?;
     if let Some(plugin) = &plugin {
         write!(out, "\n{}{}", Card(plugin), Imports(plugin))?;
     }
@@ -102,8 +102,8 @@ fn provider(host: &Host, tool: &str) -> String {
     host.plugin_of(tool).map_or_else(String::new, |plugin| plugin.manifest.name.clone())
 }
 
-/// Everything about a tool, as people read it.
-fn described(tool: &Definition) -> String {
+/// Everything about a tool, for people.
+fn describe(tool: &Definition) -> String {
     let title = tool
         .title
         .as_deref()
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_the_first_sentence_and_short() {
+    fn tool_summary_is_the_short_first_sentence() {
         let check =
             |description: &str, expected: &str| assert_eq!(summary(&tool(description)), expected);
         check("Looks. Then tells.", "Looks");
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn everything_about_a_tool_is_told() {
-        let text = anstream::adapter::strip_str(&described(&tool("Looks."))).to_string();
+    fn tool_description_is_complete() {
+        let text = anstream::adapter::strip_str(&describe(&tool("Looks."))).to_string();
         assert!(text.contains("  at  text  required  What\n"), "{text}");
         assert!(text.contains("  may destroy, reaches beyond this machine\n"), "{text}");
         assert!(text.contains("  also called see\n"), "{text}");

@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let directory = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Beside the user's file alone: what a variable or a flag of this command allows would not be
-    // shown, and would count later on.
+    // Compared with the user's file only: grants by a variable or an option of this command would
+    // be hidden now and count later.
     let inputs = Inputs {
         file: options.config.clone(),
         working_directory: Some(directory.clone()),
@@ -54,13 +54,13 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         writeln!(out, "{shown} is trusted already, as it is.")?;
         return Ok(Exit::Success);
     }
-    write!(out, "{}", described(&project))?;
+    write!(out, "{}", describe(&project))?;
     out.flush()?;
     if !arguments.yes {
-        let Some(mut dialogue) = ask::at_the_terminal("it is not trusted") else {
+        let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
             return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: berth trust --yes".to_owned()));
         };
-        if !agrees(&mut dialogue)? {
+        if !confirm(&mut dialogue)? {
             writeln!(out, "It is not trusted, and goes on to narrow only.")?;
             return Ok(Exit::Denied);
         }
@@ -70,13 +70,13 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     Ok(Exit::Success)
 }
 
-fn agrees<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, Error> {
+fn confirm<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, Error> {
     dialogue.yes_or_no("Let it count like a file of your own, until it changes?", false)
 }
 
-/// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen
+/// Everything that the file asks for beyond its grants, complete, so that the person has seen
 /// everything.
-fn described(project: &Project) -> String {
+fn describe(project: &Project) -> String {
     let mut text = format!(
         "{} asks for more than your own configuration grants:\n",
         shown::path(&project.path)
@@ -112,7 +112,7 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
 }
 
 fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
-    // One that is gone can be forgotten as well, by the path that the list shows.
+    // A removed file can be forgotten too, by the path in the list.
     let absolute = || {
         std::path::absolute(directory)
             .map_err(HostError::io(format!("opening {}", directory.display())))
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_asked_for_is_shown_before_it_counts() {
-        let text = anstream::adapter::strip_str(&described(&project())).to_string();
+    fn trust_shows_every_request_before_asking() {
+        let text = anstream::adapter::strip_str(&describe(&project())).to_string();
         assert!(
             text.contains("  tools.call, line 3\n    no\n    now:      30\n    asks for: 60\n"),
             "{text}"
@@ -173,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_yes_is_accepted() {
         for (said, expected) in [("\n", false), ("n\n", false), ("y\n", true)] {
             assert_eq!(
-                agrees(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(),
+                confirm(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(),
                 Some(expected),
                 "{said:?}"
             );

@@ -1,4 +1,4 @@
-//! Asking the person who runs `berth` for a yes.
+//! Asks the person who runs `berth` for approval.
 
 pub(crate) mod shown;
 mod terminal;
@@ -10,15 +10,15 @@ use berth_core::{Approver, BoxFuture, PostingApprover, Question, Questions, Repl
 
 pub(crate) use terminal::answered;
 
-/// How `berth call` comes to a yes.
+/// How `berth call` gets an approval.
 pub(crate) enum Asker {
-    /// It was said on the command line. What was asked before is answered with it.
+    /// By an option of the command line, which also answers an earlier question.
     Yes(Questions),
-    /// It was said on the command line, where it doesn't count.
+    /// By an option of the command line, which doesn't count here.
     YesForbidden(String),
-    /// Somebody sits at the terminal.
+    /// A person is at the terminal.
     Terminal(Questions),
-    /// Nobody does; `berth approvals` may find somebody.
+    /// There is no terminal; `berth approvals` may reach a person.
     Elsewhere(PostingApprover),
 }
 
@@ -54,7 +54,7 @@ impl Asker {
             Self::Terminal(questions) => {
                 let questions = questions.clone();
                 let asked =
-                    tokio::task::spawn_blocking(move || at_the_terminal(&questions, &question))
+                    tokio::task::spawn_blocking(move || ask_at_terminal(&questions, &question))
                         .await;
                 asked.unwrap_or_else(|error| Reply::Unasked(format!("asking failed: {error}")))
             }
@@ -82,8 +82,8 @@ impl Approver for Asker {
     }
 }
 
-/// Asks the person here, unless one answered elsewhere before.
-fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
+/// Asks the person here, unless the question was answered elsewhere before.
+fn ask_at_terminal(questions: &Questions, question: &Question) -> Reply {
     match questions.take(question) {
         Ok(Some(reply)) => return reply,
         Ok(None) => {}
@@ -96,7 +96,7 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     if let Some(reason) = question.too_large() {
         return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
     }
-    let Some(mut dialogue) = crate::ask::at_the_terminal("the call was not run") else {
+    let Some(mut dialogue) = crate::ask::open_dialogue("the call was not run") else {
         return Reply::Unasked("the terminal is closed".to_owned());
     };
     match answered(&mut dialogue, question, "terminal") {
@@ -111,9 +111,8 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     }
 }
 
-/// Takes back what the same call left for `berth approvals`: it has its answer, and another one
-/// there would undo it. Where that can't be done, the answer counts all the same, and the person is
-/// told what still lies there.
+/// Takes back the posted question of the same call: it is answered now, and another answer would be
+/// left over. If that fails, the answer counts anyway, and the person is told what is left.
 fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(

@@ -1,13 +1,13 @@
-//! A question at a terminal: its words, in colours.
+//! A question for a terminal: its text in colours.
 
 use anstyle::Style;
 use berth_core::{Mark, Question};
 
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Everything that a yes would allow, why it is asked, and what `always` would write.
+/// Everything that an approval would allow, why it is needed, and what `always` would write.
 pub(crate) fn question(question: &Question) -> String {
-    question.marked(&coloured) + &question.marked_always(&coloured)
+    question.to_text_with(&coloured) + &question.always_to_text_with(&coloured)
 }
 
 fn coloured(mark: Mark, text: &str) -> String {

@@ -6,13 +6,13 @@ use super::shown;
 use crate::ask::Dialogue;
 use crate::error::Error;
 
-/// Shows a question and asks until the answer is one. Enter says no.
+/// Shows a question and asks until the answer is valid. Enter means no.
 pub(crate) fn answered<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     question: &Question,
     by: &str,
 ) -> Result<Reply, Error> {
-    dialogue.tell(shown::question(question).trim_end())?;
+    dialogue.print(shown::question(question).trim_end())?;
     let always = matches!(question.always, Always::Writes(_));
     let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
     loop {
@@ -22,11 +22,11 @@ pub(crate) fn answered<R: BufRead, W: Write>(
             "s" | "session" => return yes(Scope::Session),
             "a" | "always" if always => return yes(Scope::Always),
             "" | "n" | "no" => return Ok(Reply::No { by: by.to_owned() }),
-            _ if always => dialogue.tell(
+            _ if always => dialogue.print(
                 "  Please answer y (this call), session (calls that are the same), always, or n.",
             )?,
             _ => dialogue
-                .tell("  Please answer y (this call), session (calls that are the same), or n.")?,
+                .print("  Please answer y (this call), session (calls that are the same), or n.")?,
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_asked_again_and_the_end_of_the_input_is_none() {
+    fn invalid_answer_is_asked_again_and_end_of_input_is_no_answer() {
         let (rule, none) = (
             json!({ "writes": { "tool": "write", "pattern": "/w/real" } }),
             json!({ "unavailable": "no" }),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_action_is_shown_and_none_of_it_steers_the_terminal() {
+    fn question_on_a_terminal_shows_the_action_without_controls() {
         let shown = shown::question(&question(
             json!({ "writes": { "tool": "write", "pattern": "/w/real" } }),
         ));

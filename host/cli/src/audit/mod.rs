@@ -15,11 +15,10 @@ use crate::exit::Exit;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, WARNING};
 
-/// What stands where nothing was ever recorded.
+/// Message if nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
-/// Runs the command. It needs the folders alone: whatever the configuration says, what was recorded
-/// is there to be looked at.
+/// Runs the command. It needs only the folders: records can be read whatever the configuration is.
 pub(crate) fn run(command: &AuditCommand) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     match command {
@@ -46,17 +45,17 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
     if as_json {
         let mut object = json!(found);
         object["ok"] = json!(found.holds());
-        // What is wrong with it stands among the problems.
+        // An invalid file is among the problems.
         object["head"] = head_object(trail.head().ok().flatten());
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(exit);
     }
     let mut out = anstream::stdout().lock();
     for torn in &found.torn {
-        writeln!(out, "{WARNING}note{WARNING:#}: {}", place_and_found(torn))?;
+        writeln!(out, "{WARNING}note{WARNING:#}: {}", describe_finding(torn))?;
     }
     for problem in &found.problems {
-        writeln!(out, "{BAD}wrong{BAD:#}: {}", place_and_found(problem))?;
+        writeln!(out, "{BAD}wrong{BAD:#}: {}", describe_finding(problem))?;
     }
     if found.more_problems > 0 {
         writeln!(out, "{BAD}wrong{BAD:#}: {} more", found.more_problems)?;
@@ -96,7 +95,7 @@ fn summary(
     Ok(())
 }
 
-fn place_and_found(Finding { file, line, found }: &Finding) -> String {
+fn describe_finding(Finding { file, line, found }: &Finding) -> String {
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
     neutral_line(&format!("{file}{line}: {found}"))
 }
@@ -109,7 +108,7 @@ fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     }
     match head {
         Some(head) => writeln!(io::stdout().lock(), "{}", head.hash)?,
-        // Not where a script would take it for a hash.
+        // On stderr, or a script would take it for a hash.
         None => writeln!(io::stderr().lock(), "{NOTHING}")?,
     }
     Ok(Exit::Success)
@@ -121,7 +120,7 @@ fn head_object(head: Option<ChainHead>) -> Value {
 
 fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
     print_lines(&trail.last(lines)?, as_json)?;
-    // After what there is: of a log that was cut, that is what is left.
+    // After the existing records: they are the rest of a log that was cut.
     if trail.head()?.is_none() {
         writeln!(io::stderr().lock(), "{NOTHING}")?;
         return Ok(Exit::Success);
@@ -161,7 +160,7 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     for (at, record) in records.iter().enumerate() {
         let gap = if at == 0 { "" } else { "\n" };
         write!(out, "{gap}")?;
-        record::whole(&mut out, record)?;
+        record::write_fields(&mut out, record)?;
     }
     Ok(Exit::Success)
 }

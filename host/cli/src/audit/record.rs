@@ -1,5 +1,4 @@
-//! Records for people. What stands in the file may be somebody else's, so each text is made
-//! harmless here as well.
+//! Records for people. Others may have written the file, so each text is neutralised here too.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,10 +12,10 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 /// Bytes of the arguments or of a URL in a line.
 const ARGUMENTS: usize = 100;
 
-/// Bytes of why a request failed.
+/// Bytes of a request's error.
 const REASON: usize = 200;
 
-/// One line: when, what came of it, which tool, on what, how long, and the id.
+/// One line: time, outcome, tool, subject, duration and ID.
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let (kind, time) = (text("kind"), text("ts"));
@@ -24,7 +23,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
         return request(out, record);
     }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval") {
-        // The log's own.
+        // A record about the log itself.
         let said = record["note"]
             .as_str()
             .map(|note| format!(": {}", neutral_line(note)))
@@ -57,7 +56,7 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     )
 }
 
-/// One line: when, what came of it, what was asked for, why not, how long, and the call's id.
+/// One line: time, outcome, request, reason, duration and the call's ID.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let time = text("ts");
@@ -88,8 +87,8 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     )
 }
 
-/// Everything, a line each.
-pub(super) fn whole(out: &mut impl Write, record: &Value) -> io::Result<()> {
+/// All fields, one a line.
+pub(super) fn write_fields(out: &mut impl Write, record: &Value) -> io::Result<()> {
     for (key, value) in record.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         writeln!(out, "{FAINT}{:16}{FAINT:#} {}", neutral_line(key), neutral_line(&value))?;
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_one_line_that_steers_nothing() {
+    fn record_is_one_line_without_control_characters() {
         let record = json!({
             "ts": "T", "kind": "outcome", "call": "c-1", "tool": "read\n\u{202e}", "arguments": { "path": "a\u{9b}b".repeat(100) },
             "result": "blocked", "error_category": "policy_blocked", "duration_ms": 1.5
@@ -133,7 +132,7 @@ mod tests {
         );
         let strange = printed(|out| super::line(out, &json!({ "kind": 3, "duration_ms": -1e300 })));
         assert_eq!(strange.lines().count(), 1);
-        let whole = printed(|out| whole(out, &record));
+        let whole = printed(|out| write_fields(out, &record));
         assert!(
             whole.contains("kind             outcome\n") && !whole.contains('\u{9b}'),
             "{whole}"

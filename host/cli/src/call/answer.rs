@@ -1,4 +1,4 @@
-//! Shows what a call came to: the answer on stdout, everything about it on stderr.
+//! Prints an answer: its output on stdout, everything about it on stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 
-/// Shows the answer as `call` asks for it. A terminal on which all of it was `shown` while the call
-/// ran doesn't get it again.
+/// Prints the answer as `call` asks for it. A terminal that has `shown` all of it during the call
+/// doesn't get it again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
     if call.json {
@@ -28,12 +28,12 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
         Err(failure) => (&failure.content, &failure.structured),
     };
     match &call.output {
-        None if io::stdout().is_terminal() && was_shown(content, structured.as_ref(), shown) => {}
+        None if io::stdout().is_terminal() && is_shown(content, structured.as_ref(), shown) => {}
         Some(path) if !content.is_empty() => keep(path, content)?,
         _ => print(&mut io::stdout().lock(), content, io::stdout().is_terminal())?,
     }
     if let Err(failure) = &answer.outcome {
-        write!(anstream::stderr(), "{}", explained(failure))?;
+        write!(anstream::stderr(), "{}", explain(failure))?;
     }
     if let Some(filtered) =
         answer.filtered.as_ref().filter(|filtered| filtered.lines[1] < filtered.lines[0])
@@ -60,8 +60,7 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
         Ok(output) => object.insert("output".to_owned(), json!(output)),
         Err(failure) => {
             object.insert("failure".to_owned(), json!(failure));
-            // What a model is told of it, so that every program that passes it on does so in one
-            // form.
+            // The feedback for a model, so that every program passes it on in one form.
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
@@ -86,16 +85,16 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     Value::Object(object)
 }
 
-/// Whether all of the answer was shown: its text, or the two outputs of a command, which come
-/// without their labels while it runs.
-fn was_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
+/// Whether the whole answer was shown: its text, or the two outputs of a command, which have no
+/// labels while it runs.
+fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
     let Some(texts) = texts else { return false };
     let output = |name: &str| structured.and_then(|value| value[name].as_str());
     let is_command = || match (output("stdout"), output("stderr")) {
         (Some(stdout), Some(stderr)) => {
-            // Nothing else: no word of a cut, for one.
+            // Nothing else, such as a notice of a cut.
             let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
             is_all && shown.is_all_of(&[stdout, stderr])
         }
@@ -104,8 +103,8 @@ fn was_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> 
     shown.is_all_of(&texts) || is_command()
 }
 
-/// The parts one after the other: text exactly as the tool gave it, what isn't text described. An
-/// answer that is nothing but bytes goes into a pipe or a file as it is.
+/// The parts in order: text exactly as the tool gave it, and a description of other content. An
+/// answer of only bytes goes into a pipe or a file unchanged.
 fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Result<()> {
     if let ([Content { body: Body::Bytes(bytes), .. }], false) = (content, terminal) {
         out.write_all(bytes)?;
@@ -119,10 +118,10 @@ fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Resul
         let text = match &part.body {
             Body::Text(text) => neutral(text).into_owned(),
             Body::Link(uri) => neutral_line(uri),
-            Body::Bytes(bytes) => described(part, bytes.len()),
+            Body::Bytes(bytes) => describe(part, bytes.len()),
         };
         out.write_all(text.as_bytes())?;
-        // Parts are joined by a line end, as every front end does; one that the text has is enough.
+        // A line end separates parts, as in every front end; one that the text has is enough.
         ended = text.ends_with('\n');
     }
     if terminal && !ended {
@@ -131,12 +130,12 @@ fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Resul
     out.flush()
 }
 
-fn described(part: &Content, length: usize) -> String {
+fn describe(part: &Content, length: usize) -> String {
     let media_type = part.media_type.as_deref().unwrap_or("application/octet-stream");
     format!("[{}, {length} bytes; --output FILE writes it to a file]", neutral_line(media_type))
 }
 
-/// Writes the answer to a file: the bytes in it, or else its text.
+/// Writes the answer to a file: its bytes, or otherwise its text.
 fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
     let mut bytes: Vec<&[u8]> = content
         .iter()
@@ -162,15 +161,15 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
     Ok(())
 }
 
-/// A failure for a person: what, by which rule, and what to do.
-pub(crate) fn explained(failure: &Failure) -> String {
+/// A failure for a person: what failed, by which rule, and what to do.
+pub(crate) fn explain(failure: &Failure) -> String {
     let code =
         failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
     let head = format!("{BAD}error[{}{code}]{BAD:#}", failure.category.as_str());
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // Rule, place and remedy have lines of their own; what else was said comes first.
+            // Rule, place and remedy have lines of their own, after the rest of the message.
             let said = match failure.message.strip_prefix(&denial.to_string()) {
                 Some(rest) => {
                     format!("{} is refused{}", neutral_line(&denial.action), neutral(rest))
@@ -180,7 +179,7 @@ pub(crate) fn explained(failure: &Failure) -> String {
             lines.push(format!("{head}: {said}"));
             lines.push(field("rule", &denial.rule));
             lines.push(field("place", &denial.place));
-            // No line of it passes for a field.
+            // No line of it looks like a field.
             lines.push(field("remedy", &denial.remedy.replace('\n', "\n    ")));
         }
         None => lines.push(format!("{head}: {}", neutral(&failure.message))),
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_printed_exactly_and_a_terminal_gets_a_last_line_end() {
+    fn text_is_exact_and_a_terminal_gets_a_final_line_end() {
         check(&[Content::text("a\r\nb")], false, "a\r\nb");
         check(&[Content::text("a")], true, "a\n");
         check(&[Content::text("a\n")], true, "a\n");
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_described_unless_they_alone_go_into_a_pipe() {
+    fn bytes_are_described_except_alone_in_a_pipe() {
         check(&[bytes(b"\x1b[2J")], false, "\x1b[2J");
         check(
             &[bytes(b"12345")],
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_names_rule_place_and_remedy() {
+    fn denial_names_rule_place_and_remedy() {
         let denial = Denial {
             capability: "files".into(),
             action: "read /w/.env".into(),
@@ -263,7 +262,7 @@ mod tests {
             remedy: "To allow it, take it out.".into(),
         };
         let text =
-            anstream::adapter::strip_str(&explained(&Failure::denied(denial.clone()))).to_string();
+            anstream::adapter::strip_str(&explain(&Failure::denied(denial.clone()))).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is refused");
         assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
@@ -273,22 +272,22 @@ mod tests {
             message: format!("{denial} (The tool said: no)"),
             ..Failure::denied(denial.clone())
         };
-        let text = anstream::adapter::strip_str(&explained(&more)).to_string();
+        let text = anstream::adapter::strip_str(&explain(&more)).to_string();
         assert_eq!(
             text.lines().next(),
             Some("error[policy_blocked]: read /w/.env is refused (The tool said: no)")
         );
         let own = Failure { message: "can't\u{1b}[2J".into(), ..Failure::denied(denial) };
-        let text = anstream::adapter::strip_str(&explained(&own)).to_string();
+        let text = anstream::adapter::strip_str(&explain(&own)).to_string();
         assert!(text.starts_with("error[policy_blocked]: can't\u{fffd}[2J\n"), "{text}");
     }
 
     #[test]
-    fn a_failure_tells_code_and_suggestion() {
+    fn failure_has_code_and_suggestion() {
         let failure = Failure::new(Category::PermanentFailure, "no such file")
             .with_code("not-found")
             .with_suggestion("READ.md");
-        let text = anstream::adapter::strip_str(&explained(&failure)).to_string();
+        let text = anstream::adapter::strip_str(&explain(&failure)).to_string();
         assert_eq!(text, "error[permanent_failure/not-found]: no such file\n  try: READ.md\n");
     }
 }

@@ -4,11 +4,11 @@ use berth_core::{CancellationToken, HostError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What a shell reports for a command that was interrupted: 128 and the signal's number.
+/// A shell's exit code for an interrupted command: 128 plus the signal's number.
 const INTERRUPTED: i32 = 130;
 
-/// A token that Ctrl-C sets, so that the call ends as a cancelled one: tools leave nothing half
-/// done. Who presses it again won't wait.
+/// A token that Ctrl-C cancels, so that the call ends as cancelled: tools leave nothing half done.
+/// A second Ctrl-C ends the process at once.
 ///
 /// # Errors
 ///

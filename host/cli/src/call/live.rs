@@ -1,4 +1,4 @@
-//! What a call tells while it runs, for a person who watches.
+//! The events of a running call, for a person who watches.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,31 +10,31 @@ use berth_core::{Content, Events, Progress};
 
 use crate::style::FAINT;
 
-/// Lines that wait for a slow terminal; what comes on top is not shown.
+/// Lines that wait for a slow terminal; further ones are dropped.
 const WAITING: usize = 256;
 
-/// Bytes of what was shown that are remembered: more than a command's output is.
+/// Bytes of shown text that are remembered: more than the largest output of a command.
 const MAX_SHOWN: usize = 4 << 20;
 
-/// Shows events on stderr, from a thread of its own: a terminal that has stopped must not hold up
-/// the call. Dropping it shows the rest.
+/// Prints events on stderr from a thread of its own: a stopped terminal must not delay the call.
+/// Dropping it prints the rest.
 pub(crate) struct Live {
     lines: Option<SyncSender<String>>,
     printer: Option<JoinHandle<()>>,
     shown: Arc<Mutex<Shown>>,
 }
 
-/// What was shown of the answer before it was there.
+/// The part of the answer that was shown before its end.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     text: String,
-    /// Whether something is missing in the text, or on the terminal.
+    /// Whether something is missing in the text or on the terminal.
     gaps: bool,
 }
 
 impl Live {
-    /// `None` where stderr is no terminal.
-    pub(crate) fn where_watched() -> Option<Self> {
+    /// `None` if stderr isn't a terminal.
+    pub(crate) fn on_terminal() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
@@ -44,12 +44,12 @@ impl Live {
         Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
-    /// The end that the host gets. Once it is dropped as well, the thread ends.
+    /// The sender for the host. The thread ends when it is dropped too.
     pub(crate) fn events(&self) -> Arc<dyn Events> {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
 
-    /// Shows the rest, and tells what was shown.
+    /// Prints the rest and returns what was shown.
     pub(crate) fn end(self) -> Shown {
         let shown = Arc::clone(&self.shown);
         drop(self);
@@ -58,8 +58,8 @@ impl Live {
 }
 
 impl Shown {
-    /// Whether each line of these texts was shown, and nothing else. In which order doesn't matter:
-    /// of two outputs, nobody can tell it.
+    /// Whether each line of these texts was shown, and nothing else. The order of two outputs is
+    /// unknown, so it doesn't matter.
     pub(crate) fn is_all_of(&self, texts: &[&str]) -> bool {
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -76,7 +76,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.lines.take();
         if let Some(printer) = self.printer.take() {
-            // A panic there has been reported and changes nothing about the answer.
+            // A panic of the thread has been reported and doesn't change the answer.
             let _ = printer.join();
         }
     }
@@ -85,7 +85,7 @@ impl Drop for Live {
 fn print(waiting: &Receiver<String>) {
     let mut err = anstream::stderr();
     for line in waiting {
-        // A terminal that is gone is nobody's concern here: the answer will meet it too.
+        // If the terminal is gone, printing the answer fails too.
         let _ = writeln!(err, "{FAINT}{line}{FAINT:#}");
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_one_harmless_line() {
+    fn progress_is_one_neutral_line() {
         let line = |fraction, message: &str| {
             progress_line(&Progress { fraction, message: message.to_owned() })
         };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_is_not_shown_again_where_it_is_all() {
+    fn output_shown_in_full_is_not_repeated() {
         let shown = |text: &str, gaps| Shown { text: text.to_owned(), gaps };
         assert!(shown("a\nb\n", false).is_all_of(&["a\nb"]));
         assert!(shown("err\nout\n", false).is_all_of(&["out\n", "err\n"]));

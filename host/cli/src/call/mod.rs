@@ -16,7 +16,7 @@ use berth_core::text::neutral_line;
 use berth_core::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
 
-pub(crate) use answer::explained;
+pub(crate) use answer::explain;
 
 use crate::arguments::CallArguments;
 use crate::asking::Asker;
@@ -25,10 +25,10 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 
-/// Bytes of JSON on stdin: what a host takes at most, and room for spaces and line ends.
+/// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;
 
-/// Bytes of a session's name, which every record of a call has.
+/// Bytes of a session's name, which is in every record of a call.
 const MAX_SESSION: usize = 128;
 
 /// Bytes of an attachment, which is held in memory and copied into the sandbox.
@@ -49,14 +49,14 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
         };
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
         all_are_named(&call.attach, &arguments)?;
-        // What a model gets is not what a command writes.
-        let live = if call.for_model { None } else { live::Live::where_watched() };
+        // The form for a model isn't written to files.
+        let live = if call.for_model { None } else { live::Live::on_terminal() };
         let events: Arc<dyn Events> = match &live {
             Some(live) => live.events(),
             None => Arc::new(NoEvents),
         };
         let (session, approver) = (Some(session), Some(approver));
-        // A person, or a file behind a pipe, takes the whole; nothing of it is lost without a word.
+        // A person, or a file behind a pipe, takes the whole output.
         let audience = if call.for_model { Audience::Model } else { Audience::Person };
         let request = Request {
             attachments,
@@ -73,7 +73,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     answer::show(call, &answer, &shown)
 }
 
-/// The session of the call: the one that was named, or else what this user does in this directory.
+/// The session of the call: the named one, otherwise the one of this user in this directory.
 pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
     let name = match name {
@@ -88,7 +88,7 @@ pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, 
     Ok(Session::on_disk(folders, name))
 }
 
-/// The arguments that were typed, as the JSON object that the tool takes.
+/// The typed arguments as the JSON object of the tool.
 pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
     let arguments = match words {
         [word] if word == "-" => {
@@ -102,14 +102,14 @@ pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Val
         ),
         words => match host.tool(tool) {
             Some(definition) => values::from_words(&definition, words),
-            // The host says best that there is no such tool.
+            // The host has the best error for an unknown tool.
             None => Ok(Value::Object(serde_json::Map::new())),
         },
     };
     arguments.map_err(Error::Usage)
 }
 
-/// Whether each file that is attached is named by an argument: no tool would hear of another one.
+/// Checks that an argument names each attached file: a tool wouldn't see another one.
 fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
     fn names(value: &Value, index: usize) -> bool {
         match value {
@@ -148,11 +148,11 @@ fn stdin(attaches: bool) -> Result<String, String> {
     }
 }
 
-/// A file as an attachment: text where it is UTF-8, else bytes.
+/// A file as an attachment: text if it is UTF-8, otherwise bytes.
 fn attachment(path: &Path) -> Result<Content, Error> {
     let usage = |why: String| Error::Usage(format!("--attach {}: {why}", path.display()));
     let mut bytes = Vec::new();
-    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    // Non-blocking: opening a FIFO would wait for a writer.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = File::options()
         .read(true)

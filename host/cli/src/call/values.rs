@@ -1,19 +1,19 @@
-//! From the words of a command line to the JSON object that a tool takes.
+//! Converts the words of a command line into the JSON object of a tool.
 
 use berth_core::Definition;
 use serde_json::{Map, Value};
 
-/// References and alternatives are followed this deep: schemas come from plugins.
+/// Largest depth of references and alternatives: plugins write the schemas.
 const MAX_DEPTH: usize = 16;
 
-/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that the tool's schema
-/// names. A key may be another name of an argument.
+/// The arguments in `words`, `KEY=VALUE` each, converted to the types of the tool's schema. A key
+/// may be an alias of an argument.
 ///
-/// Where the schema takes a text, a value is a text, whatever it looks like.
+/// If the schema takes a text, a value is a text, whatever it looks like.
 ///
 /// # Errors
 ///
-/// What can't be meant, in words for the person who typed it.
+/// The error for the person who typed it.
 pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
     let schema = &definition.input_schema;
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -21,7 +21,7 @@ pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Va
         let (key, value) = word
             .split_once('=')
             .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| no_pair(schema, word))?;
+            .ok_or_else(|| pair_error(schema, word))?;
         let key = definition
             .argument_aliases()
             .find(|(alias, _)| *alias == key)
@@ -38,11 +38,11 @@ pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Va
     Ok(Value::Object(object))
 }
 
-/// The arguments in `text`, which is one JSON object; nothing is turned into anything.
+/// The arguments in `text`, one JSON object; nothing is converted.
 ///
 /// # Errors
 ///
-/// Where and why it is no JSON object.
+/// The place and the reason why it isn't a JSON object.
 pub(crate) fn from_json(text: &str) -> Result<Value, String> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -59,9 +59,9 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
         None if other == &Value::Bool(false) => return Err(unknown(schema, key)),
         None => other,
     };
-    let accepts = Accepts::for_schema(property, schema);
+    let accepts = AcceptedTypes::for_schema(property, schema);
     let [value] = values else {
-        if !accepts.array && !accepts.anything() {
+        if !accepts.array && !accepts.is_any() {
             return Err(format!("`{key}` is given {} times, and takes one value", values.len()));
         }
         return values
@@ -73,17 +73,23 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
     if accepts.array && !accepts.string && !value.trim_start().starts_with('[') {
         return Ok(Value::Array(vec![element(&accepts, schema, key, value)?]));
     }
-    accepts.convert(value).ok_or_else(|| wrong(key, &accepts, value))
+    accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
-fn element(list: &Accepts<'_>, schema: &Value, key: &str, value: &str) -> Result<Value, String> {
-    let accepts = list.items.map(|items| Accepts::for_schema(items, schema)).unwrap_or_default();
-    accepts.convert(value).ok_or_else(|| wrong(key, &accepts, value))
+fn element(
+    list: &AcceptedTypes<'_>,
+    schema: &Value,
+    key: &str,
+    value: &str,
+) -> Result<Value, String> {
+    let accepts =
+        list.items.map(|items| AcceptedTypes::for_schema(items, schema)).unwrap_or_default();
+    accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
-/// Which types a schema takes.
+/// The types that a schema takes.
 #[derive(Debug, Default)]
-struct Accepts<'a> {
+struct AcceptedTypes<'a> {
     string: bool,
     integer: bool,
     number: bool,
@@ -94,7 +100,7 @@ struct Accepts<'a> {
     items: Option<&'a Value>,
 }
 
-impl<'a> Accepts<'a> {
+impl<'a> AcceptedTypes<'a> {
     fn for_schema(schema: &'a Value, root: &'a Value) -> Self {
         let mut accepts = Self::default();
         accepts.add(schema, root, 0);
@@ -143,8 +149,8 @@ impl<'a> Accepts<'a> {
         }
     }
 
-    /// Whether the schema says nothing of types.
-    fn anything(&self) -> bool {
+    /// Whether the schema names no type.
+    fn is_any(&self) -> bool {
         self.names().is_empty()
     }
 
@@ -166,7 +172,7 @@ impl<'a> Accepts<'a> {
             return Some(Value::from(text));
         }
         let value = serde_json::from_str(text).ok();
-        if self.anything() {
+        if self.is_any() {
             return Some(value.unwrap_or_else(|| Value::from(text)));
         }
         value.filter(|value| match value {
@@ -192,11 +198,11 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn wrong(key: &str, accepts: &Accepts<'_>, value: &str) -> String {
+fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> String {
     format!("`{key}` takes {}, not `{value}`", accepts.names().join(" or "))
 }
 
-fn no_pair(schema: &Value, word: &str) -> String {
+fn pair_error(schema: &Value, word: &str) -> String {
     let meant =
         schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
     let hint = meant.map(|key| format!("; did you mean `{key}={word}`?")).unwrap_or_default();
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_what_the_schema_names() {
+    fn words_become_the_types_of_the_schema() {
         let check =
             |words: &[&str], expected: Value| assert_eq!(convert(words), Ok(expected), "{words:?}");
         check(&[], json!({}));
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_meant_is_explained() {
+    fn invalid_words_are_explained() {
         let check = |words: &[&str], expected: &str| {
             assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
         };
@@ -303,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_taken_as_it_is() {
+    fn json_arguments_are_not_converted() {
         assert_eq!(from_json("{\"limit\": \"10\"}"), Ok(json!({ "limit": "10" })));
         assert!(from_json("[1]").is_err_and(|why| why.contains("JSON object")));
         assert!(from_json("{\"a\": }").is_err_and(|why| why.contains("line 1 column 7")));

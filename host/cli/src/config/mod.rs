@@ -71,7 +71,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
         return Ok(Exit::Host);
     }
-    // Which names there are, only a host can tell.
+    // Only a host knows which names exist.
     let (of_host, own) = (loaded.clone(), folders.clone());
     let unknown =
         host::block_on(async { Ok(host::build(options, own, of_host).await?.unknown_names()) })?;
@@ -109,7 +109,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// What is wrong with the grants, seen from the working directory.
+/// The errors of the grants, from the working directory.
 fn grants(loaded: &Loaded, folders: &Folders, working_directory: &Path) -> Vec<String> {
     let plugins = loaded
         .config

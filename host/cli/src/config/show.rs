@@ -1,4 +1,4 @@
-//! `berth config show`: what holds and where it comes from.
+//! `berth config show`: the values in force and their sources.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
-/// Where the comments begin.
+/// Column of the comments.
 const COMMENTS: usize = 48;
 
 /// As one JSON object.
@@ -120,8 +120,8 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     Ok(())
 }
 
-/// The lines of one entry, with the source of what stands in each. A list takes several where its
-/// elements have several sources.
+/// The lines of one entry with the sources of its values. A list needs several if its elements have
+/// several sources.
 fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Source>)> {
     let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
     let one_source = entry.elements.iter().all(|source| *source == entry.source);
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_several_sources_takes_several_lines() {
+    fn list_with_several_sources_takes_several_lines() {
         let flag = Source::Flag("--allow x".to_owned());
         let mut entry = ConfigEntry {
             key: "k".into(),

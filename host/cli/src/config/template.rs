@@ -18,7 +18,7 @@ const HEAD: &str = "\
 # `berth config show` what holds.
 ";
 
-/// The text, made from the configuration's own definition.
+/// The text, generated from the definition of the configuration.
 pub(super) fn template() -> String {
     let tables = describe();
     let mut text = HEAD.to_owned();
@@ -36,8 +36,7 @@ pub(super) fn template() -> String {
     text
 }
 
-/// The default or, for a key that says how it differs from another one of the same name, that
-/// one's.
+/// The default, or for a key with a template of its own, that.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
     key.default
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_stands_in_it_with_a_value() {
+    fn template_has_every_key_with_a_value() {
         let text = template();
         for table in describe() {
             assert!(

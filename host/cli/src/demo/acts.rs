@@ -1,23 +1,23 @@
-//! What is played, as data.
+//! The acts of the demo, as data.
 
 use berth_core::{Failure, Outcome};
 use serde_json::{Value, json};
 
 use super::scene::{README, Scene};
 
-/// One call, and how to tell whether it went as it should.
+/// One call and the check of its result.
 pub(crate) struct Act {
-    /// For people.
+    /// Its title.
     pub(crate) title: &'static str,
     /// The tool that is called.
     pub(crate) tool: &'static str,
-    /// What it is called with.
+    /// The arguments of the call.
     pub(crate) arguments: fn(&Scene) -> Value,
-    /// Looks at the effect. `Ok` is what to show of the answer, `Err` what went wrong.
+    /// Checks the effect. `Ok` is the part of the answer to show, `Err` the error.
     pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, String>,
 }
 
-/// Real tools on real files; the second one is played again after the attacks.
+/// Real tools on real files; the second one runs again after the attacks.
 pub(crate) const TASKS: &[Act] = &[
     Act {
         title: "write a file",
@@ -75,7 +75,7 @@ pub(crate) const TASKS: &[Act] = &[
     },
 ];
 
-/// What a hostile plugin tries.
+/// The attacks of a hostile plugin.
 pub(crate) const ATTACKS: &[Act] = &[
     Act {
         title: "read a file outside the granted folder",
@@ -94,7 +94,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         tool: "hostile__write_outside",
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: |scene, outcome| {
-            let reason = failed(outcome)?;
+            let reason = failure_of(outcome)?;
             if scene.secret_is_untouched() {
                 Ok(reason)
             } else {
@@ -107,7 +107,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         tool: "hostile__lie_about_reading",
         arguments: |scene| json!({ "path": scene.project.join("README.md") }),
         judge: |scene, outcome| {
-            let reason = failed(outcome)?;
+            let reason = failure_of(outcome)?;
             let text = std::fs::read_to_string(scene.project.join("README.md")).unwrap_or_default();
             if text == README { Ok(reason) } else { Err("the file was changed".to_owned()) }
         },
@@ -116,15 +116,15 @@ pub(crate) const ATTACKS: &[Act] = &[
         title: "loop for ever",
         tool: "hostile__loop_forever",
         arguments: |_| json!({}),
-        judge: |_, outcome| failed(outcome),
+        judge: |_, outcome| failure_of(outcome),
     },
     Act {
         title: "take all memory",
         tool: "hostile__memory_bomb",
         arguments: |_| json!({}),
         judge: |_, outcome| {
-            let reason = failed(outcome)?;
-            // The sandbox has 64 MiB; what Berth itself needs is well below the rest.
+            let reason = failure_of(outcome)?;
+            // The sandbox has 64 MiB; Berth itself needs clearly less than the rest.
             match peak_memory_mib() {
                 Some(mib) if mib > 512 => Err(format!("Berth grew to {mib} MiB")),
                 Some(mib) => Ok(format!("{reason} (Berth needed {mib} MiB at most)")),
@@ -151,18 +151,18 @@ pub(crate) const ATTACKS: &[Act] = &[
     },
 ];
 
-/// The answer's text, if it is what it should be.
+/// The answer's text, if it is as expected.
 fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, String> {
     let text = outcome.as_ref().map_err(reason)?.joined_text();
     if right(&text) { Ok(text) } else { Err(format!("not the right answer: {text}")) }
 }
 
-/// Why a call failed, which it has to.
-fn failed(outcome: &Outcome) -> Result<String, String> {
+/// The failure of a call that must fail.
+fn failure_of(outcome: &Outcome) -> Result<String, String> {
     outcome.as_ref().err().map(reason).ok_or_else(|| "it was allowed".to_owned())
 }
 
-/// Nothing of the answer, in whatever part or form, holds the secret.
+/// Checks that no part or form of the answer holds the secret.
 fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
     let whole = match outcome {
         Ok(output) => format!("{output:?}"),
@@ -171,7 +171,7 @@ fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
     if whole.contains(&scene.secret) {
         Err("the secret got out".to_owned())
     } else {
-        failed(outcome)
+        failure_of(outcome)
     }
 }
 
@@ -188,7 +188,7 @@ fn reason(failure: &Failure) -> String {
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
 }
 
-/// The most memory that this process ever had, in MiB.
+/// Peak memory of this process in MiB.
 fn peak_memory_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leak_is_seen_in_every_part() {
+    fn leak_is_found_in_every_part() {
         let scene = Scene::new().expect("a scratch folder");
         let denied = || Failure::new(Category::PolicyBlocked, "no");
         assert_eq!(nothing_leaked(&scene, &Err(denied())), Ok("policy_blocked: no".to_owned()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_outside_is_seen() {
+    fn change_outside_is_found() {
         let scene = Scene::new().expect("a scratch folder");
         let judge = |scene: &Scene| {
             let act = ATTACKS

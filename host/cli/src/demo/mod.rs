@@ -1,5 +1,5 @@
-//! `berth demo`: tools at work, then attacks, in a scratch folder. Each attack is judged by its
-//! effect, not by what it says of itself.
+//! `berth demo`: tools at work, then attacks, in a temporary folder. Each attack is judged by its
+//! effect, not by its own report.
 
 mod acts;
 mod scene;
@@ -21,9 +21,9 @@ use crate::exit::Exit;
 use crate::host;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// What the operator of the demo has written. Less than the defaults, so that nobody has to wait
-/// for an endless loop; and the attacker gets what the built-in tools get: the project, read and
-/// write.
+/// The configuration of the demo. Stricter than the defaults, so that nobody waits long for an
+/// endless loop; and the attacker gets what the built-in tools get: read and write access to the
+/// project.
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
@@ -41,7 +41,7 @@ reload = \"trust\"
 allowed_paths = [\".\"]
 ";
 
-/// What isn't over by then was not stopped: the call's time, the grace for the answer, and as much
+/// A call that runs longer wasn't stopped: the call's time, the grace for the answer, and as much
 /// again for a busy machine.
 const STOPPED_WITHIN: Duration = Duration::from_secs(16);
 
@@ -143,11 +143,11 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
     builder.builtins(BUILTINS).build().await
 }
 
-/// What came of an act.
+/// The result of an act.
 struct ActResult {
     act: &'static Act,
     time: Duration,
-    /// What was answered, or what went wrong.
+    /// The answer or the error.
     verdict: Result<String, String>,
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_is_shown_of_what_was_said() {
+    fn one_line_of_a_text_is_shown() {
         assert_eq!(shown("\n a\tb \nc"), "a b …");
         assert_eq!(shown("all"), "all");
         assert_eq!(shown("\u{1b}[2J"), "\u{fffd}[2J");

@@ -7,28 +7,27 @@ use berth_core::HostError;
 use berth_core::config::Folders;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// What the project's readme says.
+/// The content of the project's readme.
 pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
 
-/// Where the demo plays: a project that is granted, and beside it what nobody may reach. Removed
+/// The demo's folders: a granted project, and a folder beside it that no tool may reach. Removed
 /// when dropped.
 pub(crate) struct Scene {
     root: tempfile::TempDir,
     /// The granted folder.
     pub(crate) project: PathBuf,
-    /// Lies outside of it.
+    /// A file outside of it.
     pub(crate) secret_file: PathBuf,
-    /// What stands in the file; made up anew each time, so that nobody can know it without having
-    /// read it.
+    /// The content of that file; random each time, so that only a reader of the file can know it.
     pub(crate) secret: String,
 }
 
 impl Scene {
-    /// Makes the folders and files.
+    /// Creates the folders and files.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where the temporary folder can't be written.
+    /// [`HostError::Io`] if the temporary folder can't be written.
     pub(crate) fn new() -> Result<Self, HostError> {
         let root = tempfile::Builder::new()
             .prefix("berth-demo-")
@@ -49,11 +48,11 @@ impl Scene {
         Ok(Self { root, project, secret_file, secret })
     }
 
-    /// Puts a file into the configuration folder.
+    /// Writes a file into the configuration folder.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where the temporary folder is full.
+    /// [`HostError::Io`] if the temporary folder is full.
     pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
         let folder = self.folders().config;
         let path = folder.join(name);
@@ -66,20 +65,19 @@ impl Scene {
         write().map_err(HostError::io(format!("writing {}", path.display())))
     }
 
-    /// `text` with the paths of the scene as they are seen from the project.
+    /// `text` with paths relative to the project.
     pub(crate) fn shortened(&self, text: &str) -> String {
         let project = format!("{}/", self.project.display());
         let beside = format!("{}/", self.project.with_file_name("").display()).replace("//", "/");
         text.replace(&project, "").replace(&beside, "../")
     }
 
-    /// Berth's own folders, as far as the demo needs them: it sees nothing of the user's and leaves
-    /// nothing behind.
+    /// Berth's own folders for the demo: it reads nothing of the user's and leaves nothing behind.
     pub(crate) fn folders(&self) -> Folders {
         Folders::inside(&self.root.path().join("berth"))
     }
 
-    /// Whether the file outside is as it was.
+    /// Whether the file outside is unchanged.
     pub(crate) fn secret_is_untouched(&self) -> bool {
         fs::read_to_string(&self.secret_file).is_ok_and(|text| text == self.secret)
     }
@@ -97,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shown_as_seen_from_the_project() {
+    fn paths_are_relative_to_the_project() {
         let scene = Scene::new().expect("a scratch folder");
         let text =
             format!("{} and {}", scene.project.join("a/b").display(), scene.secret_file.display());

@@ -1,4 +1,4 @@
-//! The examples that rules carry: an output, and what is to become of it.
+//! The examples of rules: an output and its expected result.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, GOOD, WARNING};
 
-/// What is read of what a filter says of itself.
+/// The part of a filter's metadata that is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Meta {
@@ -22,19 +22,19 @@ struct Meta {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Example {
-    /// What the command ended with.
+    /// The exit code of the command.
     exit: i32,
-    /// What goes in.
+    /// The input.
     input: String,
-    /// What has to come out. Absent: that isn't said.
+    /// The expected output. Absent: not checked.
     output: Option<String>,
-    /// What has to stand in it.
+    /// Text that the output must hold.
     contains: Vec<String>,
-    /// What must not.
+    /// Text that the output must not hold.
     lacks: Vec<String>,
 }
 
-/// What became of the examples.
+/// The results of the examples.
 #[derive(Default)]
 struct Counts {
     examples: u64,

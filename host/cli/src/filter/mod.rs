@@ -27,17 +27,17 @@ use crate::options::Options;
 use crate::style::{FAINT, WARNING};
 use table::Table;
 
-/// Bytes of an output that is tried: what one output of a command has at most.
+/// Bytes of an output to try: the limit of one output of a command.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// Characters of what a filter matches, in the list.
+/// Characters of a filter's matcher in the list.
 const SHOWN: usize = 60;
 
 /// Runs the command.
 pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Error> {
     match command {
         FilterCommand::List { json } => host::run(options, async |host| list(&host, *json)),
-        FilterCommand::Try(arguments) => tried(arguments, options),
+        FilterCommand::Try(arguments) => try_filter(arguments, options),
         FilterCommand::Test { filters, json } => {
             host::run(options, async |host| examples::run(&host, filters, *json).await)
         }
@@ -66,7 +66,8 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
             Purpose::Security => "security",
             Purpose::Cosmetic => meta["strategy"].as_str().unwrap_or("-"),
         };
-        let matches: Vec<String> = filter.definition.matchers.iter().map(matched).collect();
+        let matches: Vec<String> =
+            filter.definition.matchers.iter().map(describe_matcher).collect();
         let matches: String = matches.join(", ").chars().take(SHOWN).collect();
         table.row([&filter.name, &filter.plugin, how, &matches].map(neutral_line));
     }
@@ -81,7 +82,7 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn matched(matcher: &Matcher) -> String {
+fn describe_matcher(matcher: &Matcher) -> String {
     let subject = match &matcher.subject {
         Pattern::Any => "everything".to_owned(),
         Pattern::Exact(text) => format!("`{text}` alone"),
@@ -91,7 +92,7 @@ fn matched(matcher: &Matcher) -> String {
     if matcher.tool == "*" { subject } else { format!("{} {subject}", matcher.tool) }
 }
 
-fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
+fn try_filter(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
     let (filter, file) = match (&arguments.command, &arguments.filter_or_file, &arguments.file) {
         (Some(_), Some(file), None) => (None, Path::new(file)),
         (None, Some(filter), Some(file)) => (Some(filter.as_str()), file.as_path()),

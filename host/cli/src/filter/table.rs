@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use crate::style::FAINT;
 
-/// Rows under their heads.
+/// Rows with headings.
 pub(super) struct Table<const N: usize> {
     rows: Vec<[String; N]>,
-    /// Columns of numbers, which stand on the right.
+    /// Columns of numbers, aligned right.
     numbers: &'static [usize],
 }
 

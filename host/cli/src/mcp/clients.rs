@@ -1,4 +1,4 @@
-//! The clients that are known: where each keeps its servers, and in which words. From their own
+//! The known clients: where each stores its servers, and in which form. From their own
 //! documentation.
 
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::nearest::nearest;
 
-/// What a client is to start or to reach.
+/// The server that a client starts or connects to.
 pub(super) enum Server {
-    /// A process of its own.
+    /// A process that the client starts.
     Stdio { program: String, arguments: Vec<String> },
-    /// One that runs already. Its token is in an environment variable of the client's; where there
-    /// is none, the client gets its own of an authorization server.
+    /// A running server. Its token is in an environment variable of the client; without one, the
+    /// client gets its own from an authorization server.
     Http { url: String, variable: Option<String> },
 }
 
@@ -25,23 +25,23 @@ pub(super) struct Client {
     /// Its file in a project.
     pub(super) project: Option<&'static str>,
     pub(super) format: Format,
-    /// The table that has the servers.
+    /// The table of the servers.
     pub(super) table: &'static str,
     words: Words,
 }
 
-/// Where a client keeps what counts in all of its user's projects.
+/// Where a client stores the settings for all projects of its user.
 enum User {
     Home(&'static str),
-    /// In the folder that `XDG_CONFIG_HOME` names, else `~/.config`.
+    /// In the folder of `XDG_CONFIG_HOME`, otherwise `~/.config`.
     Config(&'static str),
-    /// In the folder that the variable names, else below the home.
+    /// In the folder of the variable, otherwise below the home folder.
     Variable(&'static str, &'static str, &'static str),
-    /// In a file that is the client's own.
+    /// In a file that only the client itself writes.
     Command,
 }
 
-/// How a client's file is written.
+/// The format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// JSON, with the comments and trailing commas that most of them take.
@@ -49,12 +49,11 @@ pub(super) enum Format {
     Toml,
 }
 
-/// How a client says which server to start or to reach.
+/// The form in which a client names a server.
 enum Words {
-    /// `command` and `args`; over HTTP `url` and `headers`, where the token's variable is written
-    /// so.
+    /// `command` and `args`; over HTTP `url` and `headers`, with the token's variable in this form.
     Plain(Option<fn(&str) -> String>),
-    /// The same with a type: of a process, and over HTTP `http`.
+    /// The same with a type; over HTTP `http`.
     Typed(&'static str, fn(&str) -> String),
     Windsurf,
     Gemini,
@@ -166,11 +165,11 @@ pub(super) const CLIENTS: [Client; 10] = [
     },
 ];
 
-/// The client of a name.
+/// The client with this name.
 ///
 /// # Errors
 ///
-/// None is called so.
+/// No client has this name.
 pub(super) fn named(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
@@ -183,11 +182,11 @@ pub(super) fn named(name: &str) -> Result<&'static Client, Error> {
 }
 
 impl Client {
-    /// Its user's file. None: it has to be told by its own command.
+    /// Its user's file. `None`: only its own command can change it.
     ///
     /// # Errors
     ///
-    /// It is not known where the user's files are.
+    /// The folder of the user's files isn't known.
     pub(super) fn user_file(&self) -> Result<Option<PathBuf>, Error> {
         let home = || {
             folder("HOME").ok_or_else(|| {
@@ -226,16 +225,16 @@ impl Client {
         Ok(here.join(file))
     }
 
-    /// Whether it reaches servers over HTTP, with a token that its file does not hold.
+    /// Whether it connects to servers over HTTP with a token that its file doesn't hold.
     pub(super) fn takes_http(&self) -> bool {
         !matches!(self.words, Words::Plain(None))
     }
 
-    /// What it is told of a server.
+    /// The entry for a server.
     ///
     /// # Errors
     ///
-    /// It is told of none like that.
+    /// It can't use such a server.
     pub(super) fn entry(&self, server: &Server) -> Result<Value, Error> {
         Ok(match server {
             Server::Stdio { program, arguments } => match self.words {
@@ -293,7 +292,7 @@ impl Client {
         })
     }
 
-    /// The command that tells it of a server.
+    /// The client's command that adds a server.
     pub(super) fn command(&self, name: &str, server: &Server) -> Vec<String> {
         let words =
             |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -328,7 +327,7 @@ impl Client {
     }
 }
 
-/// The folder that a variable names.
+/// The folder in a variable.
 fn folder(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|folder| Path::is_absolute(folder))
 }

@@ -1,7 +1,7 @@
-//! Puts a server into the text of a client's file, and changes nothing else of it.
+//! Adds a server to the text of a client's file and changes nothing else.
 //!
-//! Whatever makes the new text, it is read again, and has to say what the old one said, with that
-//! one server: otherwise it is refused.
+//! The new text is parsed again and must equal the old content plus that one server; otherwise the
+//! change is refused.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
@@ -10,7 +10,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 use super::clients::Format;
 
-/// What says how a server is reached. Where one of these is not said any more, it must not stay.
+/// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
 const WAYS: [&str; 8] =
     ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
 
@@ -18,8 +18,8 @@ const WAYS: [&str; 8] =
 ///
 /// # Errors
 ///
-/// What stands in the way, with its line.
-pub(super) fn edited(
+/// The obstacle, with its line.
+pub(super) fn edit(
     format: Format,
     before: &str,
     table: &str,
@@ -35,7 +35,8 @@ pub(super) fn edited(
 fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
     let root = parsed(before)?;
     let was = root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new()));
-    let wanted = with(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    let wanted =
+        with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
     if was == wanted {
         return Ok(before.to_owned());
     }
@@ -60,7 +61,7 @@ fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     }
 }
 
-/// Changes what a server says of how it is reached, and keeps the rest.
+/// Changes how a server is reached and keeps the rest of its entry.
 fn change(there: &CstObject, entry: &Value) {
     let entry = entry.as_object().into_iter().flatten();
     for property in there.properties() {
@@ -77,8 +78,8 @@ fn change(there: &CstObject, entry: &Value) {
     }
 }
 
-/// What a file has to say. None: something in it is no object that has to be one.
-fn with(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
+/// The expected content of a file. `None`: a value that must be an object isn't one.
+fn with_server(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
     let servers = was
         .as_object_mut()?
         .entry(table)
@@ -94,7 +95,7 @@ fn with(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value>
     Some(was)
 }
 
-/// JSON with comments and trailing commas, and no other liberties.
+/// JSON with comments and trailing commas, and nothing else.
 fn parsed(text: &str) -> Result<CstRootNode, String> {
     let options = ParseOptions {
         allow_comments: true,
@@ -132,7 +133,8 @@ fn input(value: &Value) -> CstInputValue {
 
 fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
     let was = toml_values(before)?;
-    let wanted = with(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    let wanted =
+        with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
     if was == wanted {
         return Ok(before.to_owned());
     }
@@ -170,7 +172,7 @@ fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     }
 }
 
-/// Changes what a server says of how it is reached, and keeps the rest.
+/// Changes how a server is reached and keeps the rest of its entry.
 fn change_toml(there: &mut dyn TableLike, entry: &Value) {
     let Some(entry) = entry.as_object() else { return };
     for way in WAYS {
@@ -234,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_in_a_file_is_kept() {
+    fn rest_of_a_file_is_kept() {
         let own = "\"berth\": {\n      \"command\": \"/usr/bin/berth\",\n      \"args\": [\"serve\"]\n    }";
         gives("", &format!("{{\n  \"mcpServers\": {{\n    {own}\n  }}\n}}\n"));
-        // Trailing commas are for files that have them.
+        // A trailing comma is written only if the file has them.
         let with_commas = own.replace("\"serve\"]\n", "\"serve\"],\n");
         let before = "{\n  // mine\n  \"theme\": \"x\", /* so */\n  \"mcpServers\": {\n    \"other\": { \"command\": \"o\" }, // it\n";
         gives(&format!("{before}  }},\n}}\n"), &format!("{before}    {with_commas},\n  }},\n}}\n"));
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_to_a_server_takes_the_place_of_the_one_before() {
+    fn new_transport_replaces_the_old_one() {
         let before = "{ \"mcpServers\": { \"berth\": { \"url\": \"http://x\", \"headers\": {}, \"disabled\": true } } }";
         let after: Value =
             serde_json::from_str(&json_of(before).expect("it is changed")).expect("it is JSON");
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_understood_is_refused_with_its_line() {
+    fn unreadable_file_is_refused_with_its_line() {
         for (wrong, line) in [
             ("{\n  \"a\": 1,\n  b\n}", "line 3"),
             ("{\n\"a\": 'x' }", "line 2"),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_takes_the_place_of_the_one_before_in_toml_too() {
+    fn new_transport_replaces_the_old_one_in_toml() {
         let before = "[mcp_servers.berth] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
         assert_eq!(
             toml(before, "mcp_servers", "berth", &entry()).as_deref(),
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_put_behind_the_others() {
+    fn table_is_appended() {
         let of = |before: &str| toml(before, "mcp_servers", "berth", &entry());
         let own = "[mcp_servers.berth]\ncommand = \"/usr/bin/berth\"\nargs = [\"serve\"]\n";
         assert_eq!(of("").as_deref(), Ok(own));

@@ -1,4 +1,4 @@
-//! Changes a client's file: as a whole or not at all, and for nobody to read who could not.
+//! Changes a client's file: completely or not at all, and without wider rights.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -11,15 +11,15 @@ use similar::TextDiff;
 use crate::error::Error;
 use crate::new_file;
 
-/// Bytes of a file that is taken for one of these.
+/// Largest file of a client, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Changes a file, or makes it. Returns the difference; none where there is none.
+/// Changes or creates a file. Returns the difference; `None` if there is none.
 ///
 /// # Errors
 ///
 /// It can't be read, changed or written; or a project's file is a link that leaves the project,
-/// which whoever made the project chose.
+/// which is untrusted.
 pub(super) fn change(
     path: &Path,
     in_project: bool,
@@ -44,7 +44,7 @@ pub(super) fn change(
         file.as_file().set_permissions(mode).map_err(failed())?;
     }
     file.as_file().sync_all().map_err(failed())?;
-    // The client may write it as well.
+    // The client may write it at the same time.
     if read(&target)? != before {
         return Err(Error::Usage(format!(
             "{shown} was changed meanwhile, and is left as it is: try again"
@@ -59,7 +59,7 @@ pub(super) fn change(
     Ok(Some(diff.unified_diff().header(&shown.to_string(), &shown.to_string()).to_string()))
 }
 
-/// The file itself: people keep such files elsewhere, behind links.
+/// The target of a link: people store such files elsewhere.
 fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     let failed = || HostError::io(format!("looking at {}", path.display()));
     let (folder, name) =
@@ -89,11 +89,11 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     Ok(target)
 }
 
-/// What a file has. None: it is not there.
+/// The content of a file. `None`: it doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let shown = path.display();
     let failed = || HostError::io(format!("reading {shown}"));
-    // What is no file may be waited for.
+    // Reading anything else than a file may block.
     let file = match File::options()
         .read(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())

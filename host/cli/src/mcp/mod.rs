@@ -1,4 +1,4 @@
-//! `berth mcp config`: what an MCP client has to be told, so that it starts or reaches Berth.
+//! `berth mcp config`: the configuration with which an MCP client starts Berth or connects to it.
 
 mod clients;
 mod edit;
@@ -24,11 +24,11 @@ pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error
     let McpCommand::Config(config) = command;
     match config.client.as_deref() {
         None => list(config.json),
-        Some(name) => one(clients::named(name)?, config, options),
+        Some(name) => show_client(clients::named(name)?, config, options),
     }
 }
 
-/// The clients, and where they have their files.
+/// The clients and their files.
 fn list(as_json: bool) -> Result<Exit, Error> {
     if as_json {
         let mut all = Vec::new();
@@ -56,12 +56,16 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result<Exit, Error> {
+fn show_client(
+    client: &'static Client,
+    config: &McpConfig,
+    options: &Options,
+) -> Result<Exit, Error> {
     let server = server(config, options)?;
     let entry = client.entry(&server)?;
     let file = if config.project { Some(client.project_file()?) } else { client.user_file()? };
     let Some(file) = file else {
-        return by_command(client, config, &server);
+        return run_client_command(client, config, &server);
     };
     let table = client.table;
     if !config.write {
@@ -77,7 +81,7 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
         write!(
             std::io::stdout().lock(),
             "{}",
-            edit::edited(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
+            edit::edit(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
         )?;
         let file = neutral(&file.display().to_string()).into_owned();
         writeln!(
@@ -87,7 +91,7 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
         return Ok(Exit::Success);
     }
     let changed = file::change(&file, config.project, |before| {
-        edit::edited(client.format, before, table, &config.name, &entry)
+        edit::edit(client.format, before, table, &config.name, &entry)
     })?;
     if config.json {
         let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
@@ -116,8 +120,8 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
     Ok(Exit::Success)
 }
 
-/// For a client whose file is its own: the command that tells it.
-fn by_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Exit, Error> {
+/// For a client that only its own command can change: this command.
+fn run_client_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Exit, Error> {
     let words = client.command(&config.name, server);
     let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     if config.write {
@@ -135,7 +139,7 @@ fn by_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Ex
     Ok(Exit::Success)
 }
 
-/// What the client is to start or to reach.
+/// The server for the client.
 fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
     let usage = |why: &str| Err(Error::Usage(why.to_owned()));
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
@@ -189,16 +193,17 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
         );
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
-    let arguments =
-        std::iter::once("serve".to_owned()).chain(absolute(&config.serve, &here)).collect();
+    let arguments = std::iter::once("serve".to_owned())
+        .chain(with_absolute_paths(&config.serve, &here))
+        .collect();
     Ok(Server::Stdio { program: program()?, arguments })
 }
 
 /// Options whose value is a path.
 const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
-/// The options with paths that mean the same wherever the client starts the server.
-fn absolute(options: &[String], here: &Path) -> Vec<String> {
+/// The options with absolute paths, which mean the same wherever the client starts the server.
+fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
     let joined = |path: &str| {
         if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
     };
@@ -214,8 +219,7 @@ fn absolute(options: &[String], here: &Path) -> Vec<String> {
     each.collect()
 }
 
-/// The running binary: a client finds no other by the name alone where it was not started from a
-/// shell.
+/// The running binary: a client that a shell didn't start may not find another one by name.
 fn program() -> Result<String, Error> {
     let failed = || HostError::io("finding this program");
     let path: PathBuf =
@@ -232,7 +236,7 @@ fn object(key: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(key.to_owned(), value)]))
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

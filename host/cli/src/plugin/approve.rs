@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::style::STRONG;
 
-/// Shows what is to be approved, asks, and approves exactly what was shown.
+/// Shows the component, asks, and approves exactly what was shown.
 pub(super) fn approve(
     name: &str,
     yes: bool,
@@ -41,8 +41,8 @@ pub(super) fn approve(
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }
-    // Read a second time, since what is inspected is used up; the digest says that it is the same.
-    let inspected = setting.inspected(read()?)?;
+    // Read a second time, since inspecting uses up the first; the digest shows that it is the same.
+    let inspected = setting.inspect(read()?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
             "the component changed while it was checked; try again".to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn approve(
         }
     }
     out.flush()?;
-    if !yes && digest.is_none() && !asked(name)? {
+    if !yes && digest.is_none() && !confirm(name)? {
         writeln!(out, "It is not approved.")?;
         return Ok(Exit::Denied);
     }
@@ -91,8 +91,8 @@ pub(super) fn approve(
     Ok(Exit::Success)
 }
 
-fn asked(name: &str) -> Result<bool, Error> {
-    let Some(mut dialogue) = ask::at_the_terminal("it is not approved") else {
+fn confirm(name: &str) -> Result<bool, Error> {
+    let Some(mut dialogue) = ask::open_dialogue("it is not approved") else {
         let message = "there is no terminal to ask at: `--yes` approves the component as it is now, `--digest SHA256` only the one with that digest";
         return Err(Error::Unasked(message.to_owned()));
     };

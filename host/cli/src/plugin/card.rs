@@ -1,4 +1,4 @@
-//! What is known of a plugin, and how two versions differ, as people read it.
+//! Describes a plugin and the differences of two versions for people.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::style::{FAINT, STRONG};
 /// Bytes of a text that changed.
 const SHOWN: usize = 400;
 
-/// What is known of a plugin, as people read it.
+/// Describes a plugin for people.
 pub(crate) struct Card<'a>(pub(crate) &'a PluginInfo);
 
 impl fmt::Display for Card<'_> {
@@ -53,7 +53,7 @@ impl fmt::Display for Card<'_> {
     }
 }
 
-/// The interfaces that a component imports, as people read them.
+/// The imports of a component for people.
 pub(crate) struct Imports<'a>(pub(crate) &'a PluginInfo);
 
 impl fmt::Display for Imports<'_> {
@@ -66,7 +66,7 @@ impl fmt::Display for Imports<'_> {
     }
 }
 
-/// How a version differs from the one before, as people read it.
+/// The differences from the version before, for people.
 pub(crate) struct Differences<'a>(pub(crate) &'a Difference);
 
 impl fmt::Display for Differences<'_> {
@@ -103,7 +103,7 @@ impl fmt::Display for Differences<'_> {
 }
 
 fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change) -> fmt::Result {
-    // What both begin with says nothing; in a long text it would push what changed out of sight.
+    // A common beginning carries no information; in a long text it would hide the change.
     let same = old
         .char_indices()
         .zip(new.chars())
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_deep_in_a_long_text_is_shown() {
+    fn change_deep_in_a_long_text_is_shown() {
         let long = "word ".repeat(1000);
         let difference = Difference {
             description: Some(Change {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_the_code_differs_it_says_so() {
+    fn difference_of_only_the_code_is_stated() {
         assert!(Differences(&Difference::default()).to_string().contains("only the code"));
     }
 }

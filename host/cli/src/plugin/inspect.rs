@@ -15,10 +15,10 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::style::STRONG;
 
-/// Tells what a component is, given its file or the name under which it lies there.
+/// Describes a component, given its file or the name of an installed plugin.
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
-    // A name has neither a dot nor a slash, so what has one is a file.
+    // A name has neither a dot nor a slash, so anything with one is a file.
     let candidate = if plugin.contains(['.', '/']) {
         Candidate::file(Path::new(plugin))?
     } else {
@@ -26,7 +26,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     };
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
-    let inspected = setting.inspected(candidate);
+    let inspected = setting.inspect(candidate);
     let approved = Approvals::open(&setting.folders)
         .all()?
         .remove(name)
@@ -37,7 +37,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         .map(|inspected| setting.difference(inspected))
         .transpose()?
         .flatten();
-    let granted = |request: &CapabilityRequest| granted(&setting.loaded, &info, request);
+    let granted = |request: &CapabilityRequest| grant_for(&setting.loaded, &info, request);
     if as_json {
         let mut object = json!(*info);
         let grants = info
@@ -114,11 +114,11 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     Ok(Exit::Success)
 }
 
-/// The grant that answers a request, in words; `None` if there is none.
-fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> Option<String> {
+/// The grant for a request, in words; `None` if there is none.
+fn grant_for(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> Option<String> {
     let plugin = loaded.config.plugins.get(&info.manifest.name);
     match request.name.as_str() {
-        // Both reach what the granted directories hold and nothing else.
+        // Both reach only the granted directories.
         "files" | "search" => {
             let paths: Vec<&str> = plugin
                 .iter()
@@ -130,7 +130,7 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
         "process" => {
             let plugin = plugin?;
             let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
-            listed(programs.chain(plugin.shell.then(|| "every program, by a shell".to_owned())))
+            join(programs.chain(plugin.shell.then(|| "every program, by a shell".to_owned())))
         }
         "http" => {
             let plugin = plugin?;
@@ -142,7 +142,7 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
                     format!("{grant} ({})", methods.join(", "))
                 }
             });
-            listed(
+            join(
                 hosts.chain(
                     plugin
                         .allowed_private_hosts
@@ -155,12 +155,12 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
     }
 }
 
-fn listed(items: impl Iterator<Item = String>) -> Option<String> {
+fn join(items: impl Iterator<Item = String>) -> Option<String> {
     let items: Vec<String> = items.collect();
     (!items.is_empty()).then(|| items.join(", "))
 }
 
-/// The line of the plugin's table that grants some of what is asked for.
+/// The line of the plugin's table that would grant a part of the request.
 fn line(request: &CapabilityRequest) -> Option<&'static str> {
     match request.name.as_str() {
         "files" | "search" => Some("allowed_paths = [\".\"]"),
@@ -170,7 +170,7 @@ fn line(request: &CapabilityRequest) -> Option<&'static str> {
     }
 }
 
-/// The secrets that are put into the plugin's requests, each with the hosts that it is for.
+/// The secrets for the plugin's requests, each with its hosts.
 fn secrets<'l>(loaded: &'l Loaded, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
     let secrets = loaded.config.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
     secrets

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// Lists the plugins of every host that runs, and where none does, those that one would have.
+/// Lists the plugins of every running host; without one, those that a new host would have.
 pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     let hosts = ask_hosts(&Folders::from_environment()?, Ask::Plugins)?;
     if !hosts.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Has every host that runs look at its plugins again.
+/// Makes every running host load its plugins again.
 pub(super) fn reload(as_json: bool) -> Result<Exit, Error> {
     let hosts = ask_hosts(&Folders::from_environment()?, Ask::Reload)?;
     if hosts.is_empty() && !as_json {
@@ -86,7 +86,7 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
     for (row, plugin) in rows.iter().zip(plugins) {
         let style = if plugin.digest.is_some() { GOOD } else { BAD };
-        // Coloured after it is padded, since colours have no width.
+        // Coloured after padding, since colours have no width.
         let text = line(row);
         writeln!(
             out,

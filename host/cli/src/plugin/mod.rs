@@ -31,7 +31,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
     }
 }
 
-/// The tools of a component, a line each.
+/// The tools of a component, one a line.
 fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Result<()> {
     let mut tools = inspected.tools.iter();
     tools.try_for_each(|tool| {
@@ -39,7 +39,7 @@ fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Re
     })
 }
 
-/// What the commands look at: the configuration, and where Berth's folders are.
+/// The configuration and Berth's folders, for the commands.
 struct Setting {
     folders: Folders,
     loaded: Loaded,
@@ -54,19 +54,19 @@ impl Setting {
         Ok(Self { folders, loaded, directory })
     }
 
-    /// The component that lies there for a plugin's name.
+    /// The installed component of a plugin's name.
     fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
         berth_core::candidate(&self.loaded, &self.folders, &self.directory, name)
     }
 
-    /// What a component says that it offers, asked with nothing granted.
-    fn inspected(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
+    /// The tools that a component offers, listed without any grant.
+    fn inspect(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
         host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders).await) })
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
     }
 
-    /// How a component differs from the version that was approved. `None` where none was, or it is
-    /// this very one.
+    /// The differences of a component from the approved version. `None` if no version was approved,
+    /// or it is the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
         let (approvals, name) = (Approvals::open(&self.folders), &new.info.manifest.name);
         let Some(approved) =
@@ -75,6 +75,6 @@ impl Setting {
             return Ok(None);
         };
         let Some(old) = approvals.component(name, &approved)? else { return Ok(None) };
-        Ok(Some(Difference::between(&self.inspected(old)?, new)))
+        Ok(Some(Difference::between(&self.inspect(old)?, new)))
     }
 }

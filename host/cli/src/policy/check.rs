@@ -1,4 +1,4 @@
-//! `berth policy check`: what would become of a call.
+//! `berth policy check`: what would happen to a call.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -34,7 +34,7 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     match (check.json, &found.outcome) {
         (true, _) => writeln!(std::io::stdout().lock(), "{:#}", object(&check.tool, &found))?,
         (false, Ok(decision)) => write!(anstream::stdout().lock(), "{}", text(&found, decision))?,
-        (false, Err(failure)) => write!(anstream::stderr(), "{}", call::explained(failure))?,
+        (false, Err(failure)) => write!(anstream::stderr(), "{}", call::explain(failure))?,
     }
     Ok(match &found.outcome {
         Ok(_) if runs(&found) => Exit::Success,
@@ -43,7 +43,7 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     })
 }
 
-/// Whether the call would run without anybody being asked.
+/// Whether the call would run without approval.
 fn runs(found: &Check) -> bool {
     let verdict = found.outcome.as_ref().map(|decision| decision.verdict);
     verdict == Ok(Verdict::Allow) || (verdict == Ok(Verdict::Ask) && found.approved_by.is_some())
@@ -63,14 +63,14 @@ fn object(asked: &str, found: &Check) -> Value {
         "decision": found.outcome.as_ref().ok().map(rule),
         "approved_by": found.approved_by,
         "arguments": found.arguments,
-        "commands": commands(found).map(looked).collect::<Value>(),
+        "commands": commands(found).map(analysis_json).collect::<Value>(),
         "subjects": found.subjects.iter().map(subject).collect::<Value>(),
         "gates": found.gates.iter().map(said).collect::<Value>(),
         "failure": found.outcome.as_ref().err(),
     })
 }
 
-/// The commands that it acts on, looked into.
+/// The commands that it acts on, with their analysis.
 fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
     found
         .subjects
@@ -79,7 +79,7 @@ fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
         .map(|subject| analyze(&subject.text))
 }
 
-fn looked(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
+fn analysis_json(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
     let simple =
         |SimpleCommand { text, program, class, destructive, needs_network }: SimpleCommand| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
     let commands: Vec<Value> = commands.into_iter().map(simple).collect();

@@ -1,4 +1,4 @@
-//! `berth policy explain`: what became of a call, and by which rule, as the record has it.
+//! `berth policy explain`: what happened to a call, and by which rule, from the audit.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     let records = trail.of_call(id)?;
-    // What came of it tells the most; a call that was cut off has only an intent.
+    // The outcome has the most fields; an interrupted call has only an intent.
     let outcome = records.iter().rfind(|record| record["kind"] == json!("outcome"));
     let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
