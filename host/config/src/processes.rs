@@ -23,9 +23,9 @@ pub struct ProcessGrants {
     /// The granted directories, and the globs for the files in them.
     pub files: FilePolicy,
     /// Existing trees that presets grant, by their real paths.
-    pub also: Vec<Tree>,
+    pub extra_trees: Vec<Tree>,
     /// Hidden files with credentials in these trees, by their real paths.
-    pub also_hidden: Vec<PathBuf>,
+    pub hidden: Vec<PathBuf>,
     /// Sockets that processes may connect to, and folders of such sockets.
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
@@ -262,8 +262,8 @@ impl Loaded {
             sandboxed: shell.sandbox != SandboxMode::Off,
         };
         ProcessGrants {
-            also,
-            also_hidden,
+            extra_trees: also,
+            hidden: also_hidden,
             sockets: shell
                 .sockets
                 .iter()

@@ -211,7 +211,7 @@ impl HostBuilder {
         }
         if self.watch {
             // A long-lived host has the time: no call waits for it.
-            tokio::task::spawn_blocking(move || overflow.clean());
+            tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
         for builtin in &self.builtins {

@@ -89,7 +89,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The request took too long; the text names the limit.
-    Late(String),
+    TimeLimit(String),
     /// No request can be made; the text says why.
     Setup(String),
 }
@@ -169,7 +169,7 @@ impl Error {
     /// The obstacle for the operator to fix, if this error is one.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self {
-            Self::Timeout(Some(bound)) => Some(Obstacle::Late(bound.clone())),
+            Self::Timeout(Some(bound)) => Some(Obstacle::TimeLimit(bound.clone())),
             Self::Setup(_) => Some(Obstacle::Setup(self.to_string())),
             _ => None,
         }

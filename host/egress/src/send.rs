@@ -181,7 +181,7 @@ impl Requests {
         };
         // The answer can't be kept for later calls: whether it changed can't be checked without a
         // request.
-        self.scope.report.lost_sight();
+        self.scope.report.mark_incomplete();
         let (parts, body) = request.into_parts();
         let open_record = record.as_ref().ok_or(Error::Busy)?;
         let checked = self.check(parts, open_record)?;

@@ -128,7 +128,7 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     outcome.map_err(|mut failure| {
         match state.http.take_obstacle() {
             // A failure by the host already names its limit.
-            Some(Obstacle::Late(bound))
+            Some(Obstacle::TimeLimit(bound))
                 if failure.category == Category::Timeout && failure.suggestion.is_none() =>
             {
                 failure.message = format!("{} ({bound})", failure.message);

@@ -127,11 +127,11 @@ impl<'s> Unfolding<'s> {
                     ("properties", Value::Object(places)) => {
                         elsewhere = places
                             .values()
-                            .fold(elsewhere, |most, place| most.beside(self.cost(place)));
+                            .fold(elsewhere, |most, place| most.combine(self.cost(place)));
                         sum
                     }
                     ("items" | "additionalProperties", place) => {
-                        elsewhere = elsewhere.beside(self.cost(place));
+                        elsewhere = elsewhere.combine(self.cost(place));
                         sum
                     }
                     // Definitions count through references only.
@@ -173,7 +173,7 @@ impl Cost {
     }
 
     /// The cost of both parts, if they apply to different places.
-    fn beside(self, other: Self) -> Self {
+    fn combine(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
             returns: self.returns.max(other.returns),

@@ -102,7 +102,7 @@ impl<'c> Budget<'c> {
         if skipped.unreadable > 0
             || matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled)
         {
-            view.lost_sight();
+            view.mark_incomplete();
         }
     }
 

@@ -200,7 +200,7 @@ impl IgnoreSource<'_> {
             Err(errno) => {
                 match errno {
                     Errno::NOENT | Errno::NOTDIR => self.view.record_presence(&real, false),
-                    _ => self.view.lost_sight(),
+                    _ => self.view.mark_incomplete(),
                 }
                 return None;
             }
@@ -212,7 +212,7 @@ impl IgnoreSource<'_> {
         }
         let mut text = Vec::new();
         if std::fs::File::from(file).take(MAX_BYTES).read_to_end(&mut text).is_err() {
-            self.view.lost_sight();
+            self.view.mark_incomplete();
             return None;
         }
         if text.starts_with(b"\xef\xbb\xbf") {

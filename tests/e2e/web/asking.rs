@@ -85,7 +85,7 @@ fn unlisted_host_asks_before_anything_is_sent() {
             hosts.asks(&person, &session, "fetch", json!({ "url": hosts.url("one") })).await,
             1
         );
-        let words = person.asked()[0].words();
+        let words = person.asked()[0].to_text();
         for told in [
             format!("goes to: https://one.example.com:{}", hosts.server.port()),
             "unusual port".to_owned(),
@@ -123,7 +123,7 @@ fn question_begins_with_the_host_and_its_secrets() {
             ..Request::new("http_request", arguments)
         };
         hosts.web.host.call(request).await.outcome.expect_err("a person said no");
-        let words = person.asked()[0].words();
+        let words = person.asked()[0].to_text();
         let lines: Vec<&str> = words.lines().collect();
         assert_eq!(
             lines[1],

@@ -128,8 +128,8 @@ impl Policies {
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants {
             files,
-            also,
-            also_hidden,
+            extra_trees: also,
+            hidden: also_hidden,
             sockets,
             programs,
             shell,

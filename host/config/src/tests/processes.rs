@@ -197,7 +197,7 @@ fn preset_grants_existing_files_makes_caches_and_hides_credentials() {
     let grants =
         scene.shell(text, &[("CARGO_HOME", cargo.to_str().expect("UTF-8")), ("GOFLAGS", "-x")]);
     let access_of = |path: PathBuf| {
-        grants.also.iter().find(|tree| Path::new(&tree.path) == path).map(|tree| tree.access)
+        grants.extra_trees.iter().find(|tree| Path::new(&tree.path) == path).map(|tree| tree.access)
     };
     // A missing cache was made.
     assert_eq!(access_of(cargo.join("registry")), Some(TreeAccess::Write));
@@ -218,7 +218,7 @@ fn preset_grants_existing_files_makes_caches_and_hides_credentials() {
             && access_of(home.clone()).is_none()
     );
     assert!(!home.join("go").exists(), "its preset isn't used");
-    let hidden = |path: PathBuf| grants.also_hidden.contains(&path);
+    let hidden = |path: PathBuf| grants.hidden.contains(&path);
     assert!(
         hidden(cargo.join("credentials.toml"))
             && hidden(home.join(".config/git/credentials"))
@@ -231,8 +231,8 @@ fn preset_grants_existing_files_makes_caches_and_hides_credentials() {
         &[],
     );
     assert!(
-        !granted.also_hidden.contains(&home.join(".config/git/credentials"))
-            && granted.also_hidden.contains(&home.join(".npmrc"))
+        !granted.hidden.contains(&home.join(".config/git/credentials"))
+            && granted.hidden.contains(&home.join(".npmrc"))
     );
 }
 
@@ -244,9 +244,9 @@ fn odd_variable_does_not_grant_the_home() {
         let grants =
             scene.shell("[tools.shell]\npresets = [\"go\", \"ccache\"]\n", &[("CCACHE_DIR", odd)]);
         assert!(
-            grants.also.iter().all(|tree| !home.starts_with(&tree.path)),
+            grants.extra_trees.iter().all(|tree| !home.starts_with(&tree.path)),
             "{odd}: {:?}",
-            grants.also
+            grants.extra_trees
         );
     }
 }
