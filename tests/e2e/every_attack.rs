@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::{Scene, run};
-use crate::{escapes, floods, limits, provisional, races, words};
+use crate::{escapes, floods, limits, races, temporary, words};
 
 #[test]
 fn every_attack_has_a_test() {
@@ -16,7 +16,7 @@ fn every_attack_has_a_test() {
             escapes::TESTED,
             floods::TESTED,
             limits::TESTED,
-            provisional::TESTED,
+            temporary::TESTED,
             races::TESTED,
             words::TESTED,
         ]

@@ -272,7 +272,7 @@ fn only_leftover_temporary_files_are_removed() {
         world.view.link((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))),
         Errno::PERM,
     );
-    world.view.remove_provisional();
+    world.view.remove_temporary();
     for there in
         ["named/file", "taken/file", &name(1), &name(9), &format!("{}/.env", name(3)), "a.txt"]
     {
@@ -284,14 +284,14 @@ fn only_leftover_temporary_files_are_removed() {
     make(&name(6));
     make(&format!("{}/{}", name(6), name(7)));
     world.view.rename((world.dir(), &name(6)), (world.dir(), "whole")).expect("is named");
-    world.view.remove_provisional();
+    world.view.remove_temporary();
     assert!(at("whole").join(name(7)).exists());
     // Its place is free again.
     for number in 0..16 {
         make(&name(100 + number));
     }
     errno(world.view.create_directory(world.dir(), &name(200)), Errno::MFILE);
-    world.view.remove_provisional();
+    world.view.remove_temporary();
     assert!((100..116).all(|number| !at(&name(number)).exists()) && !at(&name(200)).exists());
 }
 

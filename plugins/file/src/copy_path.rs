@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::notices::{entries, plural, size};
 use crate::paths::open_failure;
-use crate::provisional::Provisional;
 use crate::survey::Survey;
+use crate::temporary::Temporary;
 use crate::tree::CopyCounts;
 use crate::{nearby, transfer};
 
@@ -69,14 +69,14 @@ impl Tool for CopyPath {
         )?;
         let copied = match survey {
             Some(survey) => {
-                let (provisional, copied) =
+                let (temporary, copied) =
                     transfer::copy_directory(&source, &destination, &survey, false, call)?;
-                give_name(provisional, &destination)?;
+                give_name(temporary, &destination)?;
                 copied
             }
             None => {
-                let (provisional, bytes) = transfer::copy_file(&source, &destination, false)?;
-                give_name(provisional, &destination)?;
+                let (temporary, bytes) = transfer::copy_file(&source, &destination, false)?;
+                give_name(temporary, &destination)?;
                 CopyCounts { files: 1, bytes, ..CopyCounts::default() }
             }
         };
@@ -99,8 +99,8 @@ impl Tool for CopyPath {
     }
 }
 
-fn give_name(provisional: Provisional, destination: &str) -> Result<(), Failure> {
-    provisional
+fn give_name(temporary: Temporary, destination: &str) -> Result<(), Failure> {
+    temporary
         .name(Path::new(destination))
         .map_err(|error| Failure::io(format!("naming the copy {destination}"), &error))
 }

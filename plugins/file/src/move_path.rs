@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::entries;
-use crate::provisional::Provisional;
 use crate::survey::Survey;
+use crate::temporary::Temporary;
 use crate::{delete_path, nearby, transfer};
 
 /// Moves or renames a file, a link or a directory.
@@ -89,8 +89,8 @@ fn copy_and_delete(
 ) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
-    let provisional = if meta.is_dir() {
-        let (provisional, copied) =
+    let temporary = if meta.is_dir() {
+        let (temporary, copied) =
             transfer::copy_directory(source, destination, &Survey::new(source)?, true, call)?;
         if copied.left_out > 0 {
             let what = entries(copied.left_out);
@@ -101,15 +101,15 @@ fn copy_and_delete(
                 "They are pipes, sockets, links to targets that are not granted, or unfinished entries of another call. Move the other parts one by one, or copy the directory.",
             ));
         }
-        provisional
+        temporary
     } else if meta.is_symlink() {
         let points_to =
             rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
-        Provisional::link(Path::new(destination), &points_to).map_err(failed)?
+        Temporary::link(Path::new(destination), &points_to).map_err(failed)?
     } else {
         transfer::copy_file(source, destination, true)?.0
     };
-    provisional.name(Path::new(destination)).map_err(failed)?;
+    temporary.name(Path::new(destination)).map_err(failed)?;
     let removed = if meta.is_dir() {
         delete_path::remove(source, call).map(|_| ())
     } else {

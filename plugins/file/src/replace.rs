@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use berth_sdk::Failure;
 
-use crate::provisional::Provisional;
+use crate::temporary::Temporary;
 
 /// The number of links, one after the other, that is too many.
 const MAX_LINKS: usize = 8;
@@ -15,11 +15,11 @@ const MAX_LINKS: usize = 8;
 /// the same directory, then renames it. If this fails, the file is unchanged and the temporary file
 /// is removed. The directory has to exist.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (provisional, mut file) = Provisional::file(path)?;
+    let (temporary, mut file) = Temporary::file(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
-    provisional.name(path)
+    temporary.name(path)
 }
 
 /// The target of `path` after following links, or `path` itself if it isn't a link. The target may

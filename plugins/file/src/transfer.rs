@@ -1,4 +1,4 @@
-//! Code that copying and moving share: checks of the destination, and copies under a provisional
+//! Code that copying and moving share: checks of the destination, and copies under a temporary
 //! name.
 
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, statat};
 use crate::create_directory::make_with_parents;
 use crate::notices::plural;
 use crate::paths::open_failure;
-use crate::provisional::Provisional;
 use crate::survey::Survey;
+use crate::temporary::Temporary;
 use crate::tree::{self, CopyCounts, CopyOptions};
 
 /// The number of files that are copied between two reports of progress.
@@ -81,27 +81,27 @@ pub(crate) fn into_itself_failure(source: &str, destination: &str) -> Failure {
     ))
 }
 
-/// Copies a file to a provisional name.
+/// Copies a file to a temporary name.
 pub(crate) fn copy_file(
     source: &str,
     destination: &str,
     durable: bool,
-) -> Result<(Provisional, u64), Failure> {
+) -> Result<(Temporary, u64), Failure> {
     let mut from = File::open(source).map_err(|error| open_failure("reading", source, &error))?;
-    let copied = Provisional::file(Path::new(destination)).and_then(|(provisional, mut to)| {
-        Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?))
+    let copied = Temporary::file(Path::new(destination)).and_then(|(temporary, mut to)| {
+        Ok((temporary, tree::copy_file(&mut from, &mut to, durable)?))
     });
     copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
 }
 
-/// Copies a directory to a provisional name.
+/// Copies a directory to a temporary name.
 pub(crate) fn copy_directory(
     source: &str,
     destination: &str,
     survey: &Survey,
     durable: bool,
     call: &Call,
-) -> Result<(Provisional, CopyCounts), Failure> {
+) -> Result<(Temporary, CopyCounts), Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
             Failure::invalid(format!("copying {source} to {destination}: {error}"))
@@ -111,7 +111,7 @@ pub(crate) fn copy_directory(
     // The source is opened first: the host gives the copy the mode of the file or directory that
     // was opened last.
     let from = File::open(source).map_err(failed)?;
-    let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
+    let temporary = Temporary::directory(Path::new(destination)).map_err(failed)?;
     let mut reported = 0;
     let mut progress = |copied: &CopyCounts| {
         if copied.files >= reported + STRIDE {
@@ -124,8 +124,8 @@ pub(crate) fn copy_directory(
             );
         }
     };
-    let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();
+    let own_name = temporary.path().file_name().unwrap_or_default().as_encoded_bytes();
     let mut options = CopyOptions { own_name, durable, progress: &mut progress };
-    let copied = tree::copy(from.into(), provisional.path(), &mut options).map_err(failed)?;
-    Ok((provisional, copied))
+    let copied = tree::copy(from.into(), temporary.path(), &mut options).map_err(failed)?;
+    Ok((temporary, copied))
 }

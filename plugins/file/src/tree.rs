@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::provisional::is_provisional;
+use crate::temporary::is_temporary;
 
 /// The greatest depth of a copy. Every level needs two open handles, and a call has few of them.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -111,7 +111,7 @@ pub(crate) fn copy(
             ));
         }
         match kind {
-            _ if is_provisional(name.to_bytes()) => copied.left_out += 1,
+            _ if is_temporary(name.to_bytes()) => copied.left_out += 1,
             FileType::Directory => {
                 let source = open_directory(level.source.as_fd(), &name)?;
                 rustix::fs::mkdirat(&level.target, &name, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;

@@ -3,7 +3,7 @@
 use hostile_support::{Attack, Loot};
 use serde_json::Value;
 
-use crate::{exhaustion, floods, handles, links, outside, provisional, words, world};
+use crate::{exhaustion, floods, handles, links, outside, temporary, words, world};
 
 /// All attacks.
 pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
@@ -175,19 +175,19 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new("rename", "Renames `path` to `to` without reading it.", links::rename),
     Attack::new(
-        "leave_provisional",
-        "Creates entries under provisional names in `path` and ends as `text` says.",
-        provisional::leave_provisional,
+        "leave_temporary",
+        "Creates entries under temporary names in `path` and ends as `text` says.",
+        temporary::leave_temporary,
     ),
     Attack::new(
-        "pass_for_provisional",
-        "Tries to make the host remove the directory `path` as a provisional entry.",
-        provisional::pass_for_provisional,
+        "forge_temporary",
+        "Tries to make the host remove the directory `path` as a temporary entry.",
+        temporary::forge_temporary,
     ),
     Attack::new(
-        "hoard_provisional",
-        "Creates entries under provisional names in `path` until it is refused.",
-        provisional::hoard_provisional,
+        "hoard_temporary",
+        "Creates entries under temporary names in `path` until it is refused.",
+        temporary::hoard_temporary,
     ),
     Attack::new(
         "touch_special_file",

@@ -11,7 +11,7 @@ mod floods;
 mod handles;
 mod links;
 mod outside;
-mod provisional;
+mod temporary;
 mod words;
 mod world;
 

@@ -10,7 +10,7 @@ use berth_policy::files::{Kind, Refusal};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::provisional::may_get_to;
+use super::temporary::may_get_to;
 use super::{FileError, FileView, NO_LEAF, Place, kernel};
 
 impl FileView {
@@ -29,9 +29,9 @@ impl FileView {
             place => place?,
         };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
-        self.expect_provisional(&place)?;
+        self.expect_temporary(&place)?;
         rustix::fs::mkdirat(&place.dir, place.leaf, self.mode_of_new_directory(&place))?;
-        self.remember_provisional(&place)
+        self.remember_temporary(&place)
     }
 
     /// Removes an empty directory.
@@ -199,9 +199,9 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::NOTDIR.into());
         }
-        self.expect_provisional(&place)?;
+        self.expect_temporary(&place)?;
         rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?;
-        self.remember_provisional(&place)
+        self.remember_temporary(&place)
     }
 
     /// The target of a symbolic link.

@@ -12,8 +12,8 @@ mod grants;
 mod kernel;
 mod listing;
 mod open;
-mod provisional;
 mod seen;
+mod temporary;
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,9 +30,9 @@ pub use grants::{GrantError, Grants, Root, real_or_given};
 pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenObject, OpenOptions};
-use provisional::Provisional;
 pub use seen::Sights;
 use seen::Watcher;
+use temporary::Temporary;
 
 use crate::mounts;
 
@@ -75,7 +75,7 @@ struct Made {
     files: Vec<(u64, u64)>,
     /// The permission bits of the file and of the directory that it last opened for reading.
     read: LastRead,
-    provisional: Vec<Provisional>,
+    temporary: Vec<Temporary>,
 }
 
 /// A copy takes its mode from this file.
@@ -211,7 +211,7 @@ impl FileView {
         self.rules().decide(path, kind, access)?;
         let Some((rules, _)) = &self.call else { return Ok(()) };
         // A temporary file beside its place is decided on as its final path.
-        let place = provisional::outermost(path).and_then(|built| {
+        let place = temporary::outermost(path).and_then(|built| {
             let (place, rest) =
                 (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
             Some(if rest.as_os_str().is_empty() { place.to_owned() } else { place.join(rest) })

@@ -130,12 +130,12 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::ISDIR.into());
         }
-        self.expect_provisional(&place)?;
+        self.expect_temporary(&place)?;
         let flags =
             how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle =
             rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
-        self.remember_provisional(&place)?;
+        self.remember_temporary(&place)?;
         self.remember_made(&rustix::fs::fstat(&handle)?);
         Ok(OpenObject { handle, path: place.path(), kind: FileType::RegularFile })
     }

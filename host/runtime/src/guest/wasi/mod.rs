@@ -146,7 +146,7 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         if let Some(view) = &self.view {
-            view.remove_provisional();
+            view.remove_temporary();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files and directories that are built under a provisional name. They get their final name when
+//! Files and directories that are built under a temporary name. They get their final name when
 //! they are complete, so no reader sees half of one.
 
 use std::collections::hash_map::RandomState;
@@ -12,21 +12,21 @@ use crate::tree;
 /// The greatest number of other names that are tried if the first is taken.
 const MAX_NAMES: usize = 8;
 
-/// Whether a name has the form of a provisional name. An entry with such a name belongs to another
+/// Whether a name has the form of a temporary name. An entry with such a name belongs to another
 /// call, which is going to rename or remove it.
-pub(crate) fn is_provisional(name: &[u8]) -> bool {
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
     let digits = name.strip_prefix(b".berth-").and_then(|rest| rest.strip_suffix(b".tmp"));
     digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// A file, directory or link under a provisional name, in the directory of its final name. Dropping
+/// A file, directory or link under a temporary name, in the directory of its final name. Dropping
 /// this removes the entry, unless it was [named](Self::name). If a call is stopped before the drop,
 /// the host removes the entries that the call created under such names.
-pub(crate) struct Provisional {
+pub(crate) struct Temporary {
     path: PathBuf,
 }
 
-impl Provisional {
+impl Temporary {
     /// A new file.
     pub(crate) fn file(for_path: &Path) -> io::Result<(Self, File)> {
         Self::make(for_path, |path| OpenOptions::new().write(true).create_new(true).open(path))
@@ -71,7 +71,7 @@ impl Provisional {
     }
 }
 
-impl Drop for Provisional {
+impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             // The caller reports the failure that led here. An error of the removal is ignored,

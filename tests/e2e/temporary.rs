@@ -1,4 +1,4 @@
-//! What a call builds under a provisional name and leaves there is removed by the host, and nothing
+//! What a call builds under a temporary name and leaves there is removed by the host, and nothing
 //! else is.
 
 use std::fs;
@@ -42,23 +42,23 @@ fn with_victims(root: &Path) {
 }
 
 attacks! {
-    async fn leave_provisional() {
+    async fn leave_temporary() {
         let scene = Scene::with(&[], with_victims).await;
         let before = everything(&scene.granted);
         for end in ["", "fail", "trap", "exit", "memory", "loop", "sleep"] {
-            scene.attack("leave_provisional", json!({ "path": scene.granted, "text": end })).await;
+            scene.attack("leave_temporary", json!({ "path": scene.granted, "text": end })).await;
             assert_eq!(everything(&scene.granted), before, "after the end {end:?}");
         }
         // What may not be written stays as it is, whoever asks.
-        assert!(loot(&scene.attack("leave_provisional", json!({ "path": scene.granted.join("victim") })).await).contains("left"));
+        assert!(loot(&scene.attack("leave_temporary", json!({ "path": scene.granted.join("victim") })).await).contains("left"));
         assert_eq!(everything(&scene.granted), before);
     }
 
-    async fn pass_for_provisional() {
+    async fn forge_temporary() {
         let scene = Scene::with(&[], with_victims).await;
         let victims = || everything(&scene.granted).iter().filter(|(_, text)| text == "victim").count();
         assert_eq!(victims(), 3);
-        let answer = scene.attack("pass_for_provisional", json!({ "path": scene.granted.join("victim") })).await;
+        let answer = scene.attack("forge_temporary", json!({ "path": scene.granted.join("victim") })).await;
         answer.outcome.as_ref().expect_err("nothing comes to lie where it is removed");
         assert_eq!(victims(), 3, "{answer:?}");
         // It took the way by the other name, which is its right.
@@ -66,10 +66,10 @@ attacks! {
         assert!(everything(&scene.granted).iter().all(|(path, _)| !path.to_string_lossy().contains("tmp") || path.starts_with(".berth-0123456789abcdef.tmp")));
     }
 
-    async fn hoard_provisional() {
+    async fn hoard_temporary() {
         let scene = Scene::with(&[], with_victims).await;
         let before = everything(&scene.granted);
-        let count: u64 = loot(&scene.attack("hoard_provisional", json!({ "path": scene.granted })).await).parse().expect("a number");
+        let count: u64 = loot(&scene.attack("hoard_temporary", json!({ "path": scene.granted })).await).parse().expect("a number");
         assert!((1..=64).contains(&count), "{count}");
         assert_eq!(everything(&scene.granted), before);
     }

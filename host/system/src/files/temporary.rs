@@ -18,14 +18,14 @@ use rustix::io::Errno;
 use super::{FileError, FileView, Place, ResolvedObject, kernel};
 
 /// Temporary names of a call at a time. Each keeps two handles open.
-const MAX_PROVISIONAL: usize = 16;
+const MAX_TEMPORARY: usize = 16;
 
 /// Levels that the clean-up enters. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
 /// An object under a temporary name.
 #[derive(Debug)]
-pub(super) struct Provisional {
+pub(super) struct Temporary {
     parent: OwnedFd,
     name: String,
     /// `O_PATH`. While it is open, no other object can have its inode.
@@ -34,21 +34,21 @@ pub(super) struct Provisional {
 
 impl FileView {
     /// Whether there is room to remember another one. Asked before something is created.
-    pub(super) fn expect_provisional(&self, place: &Place<'_>) -> Result<(), FileError> {
+    pub(super) fn expect_temporary(&self, place: &Place<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
         }
         let mut made = self.made();
-        made.provisional.retain(Provisional::has_its_name);
-        if made.provisional.len() < MAX_PROVISIONAL { Ok(()) } else { Err(Errno::MFILE.into()) }
+        made.temporary.retain(Temporary::has_its_name);
+        if made.temporary.len() < MAX_TEMPORARY { Ok(()) } else { Err(Errno::MFILE.into()) }
     }
 
     /// Remembers a new object of this call, if its name is temporary.
-    pub(super) fn remember_provisional(&self, place: &Place<'_>) -> Result<(), FileError> {
+    pub(super) fn remember_temporary(&self, place: &Place<'_>) -> Result<(), FileError> {
         if is_outermost(place) {
             let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
             let made = kernel::resolve(place.dir.as_fd(), place.leaf, false)?;
-            self.made().provisional.push(Provisional { parent, name: place.leaf.to_owned(), made });
+            self.made().temporary.push(Temporary { parent, name: place.leaf.to_owned(), made });
         }
         Ok(())
     }
@@ -79,28 +79,28 @@ impl FileView {
     /// ends.
     ///
     /// What can't be removed stays under its temporary name.
-    pub fn remove_provisional(&self) {
-        let left = std::mem::take(&mut self.made().provisional);
-        for provisional in left.iter().filter(|left| left.has_its_name()) {
+    pub fn remove_temporary(&self) {
+        let left = std::mem::take(&mut self.made().temporary);
+        for temporary in left.iter().filter(|left| left.has_its_name()) {
             // Nobody can be told, and nothing else can be done.
-            let _ = self.remove_tree(provisional);
+            let _ = self.remove_tree(temporary);
         }
     }
 
-    fn remove_tree(&self, provisional: &Provisional) -> Result<(), FileError> {
-        let stat = rustix::fs::fstat(&provisional.made)?;
-        let path = kernel::real_path(provisional.parent.as_fd())?.join(&provisional.name);
+    fn remove_tree(&self, temporary: &Temporary) -> Result<(), FileError> {
+        let stat = rustix::fs::fstat(&temporary.made)?;
+        let path = kernel::real_path(temporary.parent.as_fd())?.join(&temporary.name);
         let kind = kernel::file_type(&stat);
         self.check(&path, kind, Access::Write)?;
         if kind != FileType::Directory {
             return Ok(rustix::fs::unlinkat(
-                &provisional.parent,
-                provisional.name.as_str(),
+                &temporary.parent,
+                temporary.name.as_str(),
                 AtFlags::empty(),
             )?);
         }
         // The directory that was created, whatever its name leads to by now.
-        let top = kernel::reopen(provisional.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let top = kernel::reopen(temporary.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut levels = vec![(Dir::new(top)?, path, CString::default())];
         while let Some((entries, path, _)) = levels.last_mut() {
             let Some(entry) = entries.next() else {
@@ -110,8 +110,8 @@ impl FileView {
                         rustix::fs::unlinkat(parent.fd()?, &name, AtFlags::REMOVEDIR)?;
                     }
                     None => rustix::fs::unlinkat(
-                        &provisional.parent,
-                        provisional.name.as_str(),
+                        &temporary.parent,
+                        temporary.name.as_str(),
                         AtFlags::REMOVEDIR,
                     )?,
                 }
@@ -158,7 +158,7 @@ impl FileView {
     }
 }
 
-impl Provisional {
+impl Temporary {
     /// Whether its name still names it.
     fn has_its_name(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
@@ -170,7 +170,7 @@ impl Provisional {
 /// Whether a temporary name starts here. An object below another temporary one is removed with it,
 /// and stays with it if that gets its final name.
 fn is_outermost(place: &Place<'_>) -> bool {
-    is_provisional(place.leaf) && outermost(&place.dir_path).is_none()
+    is_temporary(place.leaf) && outermost(&place.dir_path).is_none()
 }
 
 /// Whether something may move from one path to another: only objects that were created there may
@@ -181,11 +181,11 @@ pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
 
 /// The path up to its first temporary name.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
-    let provisional =
-        |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_provisional);
+    let temporary =
+        |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary);
     let mut found = None;
     for above in path.ancestors() {
-        if provisional(above) {
+        if temporary(above) {
             found = Some(above);
         }
     }
@@ -193,7 +193,7 @@ pub(super) fn outermost(path: &Path) -> Option<&Path> {
 }
 
 /// The reserved form: `.berth-`, sixteen hexadecimal digits, `.tmp`.
-fn is_provisional(name: &str) -> bool {
+fn is_temporary(name: &str) -> bool {
     let digits = name.strip_prefix(".berth-").and_then(|rest| rest.strip_suffix(".tmp"));
     digits.is_some_and(|digits| {
         digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())

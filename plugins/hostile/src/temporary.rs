@@ -1,4 +1,4 @@
-//! Attacks with provisional names: the host removes entries that a call leaves under such names.
+//! Attacks with temporary names: the host removes entries that a call leaves under such names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn name(number: u64) -> String {
 }
 
 /// Creates a file, a tree and a link, then ends as `text` says.
-pub(crate) fn leave_provisional(arguments: &Arguments) -> Loot {
+pub(crate) fn leave_temporary(arguments: &Arguments) -> Loot {
     let at = |number| Path::new(&arguments.path).join(name(number));
     let deep = at(1).join("deep/deeper");
     fs::create_dir_all(&deep)?;
@@ -43,7 +43,7 @@ pub(crate) fn leave_provisional(arguments: &Arguments) -> Loot {
 
 /// Tries in every way to make the host remove entries that the guest didn't create. `path` is a
 /// directory with files, and has to stay.
-pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
+pub(crate) fn forge_temporary(arguments: &Arguments) -> Loot {
     let victim = PathBuf::from(&arguments.path);
     let beside = |name: String| victim.with_file_name(name);
     let mut attempts = Attempts::default();
@@ -96,8 +96,8 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     attempts.loot()
 }
 
-/// Creates as many provisional directories as it may, and answers with their number.
-pub(crate) fn hoard_provisional(arguments: &Arguments) -> Loot {
+/// Creates as many temporary directories as it may, and answers with their number.
+pub(crate) fn hoard_temporary(arguments: &Arguments) -> Loot {
     let mut count = 0;
     while count < 10_000 && fs::create_dir(Path::new(&arguments.path).join(name(count))).is_ok() {
         count += 1;
