@@ -39,8 +39,8 @@ fn generate() -> Result<(), String> {
     let plugins =
         BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
     let source = format!(
-        "/// The plugins whose tools everybody gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
-         /// The component that attacks in the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
+        "/// The plugins whose tools every user gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
+         /// The attacker of the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
         included(&folder.join(format!("{HOSTILE}.wasm")), "include_bytes!")
     );
     let file = out.join("builtins.rs");

@@ -102,6 +102,7 @@ const RULES: &[Rule] = rules![
     code::every_crate_takes_what_the_workspace_fixes,
     code::every_dependency_is_named_by_code,
     text::text_is_clean,
+    text::prose_has_100_columns,
     text::no_file_names_a_machine,
     text::links_lead_somewhere,
     text::documents_name_real_chores,

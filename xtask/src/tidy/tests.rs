@@ -345,6 +345,42 @@ const SAMPLES: &[Sample] = &[
         good: &[("a.md", "one\n```\n1\ttwo\n```\n"), ("b.json", "{}"), ("c.toml", "")],
     },
     Sample {
+        rule: "prose_has_100_columns",
+        bad: &[
+            (
+                "a.md",
+                concat!(
+                    "one two three four five six seven eight nine ten eleven twelve ",
+                    "thirteen fourteen fifteen sixteen\n"
+                ),
+            ),
+            (
+                "b.rs",
+                concat!(
+                    "fn f() {}\n    /// one two three four five six seven eight nine ten eleven ",
+                    "twelve thirteen fourteen fifteen sixteen\n"
+                ),
+            ),
+        ],
+        lines: &["a.md:1", "b.rs:2"],
+        good: &[
+            (
+                "a.md",
+                concat!(
+                    "one\n```\none two three four five six seven eight nine ten eleven twelve ",
+                    "thirteen fourteen fifteen sixteen\n```\n"
+                ),
+            ),
+            (
+                "b.rs",
+                concat!(
+                    "/// | one two three four five six seven eight nine ten eleven twelve ",
+                    "thirteen fourteen fifteen sixteen |\n"
+                ),
+            ),
+        ],
+    },
+    Sample {
         rule: "no_file_names_a_machine",
         bad: &[
             ("a.md", "fine\nrun /srv/checkout/berth/x\n"),

@@ -41,6 +41,34 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// rustfmt wraps code at 100 columns, and neither comments nor documents.
+pub(crate) fn prose_has_100_columns(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in tree.files.iter().filter(|file| file.has_extension(&["rs", "wit", "md"])) {
+        let is_document = file.has_extension(&["md"]);
+        let mut fenced = false;
+        for (line, text) in file.text.lines().enumerate() {
+            let prose = if is_document {
+                text.trim_start()
+            } else {
+                match text.trim_start().strip_prefix("//") {
+                    Some(comment) => comment.trim_start_matches(['/', '!']).trim_start(),
+                    None => continue,
+                }
+            };
+            if prose.starts_with("```") {
+                fenced = !fenced;
+            }
+            // Code, rows of tables, and long names such as addresses can't be wrapped.
+            let kept = fenced || prose.starts_with('|') || !prose.contains(' ');
+            if !kept && text.chars().count() > 100 {
+                found.push(at(file, line + 1, "more than 100 columns: wrap the line".to_owned()));
+            }
+        }
+    }
+    found
+}
+
 pub(crate) fn no_file_names_a_machine(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in &tree.files {
