@@ -1,4 +1,4 @@
-//! A ceiling, which an organisation sets: whatever its users say, no more than that holds.
+//! A ceiling, set by an organisation: it limits whatever its users allow.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Cli, Ended};
 
-/// Somebody who works under a ceiling.
+/// A user with a ceiling.
 struct Under {
     cli: Cli,
     ceiling: PathBuf,
@@ -30,7 +30,7 @@ impl Under {
 }
 
 #[test]
-fn neither_file_nor_variable_nor_flag_leads_out_of_a_ceiling() {
+fn no_file_variable_or_option_exceeds_a_ceiling() {
     let under = Under::new(
         "[tools]\nmax_call = 9\n[tools.file]\nallowed_paths = [\".\"]\ndeny_read = [\"notes.txt\"]\n",
     );
@@ -56,12 +56,12 @@ fn neither_file_nor_variable_nor_flag_leads_out_of_a_ceiling() {
         refused.stderr
     );
 
-    // It is silent where nobody asks, and told where somebody does.
+    // It is silent unless somebody asks.
     under.run(&["call", "list_directory"], &[]).ends(0);
     assert_eq!(under.run(&["tools"], &[]).ends(0).stderr, "");
     let shown = under.run(&["config", "show"], &[]).ends(0).stdout;
     let told = format!("ceiling.toml:2: `tools.max_call` would be 60 ({root}/config/berth.toml:2)");
-    assert!(shown.contains("bounds all of that") && shown.contains(&told), "{shown}");
+    assert!(shown.contains("limits all of them") && shown.contains(&told), "{shown}");
     let shown = under.run(&["config", "show", "--json"], &[]).ends(0).json();
     let taken = shown["ceilings"][0]["taken"]
         .as_array()
@@ -102,7 +102,7 @@ fn ceiling_is_closed_to_every_tool() {
 }
 
 #[test]
-fn nothing_starts_under_a_ceiling_that_is_missing_or_wrong() {
+fn missing_or_invalid_ceiling_stops_the_start() {
     let under = Under::new("[tools]\nmax_cal = 9\n");
     let wrong = under.run(&["call", "read", "path=notes.txt"], &[]).ends(4);
     assert!(

@@ -1,4 +1,4 @@
-//! What a refusal says to do about it is done, and the call passes.
+//! Follows the advice of a refusal, and the call passes.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn lines(refused: &Ended) -> String {
     lines_after(refused, "write in berth.toml")
 }
 
-/// The lines behind the one that holds some words.
+/// The lines after the one that holds some words.
 #[track_caller]
 fn lines_after(refused: &Ended, words: &str) -> String {
     let (_, remedy) = refused.stderr.split_once(words).expect(&refused.stderr);
@@ -50,7 +50,7 @@ fn printed_lines_grant_what_the_defaults_refuse() {
     cli.configure(&format!("{header}{granted}"));
     assert!(cli.run(&read).ends(0).stdout.contains("of the outside"));
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
-    // Who asked for reading was told how to read.
+    // A caller that wanted to read gets the advice for reading.
     cli.run(&write).ends(3);
     assert!(!cli.root.path().join("out \"side/y").exists());
     cli.configure(header);
@@ -76,7 +76,7 @@ fn remedy_is_not_offered_for_what_cannot_be_granted() {
     for path in ["/proc/self/environ", audit.to_str().expect("it is text")] {
         let refused = cli.run(&["call", "read", &format!("path={path}")]).ends(3);
         assert!(
-            remedy(&refused).starts_with("No key changes that")
+            remedy(&refused).starts_with("No configuration key can change this")
                 && !refused.stderr.contains("access = "),
             "{}",
             refused.stderr
@@ -97,7 +97,7 @@ fn remedy_names_the_file_that_holds_the_rule() {
         )
     };
 
-    // A project's file: the user's own line changes nothing.
+    // A project's file: a line in the user's own file changes nothing.
     fs::write(&project, "[tools.file]\ndeny_read = [\"notes.txt\"]\n").expect("a file is written");
     cli.configure("[tools.file]\ndeny_read = []\n");
     let refused = cli.run(&read).ends(3);
@@ -167,7 +167,7 @@ fn remedy_names_the_file_that_holds_the_rule() {
         .ends(3);
     assert!(remedy(&refused).contains("--allow instead of --allow-read"), "{}", refused.stderr);
     cli.run(&["--allow", "../out \"side", "call", "--yes", "write", &outside, "content=x"]).ends(0);
-    // Beside a flag that adds a directory, the default is told in full.
+    // Beside an option that adds a directory, the default is written in full.
     let other = cli.root.path().join("secret.txt");
     let line = format!("path={}", other.display());
     let refused = cli.run(&["--allow", "../out \"side", "call", "read", &line]).ends(3);
@@ -198,7 +198,7 @@ fn existing_table_is_not_written_twice() {
 }
 
 #[test]
-fn a_rule_under_an_alias_is_preceded_in_its_own_list() {
+fn rule_under_an_alias_is_written_first_in_its_own_list() {
     let cli = scene();
     let rule = "[[tools.permissions.file_write]]\npattern = \"*\"\naction = \"deny\"\n";
     cli.configure(rule);
@@ -210,7 +210,7 @@ fn a_rule_under_an_alias_is_preceded_in_its_own_list() {
 }
 
 #[test]
-fn a_list_in_whose_place_a_flag_stands_is_not_added_to() {
+fn list_replaced_by_an_option_is_not_extended() {
     let cli = scene();
     let set = "tools.permissions.write=[{pattern=\"zz\",action=\"ask\"}]";
     let line = ["call", "write", "path=new.txt", "content=x"];
@@ -232,7 +232,7 @@ fn rule_of_a_trusted_file_is_widened_in_the_user_s_file() {
     assert!(remedy(&refused).contains("your own berth.toml"), "{}", refused.stderr);
     cli.configure(&lines_after(&refused, "add a rule to your own berth.toml"));
     cli.run(&line).ends(0);
-    // A denial of it is undone there, and then it is another file.
+    // A denial in it is removed there, which makes it another file.
     let denial = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"list_directory\"]\n";
     fs::write(cli.work().join("berth.toml"), format!("{project}{denial}"))
         .expect("a file is written");
@@ -242,7 +242,7 @@ fn rule_of_a_trusted_file_is_widened_in_the_user_s_file() {
 }
 
 #[test]
-fn a_path_of_any_characters_is_named_so_that_it_is_that_path() {
+fn remedy_quotes_paths_with_any_characters() {
     let cli = scene();
     for name in ["a'\u{202e}b", "a[1].txt", "a{b,c}.txt", "a\\b", "a\"*?", "two\nlines\u{1b}"] {
         fs::write(cli.work().join(name), "here it is").expect("a file is written");

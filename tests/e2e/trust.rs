@@ -1,5 +1,5 @@
-//! A `berth.toml` in the working directory, which a stranger may have written: it narrows, and no
-//! more until its owner has seen it.
+//! A `berth.toml` in the working directory, which may be untrusted: it can only narrow until its
+//! owner has seen it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Cli, Ended};
 
-/// All of the machine for the built-in tools, and a plugin of the stranger's own.
+/// The whole machine for the built-in tools, and a plugin of the untrusted file.
 const WIDE: &str = "\
 [tools.file]
 allowed_paths = [\"/\"]
@@ -40,7 +40,7 @@ fn untrusted_file_grants_nothing_and_is_named() {
     cli.run(&["call", "write", "path=.git/hook", "content=x"]).ends(3);
     assert!(!cli.work().join(".git/hook").exists());
 
-    // What is printed for programs stays what it is.
+    // The output for programs doesn't change.
     let answer = cli.run(&["call", "read", "path=notes.txt", "--json"]).ends(0).json();
     assert_eq!(answer["ok"], json!(true));
     let shown = cli.run(&["config", "show", "--json"]).ends(0).json();
@@ -54,7 +54,7 @@ fn untrusted_file_grants_nothing_and_is_named() {
     assert_eq!(ignored, [&json!("tools.file.allowed_paths"), &json!("plugins.evil")]);
     let text = cli.run(&["config", "show"]).ends(0).stdout;
     assert!(
-        text.contains("berth.toml narrows that.") && text.contains("it asks for [\"/\"]"),
+        text.contains("berth.toml narrows it.") && text.contains("it asks for [\"/\"]"),
         "{text}"
     );
     let checked = cli.run(&["config", "check"]).ends(0).stdout;
@@ -197,7 +197,7 @@ fn trust_holds_until_the_file_changes() {
     place(&cli, wide);
     let secret = ["call", "read", "path=../secret.txt"];
 
-    // Nobody is there to say yes.
+    // Nobody can approve.
     let refused = cli.run(&["trust"]).ends(3);
     assert!(
         refused.stdout.contains("now:      [\".\"]\n    asks for: [\"..\"]")

@@ -96,7 +96,7 @@ impl QuotaCounter {
         match reached {
             Ok(reached) => reached.map(|reached| self.decision(reached)),
             Err(error) => Some(Decision {
-                rule: "the rule that what can't be counted doesn't run".into(),
+                rule: "a call that can't be counted is refused".into(),
                 place: "built in".into(),
                 remedy: format!("{error}. {MEND}").into(),
                 ..self.decision(QuotaLimit::Quota)

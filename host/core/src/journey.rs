@@ -297,7 +297,7 @@ fn left_out(report: &Report) -> Option<String> {
     let entries =
         if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
     Some(format!(
-        "Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"
+        "Needs approval: {entries} left out, the first to {action}. The rule: {rule} ({place}). {remedy}"
     ))
 }
 

@@ -259,7 +259,7 @@ impl Requests {
                 &method,
                 &target,
                 "CONNECT and TRACE are refused",
-                "No key changes that.",
+                "No configuration key can change this.",
             ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
@@ -400,7 +400,7 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
                 method,
                 target,
                 "a configured secret may not be in a request unless the host puts it in",
-                "No key changes that.",
+                "No configuration key can change this.",
             ));
         }
     }

@@ -229,12 +229,12 @@ impl FileRules {
             Refusal::Own => (
                 "Berth's own files are blocked".to_owned(),
                 &built_in,
-                "No key changes that.".into(),
+                "No configuration key can change this.".into(),
             ),
             Refusal::Kernel => (
                 "the kernel's own file systems (procfs, sysfs, …) are blocked".to_owned(),
                 &built_in,
-                "No key changes that.".into(),
+                "No configuration key can change this.".into(),
             ),
             Refusal::ReadOnlyGrant(index) => {
                 let grant = &self.grants[index];
@@ -322,7 +322,8 @@ impl FileRules {
             return "It is a link that leads out of the granted directory. To allow it, grant the directory that it leads to.".into();
         }
         if self.is_own(&plain, access) {
-            return "No key changes that: it is blocked whatever is granted.".into();
+            return "No configuration key can change this: it is blocked whatever is granted."
+                .into();
         }
         place.remedy(|| {
             let holder =

@@ -52,7 +52,8 @@ impl ProviderTrust {
             }
             None => (
                 "set by the caller".into(),
-                "No key changes that: the caller set this trust for the call.".into(),
+                "No configuration key can change this: the caller set this trust for the call."
+                    .into(),
             ),
         };
         Some(Decision {

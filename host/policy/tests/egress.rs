@@ -474,7 +474,7 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "http://169.254.169.254/",
             "GET http://169.254.169.254 is refused: private addresses are blocked: the host is the address of a metadata \
-             service (built in). No key changes that.",
+             service (built in). No configuration key can change this.",
         ),
     ] {
         assert_eq!(refused(&reach, method, url), expected);

@@ -16,7 +16,7 @@ use crate::support::{Cli, Scene, plugin, refused, run};
 
 const SECRET: &str = "the-planted-secret";
 
-/// A folder `top` with something open, and something in `top/secretdir`.
+/// A folder `top` with an open file and a file in `top/secretdir`.
 fn planted(root: &Path) {
     let top = root.join("granted/top");
     for (file, text) in [
@@ -39,7 +39,7 @@ fn text(answer: &Answer) -> String {
     }
 }
 
-/// A call that everybody agrees to.
+/// A call that is always approved.
 async fn agreed(scene: &Scene, tool: &str, arguments: Value) -> Answer {
     scene
         .host
@@ -114,7 +114,7 @@ fn denial_holds_below_a_named_path() {
                     "{tool}"
                 );
             }
-            // What no rule is about goes on as it did.
+            // Paths without a rule work as before.
             scene
                 .call("copy_path", json!({ "source": "top/kept", "destination": "copy" }))
                 .await
@@ -140,7 +140,7 @@ fn denial_holds_below_a_named_path() {
 }
 
 #[test]
-fn a_denial_holds_for_names_that_a_call_makes() {
+fn denial_holds_for_names_that_a_call_creates() {
     run(async {
         let rule = "tools.policy.rules=[{ effect = \"deny\", paths = [\"new/closed\"], access = \"write\" }]";
         let scene = Scene::with(&[rule], |root| {
@@ -167,8 +167,8 @@ fn a_denial_holds_for_names_that_a_call_makes() {
     });
 }
 
-/// What a plugin says that it acts on is all that the gates know of. What it reaches, the rules are
-/// asked about.
+/// The gates only know the subjects that a plugin declares. The rules are asked about everything
+/// that it reaches.
 #[test]
 fn denial_holds_for_paths_that_a_hostile_plugin_hides() {
     run(async {
@@ -192,7 +192,7 @@ fn denial_holds_for_paths_that_a_hostile_plugin_hides() {
                 answer.outcome.expect_err("it is denied").denial.expect("the rule is named");
             assert_eq!(denial.capability, "policy", "{attack}: {denial}");
         }
-        // Without the rule the same gets there.
+        // Without the rule, the same call gets there.
         let open = Scene::with(&[granted], with_links).await;
         let read = open.call("hostile__read_outside", json!({ "path": open.secret_file })).await;
         assert!(text(&read).contains(&open.secret));
@@ -244,7 +244,7 @@ fn entries_that_need_approval_are_left_out_and_counted() {
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let scene = Scene::with(&settings, planted).await;
         for _ in 0..3 {
-            // Also where an answer could serve again.
+            // Also if a stored answer could be used.
             for (tool, arguments) in [
                 ("grep", json!({ "pattern": "text|planted", "path": "top" })),
                 ("find_path", json!({ "pattern": "*.txt", "path": "top" })),
@@ -291,7 +291,7 @@ fn entries_that_need_approval_are_left_out_and_counted() {
                 "{tool}"
             );
         }
-        // Who agrees to the folder agrees to what is in it.
+        // An approval of the folder covers its content.
         let agreed_to =
             agreed(&scene, "grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
         assert!(
@@ -307,7 +307,7 @@ fn entries_that_need_approval_are_left_out_and_counted() {
         .await;
         copied.outcome.expect("a person has agreed");
         assert!(scene.granted.join("other/deep/t.txt").exists());
-        // The same without anybody asks, and reaches nothing.
+        // The same without approval, which reaches nothing.
         let unasked =
             scene.call("grep", json!({ "pattern": "planted", "path": "top/secretdir" })).await;
         assert_eq!(
@@ -435,11 +435,8 @@ fn commands_see_nothing_that_a_rule_denies() {
         assert!(!at("elsewhere").exists());
         let alone =
             text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await);
-        assert!(
-            alone.contains("top/secretdir/s.txt is blocked for commands by effect = "),
-            "{alone}"
-        );
-        // Another tool's rule is none for commands.
+        assert!(alone.contains("top/secretdir/s.txt: effect = "), "{alone}");
+        // Another tool's rule doesn't apply to commands.
         let scene =
             Scene::with(&["tools.policy.rules=[{ effect = \"deny\", paths = [\"secretdir\"], tools = [\"read\"] }]"], planted).await;
         assert!(

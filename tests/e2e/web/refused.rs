@@ -1,4 +1,4 @@
-//! Where nothing comes of a request, and what is said of it.
+//! Requests without a response, and their errors.
 
 use berth_core::{Answer, Category, Failure};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn assert_failed(answer: &Answer, category: Category, code: &str, words: &str) {
     assert!(told.message.contains(words), "{words:?} is not in {told:?}");
 }
 
-/// What the refusal of a rule says would help.
+/// The advice of a rule's refusal.
 #[track_caller]
 fn remedy<'a>(answer: &'a Answer, rule: &str) -> &'a str {
     &refused(answer, rule).denial.as_ref().expect("a refusal names its rule").remedy
@@ -157,7 +157,7 @@ fn unreadable_authority_file_is_named_in_the_answer() {
 }
 
 #[test]
-fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_open_it() {
+fn private_network_is_refused_with_the_line_that_opens_it() {
     run(async {
         let web = Web::new(&[], &["tools.web.other_domains=\"allow\""]).await;
         for (url, entry) in [
@@ -176,12 +176,15 @@ fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_
             );
         }
         let answer = fetch(&web, "http://169.254.169.254/latest/").await;
-        assert_eq!(remedy(&answer, "private addresses are blocked"), "No key changes that.");
+        assert_eq!(
+            remedy(&answer, "private addresses are blocked"),
+            "No configuration key can change this."
+        );
     });
 }
 
 #[test]
-fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
+fn redirect_stays_within_the_grants_of_the_call() {
     run(async {
         let authority = Authority::new();
         let names = ["site.example.com", "other.example.com"];
@@ -219,7 +222,7 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         );
         assert_eq!(
             remedy(&fetch(&web, at("/metadata")).await, "private addresses are blocked"),
-            "No key changes that."
+            "No configuration key can change this."
         );
         let to_other = fetch(&web, at("/other")).await;
         let allows = remedy(&to_other, "allowed_domains, which doesn't name this host");
@@ -242,7 +245,7 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
                 site.port()
             );
             assert!(message.contains(&led), "{led:?} is not in {message}");
-            // What the tool has to say of it is that it was refused.
+            // The tool reports that it was refused.
             assert!(!message.contains("The tool said"), "{message}");
         }
         let nobody = ["tools.web.other_domains=\"deny\"", &authorities, &allowed];

@@ -274,7 +274,7 @@ impl SandboxAdvisor {
                     },
                 };
                 let (rule, place) = (neutral_line(&denial.rule), neutral_line(&denial.place));
-                return Some(format!("{shown} is blocked for commands by {rule} ({place})."));
+                return Some(format!("Commands can't use {shown}: {rule} ({place})."));
             }
             return None;
         }

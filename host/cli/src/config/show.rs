@@ -64,14 +64,14 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
         let counts = match standing {
-            ProjectTrust::Narrows => "narrows that.",
-            ProjectTrust::Changed => "narrows that: it was trusted, and has changed since.",
-            ProjectTrust::Trusted => "is trusted, so all of it counts.",
+            ProjectTrust::Narrows => "narrows it.",
+            ProjectTrust::Changed => "narrows it. It was trusted, and has changed since.",
+            ProjectTrust::Trusted => "is trusted, so all its keys count.",
         };
         writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
     }
     for Ceiling { path, .. } in &loaded.ceilings {
-        writeln!(out, "{FAINT}# {} bounds all of that.{FAINT:#}", shown::path(path))?;
+        writeln!(out, "{FAINT}# {} limits all of them.{FAINT:#}", shown::path(path))?;
     }
     let entries = loaded.entries();
     let mut table = "";

@@ -16,12 +16,12 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         let key = format!("{table}.secrets.{}", berth_config::dotted_name(name));
         let called = format!("secret {name}");
         match examine(&loaded.source_of(&key, secret, folders, &directory)) {
-            Ok(None) => Finding::ok(called, "its source is there"),
+            Ok(None) => Finding::ok(called, "its source exists"),
             Ok(Some(exposed)) => Finding::warning(called, exposed, "make it private"),
             Err(why) => Finding::warning(
                 called,
                 why,
-                format!("bring it there, or change [{key}]; requests that need it fail"),
+                format!("create it, or change [{key}]; requests that need it fail"),
             ),
         }
     }));
@@ -48,7 +48,7 @@ fn proxy(loaded: &Loaded) -> Finding {
                 fix,
             )
         }
-        Some((from, _)) => Finding::ok("proxy", format!("that of {from}")),
+        Some((from, _)) => Finding::ok("proxy", format!("from {from}")),
     }
 }
 

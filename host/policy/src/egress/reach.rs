@@ -231,7 +231,7 @@ impl Reach {
                 action: connect(),
                 rule: "requests to addresses where Berth listens are blocked".to_owned(),
                 place: "built in".to_owned(),
-                remedy: "No key changes that.".to_owned(),
+                remedy: "No configuration key can change this.".to_owned(),
             });
         }
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
@@ -344,7 +344,7 @@ impl Reach {
         let rule = format!("private addresses are blocked: {what} is {}", found.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
         let remedy = match found.always {
-            true => "No key changes that.".to_owned(),
+            true => "No configuration key can change this.".to_owned(),
             false => self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port()),
         };
         Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }

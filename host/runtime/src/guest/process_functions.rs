@@ -435,7 +435,7 @@ impl Processes {
             if CODE_LOADING.contains(&name.as_str())
                 || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             {
-                let remedy = "No key changes that.".to_owned();
+                let remedy = "No configuration key can change this.".to_owned();
                 return Err(refuse("variables that make programs load code are blocked", remedy));
             }
             if redaction::field(name, value, Keys::Text) != *value {

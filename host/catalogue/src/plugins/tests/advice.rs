@@ -106,10 +106,10 @@ fn sandbox_failures_name_the_line_to_change() {
         ),
         (
             "cat: .env: Permission denied",
-            "is blocked for commands by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
+            ".env: deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)",
         ),
-        ("cat: /home/u/work/a/.env: Permission denied", "by deny_read = \"**/.env\""),
-        ("touch: cannot touch 'vendor/x': Read-only file system", "by deny_write = \"vendor\""),
+        ("cat: /home/u/work/a/.env: Permission denied", ": deny_read = \"**/.env\""),
+        ("touch: cannot touch 'vendor/x': Read-only file system", ": deny_write = \"vendor\""),
         (
             "error: could not write config file .git/config: Device or resource busy",
             "`allowed_paths = [\".\", \".git\"]` in [tools.shell]",
