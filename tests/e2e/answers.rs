@@ -1,4 +1,4 @@
-//! Answers that serve again, and every way in which one stops being true.
+//! Reusable answers, and every way in which one stops being true.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{berth, builtin, plugin, run, shared_cache};
 
-/// A folder, a host that keeps answers, and one that doesn't and so tells the truth.
+/// A folder, a host that stores answers, and one that doesn't and gives the expected result.
 struct Twins {
     folder: PathBuf,
     keeping: Host,
@@ -54,7 +54,8 @@ impl Twins {
             .await
     }
 
-    /// Calls until the answer is a kept one, as it is once nothing has changed for a moment.
+    /// Calls until the answer comes from the cache, as it does once nothing has changed for a
+    /// moment.
     async fn until_kept(&self, tool: &str, arguments: &Value) -> String {
         loop {
             let answer = self.call(tool, arguments).await;
@@ -65,8 +66,7 @@ impl Twins {
         }
     }
 
-    /// What the call comes to has to be what it comes to without any kept answers. Says whether it
-    /// was a kept one.
+    /// The result must equal the one without a cache. Returns whether it came from the cache.
     async fn compare(&self, what: &str, tool: &str, arguments: &Value) -> bool {
         let answer = self.call(tool, arguments).await;
         let truth = self.truthful.call(Request::new(tool, arguments.clone())).await;
@@ -103,7 +103,7 @@ fn shown(answer: &Answer) -> String {
     }
 }
 
-/// Calls of each tool that keeps answers.
+/// Calls of each tool whose answers are stored.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
         ("read", json!({ "path": "src/a.rs" })),
@@ -121,10 +121,10 @@ fn calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A way in which the folder can change, and what it is.
+/// A change of the folder, and its description.
 type Change = (&'static str, fn(&Path));
 
-/// Ways in which it can. Each leaves it so that it can be applied again.
+/// The possible changes. Each can be applied again.
 const CHANGES: &[Change] = &[
     ("other contents of the same size", |at| flip(&at.join("src/a.rs"))),
     ("other contents of the same size, with the old time", |at| {
@@ -220,7 +220,7 @@ const CHANGES: &[Change] = &[
     }),
 ];
 
-/// Exchanges a letter.
+/// Replaces a letter.
 fn flip(path: &Path) {
     let text = fs::read_to_string(path).expect("it is text");
     let text = if text.contains("needle") {
@@ -236,14 +236,14 @@ fn append(path: &Path, text: &str) {
     fs::write(path, before + text).expect("the file is written");
 }
 
-/// A number that was not there before.
+/// A new number.
 fn fresh() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 #[test]
-fn an_answer_serves_until_something_changes_that_it_was_made_of() {
+fn answer_is_reused_until_its_sources_change() {
     run(async {
         let twins = Twins::new(&[]).await;
         for (what, change) in CHANGES {
@@ -316,8 +316,8 @@ fn stored_answers_belong_to_one_session_and_can_be_dropped() {
         other.clear_cache();
         assert_eq!(other.cache_summary(), berth_core::CacheSummary::default());
         assert!(!twins.keeping.call(request()).await.cached);
-        // What was kept may have been dropped since, where checking it took too long; what is
-        // counted goes with a session's answers alone.
+        // The stored answer may have been dropped since if its check took too long; the counts
+        // belong to a session's answers.
         assert!(twins.session.cache_summary().hits > 0);
     });
 }
@@ -335,7 +335,7 @@ fn other_arguments_and_other_hosts_get_their_own() {
         }
         let whole = twins.keeping.call(request(json!({ "path": "src/a.rs" }))).await;
         assert!(!whole.cached && shown(&whole).contains("needle"));
-        // The same session, a host whose rules say otherwise.
+        // The same session, and a host with other rules.
         let root = twins.folder.parent().expect("it lies in one");
         let strict = host(root, &twins.folder, &["tools.file.deny_read=[\"a.rs\"]"]).await;
         let refused = strict.call(request(json!({ "path": "src/a.rs", "limit": 1 }))).await;
@@ -381,7 +381,7 @@ fn failed_acting_and_untrusted_calls_store_no_answer() {
         }
         assert_eq!(twins.session.cache_summary().answers, 0);
 
-        // The built-in tools themselves, under a stranger's hat: what they claim is not believed.
+        // The built-in tools as a third-party plugin: their claims aren't trusted.
         let root = twins.folder.parent().expect("it lies in one");
         let path = format!("plugins.file.path={:?}", plugin("file"));
         let settings = [
@@ -412,7 +412,7 @@ fn cacheable_claim_counts_only_after_approval() {
             .folders(folders())
             .working_directory(&twins.folder)
             .helper(berth());
-        // Who names a component for a run approves it.
+        // Naming a component for a run approves it.
         let host = builder.plugin_file(plugin("file")).build().await.expect("the plugin loads");
         let call = || host.call(Request::new("file__read", json!({ "path": "src/a.rs" })));
         while !call().await.cached {}

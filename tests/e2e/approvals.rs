@@ -1,4 +1,4 @@
-//! A person's yes: what it is bound to, how long it holds, and that nothing else stands in for it.
+//! Approvals: what they are bound to, how long they hold, and that nothing else replaces one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::support::{Living, Scene, berth, builtin, run, shared_cache, soon, version};
 
-/// A scene in which what acts asks.
+/// A scene in which acting calls need approval.
 async fn supervised(settings: &[&str]) -> Scene {
     let settings: Vec<&str> =
         std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
     Scene::with(&settings, |_| {}).await
 }
 
-/// Answers every question in the same way, and keeps it.
+/// Answers every question in the same way, and stores it.
 pub(crate) struct Person {
     says: Reply,
     asked: Mutex<Vec<Question>>,
@@ -48,13 +48,13 @@ impl Approver for Person {
     }
 }
 
-/// Asked, it never answers.
+/// Never answers.
 #[derive(Default)]
 struct Silent {
     waiting: AtomicUsize,
 }
 
-/// A question that is waiting, until it is taken back.
+/// A question that waits until it is taken back.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -157,7 +157,7 @@ fn session_approval_serves_identical_calls_only() {
             1,
             "another session, whatever it is called"
         );
-        // Whoever asks on behalf of somebody else is bound by the same yes.
+        // A front end that asks for another caller is bound by the same approval.
         let unasked = Request { approver: None, ..write("x", &person, &session) };
         assert_eq!(asked(unasked).await, 0);
     });
@@ -200,7 +200,7 @@ fn approval_expires() {
         host.call(write("x", &person, &session())).await.outcome.expect("it was agreed to");
         assert_eq!(person.asked().len(), 1);
 
-        // As if an hour had gone by: what is kept says when it ends.
+        // As if an hour had passed: the stored approval holds its expiry.
         let sessions = root.path().join("data/sessions");
         let kept =
             fs::read_dir(&sessions).expect("it is there").flatten().map(|entry| entry.path());
@@ -251,7 +251,7 @@ fn denied_call_is_reported_and_changes_nothing() {
 fn approval_skips_the_question_and_no_other_gate() {
     run(async {
         let scene = supervised(&[]).await;
-        /// Says yes, and the operator forbids it meanwhile.
+        /// Approves, and the operator denies it meanwhile.
         struct Late(Arc<Host>, Folders);
         impl Approver for Late {
             fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
@@ -269,7 +269,7 @@ fn approval_skips_the_question_and_no_other_gate() {
         assert_eq!(failure.category, Category::PolicyBlocked, "{failure:?}");
         assert!(!scene.granted.join("notes.txt").exists());
 
-        // Nor does it reach what is not granted.
+        // It doesn't reach what isn't granted either.
         let scene = supervised(&[]).await;
         let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
         let outside = json!({ "path": scene.secret_file, "content": "x" });
@@ -308,14 +308,14 @@ fn approval_holds_for_equal_arguments_in_any_form() {
             assert!(answer.outcome.is_ok(), "{timeout}: {answer:?}");
             assert_eq!(person.asked().len(), asked, "{timeout}");
         }
-        // What is asked about is what the tool gets.
+        // The tool gets exactly what was asked about.
         assert_eq!(person.asked()[1].arguments["timeout"], 21);
     });
 }
 
 #[test]
 fn approval_does_not_cover_a_file_that_changed_since() {
-    /// Says yes to one replacement, and has the file call for two meanwhile.
+    /// Approves one replacement, and changes the file so that the call would make two.
     struct Grown(std::path::PathBuf, Scope);
     impl Approver for Grown {
         fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
@@ -353,7 +353,7 @@ fn approval_does_not_cover_a_file_that_changed_since() {
 
 #[test]
 fn approval_does_not_cover_a_link_that_changed_since() {
-    /// Says yes, and has a link lead elsewhere meanwhile.
+    /// Approves, and makes a link lead elsewhere meanwhile.
     struct Swapped(std::path::PathBuf);
     impl Approver for Swapped {
         fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
@@ -374,7 +374,7 @@ fn approval_does_not_cover_a_link_that_changed_since() {
         };
         let answer = call(Some(Arc::new(Swapped(scene.granted.clone())))).await;
         assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
-        // Nor is it for the next call, whatever the link leads to then.
+        // It isn't valid for the next call either, wherever the link leads then.
         assert_eq!(category(&call(None).await.outcome), Some(Category::ConfirmationRequired));
         assert_eq!(
             fs::read_to_string(scene.granted.join("precious.txt")).expect("it is there"),
@@ -387,7 +387,7 @@ fn approval_does_not_cover_a_link_that_changed_since() {
     });
 }
 
-/// Takes anything, and does it.
+/// Takes any arguments and acts.
 struct Obliging(Arc<AtomicUsize>);
 
 impl Provider for Obliging {
@@ -437,7 +437,7 @@ fn arguments_approve_nothing() {
 }
 
 #[test]
-fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
+fn open_questions_are_bounded_and_end_with_their_calls() {
     run(async {
         let scene = supervised(&[]).await;
         let (silent, cancel) = (Arc::new(Silent::default()), CancellationToken::new());
@@ -446,7 +446,7 @@ fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
                 (Arc::clone(&scene.host), Arc::clone(&silent), cancel.clone());
             let arguments = json!({ "path": "notes.txt", "content": number.to_string() });
             tokio::spawn(async move {
-                // Sixteen are of one session, which has no more.
+                // One session has sixteen, its maximum.
                 let session = Some(Session::new(format!("s{}", number / 16)));
                 let request = Request {
                     approver: Some(approver),
@@ -471,7 +471,7 @@ fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
         soon("64 questions wait", || silent.waiting.load(Ordering::SeqCst) == 64).await;
         let one_more = ask(64).await.expect("the host does not panic");
         assert_eq!(category(&one_more), Some(Category::ConfirmationRequired), "{one_more:?}");
-        // Those who wait take no place from those who don't ask.
+        // Waiting calls take no slot from calls that don't ask.
         scene.assert_serves().await;
 
         cancel.cancel();

@@ -1,4 +1,4 @@
-//! A yes for good: the rule that it writes, where, and where it is not offered.
+//! Permanent approvals: the rule that one writes, where, and when it isn't offered.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -42,13 +42,13 @@ fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
     assert_eq!(configuration(&cli), format!("{mine}\n{rule}"));
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
 
-    // It is about the file, and about nothing else.
+    // It covers only this file.
     cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(0);
     assert_eq!(notes(&cli), "other");
     cli.run(&["call", "write", "path=notes.txt.old", "content=x"]).ends(3);
     cli.run(&["call", "edit", "path=notes.txt", "old_string=other", "new_string=x"]).ends(3);
     assert_eq!(notes(&cli), "other");
-    // The call that asked has the rule to thank for it, and its question is answered.
+    // The rule allows the call that asked, and its question is answered.
     cli.run(&WRITE).ends(0);
     assert_eq!(configuration(&cli), format!("{mine}\n{rule}"), "a rule is written once");
 }
@@ -101,7 +101,7 @@ fn always_is_offered_only_where_its_rule_would_decide() {
     );
     unavailable(&["call", "delete_path", "path=notes.txt"], "with all that is in it");
 
-    // A stranger's file asks, whatever the user's says.
+    // An untrusted file asks, whatever the user's file says.
     let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
     fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
     unavailable(&WRITE, "would not change it");
@@ -113,7 +113,7 @@ fn always_is_offered_only_where_its_rule_would_decide() {
 fn always_covers_the_exact_text_only() {
     let cli = Cli::new();
     cli.configure("");
-    // What would be a wildcard in a pattern is a name here.
+    // A wildcard of a pattern is an ordinary character here.
     let made = ["call", "create_directory", "path=b*[x]"];
     cli.run(&made).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
@@ -131,7 +131,7 @@ fn always_is_not_offered_if_the_file_is_read_only() {
     cli.configure("");
     let folder = cli.root.path().join("config");
     fs::set_permissions(&folder, Permissions::from_mode(0o500)).expect("its mode is set");
-    // Who is root may write everywhere, unless that is taken away first.
+    // Root may write everywhere, unless that right is removed first.
     let berth = cli.command(&WRITE);
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = std::process::Command::new("setpriv");

@@ -1,4 +1,5 @@
-//! A yes at the terminal, on the command line, and from another terminal by `berth approvals`.
+//! Approving at the terminal, on the command line, and from another terminal with `berth
+//! approvals`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,12 +16,12 @@ pub(crate) fn notes(cli: &Cli) -> String {
     fs::read_to_string(cli.work().join("notes.txt")).expect("it is there")
 }
 
-/// The questions that wait.
+/// The open questions.
 pub(crate) fn waiting(cli: &Cli) -> Vec<Value> {
     cli.run(&["approvals", "--json"]).ends(0).json().as_array().expect("it is a list").clone()
 }
 
-/// The name of the one question that waits.
+/// The ID of the only open question.
 #[track_caller]
 pub(crate) fn only_question(cli: &Cli) -> String {
     let waiting = waiting(cli);
@@ -100,7 +101,7 @@ fn approval_from_another_terminal_serves_one_identical_call() {
     cli.run(&["approvals", "allow", &id[..6]]).ends(0);
     assert!(waiting(&cli).is_empty());
 
-    // Not for other arguments, nor in another session.
+    // It isn't valid for other arguments or in another session.
     cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(3);
     cli.run(&["call", "write", "path=other.txt", "content=new"]).ends(3);
     cli.run(&[&WRITE[..], &["--session", "another"]].concat()).ends(3);
@@ -130,7 +131,7 @@ fn approval_of_a_change_serves_no_other_change() {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
         cli.run(&edit).ends(0);
         assert_eq!(notes(&cli), "1\nsecond\n");
-        // A yes for the session was taken by now, and is none for another change either.
+        // The approval for the session is used up, and it isn't valid for another change.
         fs::write(cli.work().join("notes.txt"), format!("{more}first\n"))
             .expect("a file is written");
         cli.run(&edit).ends(3);
@@ -171,7 +172,7 @@ fn session_approval_serves_its_session_until_it_expires() {
         cli.run(&call).ends(0);
         assert_eq!(notes(&cli), "new");
     }
-    // What it would replace by now was never shown.
+    // The change that it would make now was never shown.
     fs::write(cli.work().join("notes.txt"), "precious").expect("a file is written");
     cli.run(&call).ends(3);
     assert_eq!(notes(&cli), "precious");
@@ -192,7 +193,7 @@ fn denial_from_another_terminal_reaches_the_next_identical_call() {
 }
 
 #[test]
-fn a_call_can_wait_for_the_answer() {
+fn call_can_wait_for_the_answer() {
     let cli = Cli::new();
     cli.configure("[approvals]\nwait_secs = 600\n");
     let call = |line: &[&str]| {
@@ -204,7 +205,7 @@ fn a_call_can_wait_for_the_answer() {
     };
     let answered = |answer: &str| {
         let call = call(&WRITE);
-        // Each look is a process of its own, which takes its time.
+        // Each check is a process of its own, which takes time.
         while waiting(&cli).is_empty() {}
         cli.run(&["approvals", answer, &only_question(&cli)]).ends(0);
         Ended::from_output(call.wait_with_output().expect("it ends"))
@@ -215,7 +216,7 @@ fn a_call_can_wait_for_the_answer() {
     assert_eq!(notes(&cli), "new");
     assert!(questions(&cli).is_empty(), "what was taken is gone");
 
-    // One whose question was answered where the same call was made again waits no longer.
+    // A call no longer waits if its question was answered by a repeated call.
     fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
     let waits = call(&WRITE);
     while waiting(&cli).is_empty() {}
@@ -229,7 +230,7 @@ fn a_call_can_wait_for_the_answer() {
 }
 
 #[test]
-fn a_question_about_a_file_that_has_changed_is_not_asked() {
+fn question_about_a_changed_file_is_not_asked() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
@@ -238,10 +239,10 @@ fn a_question_about_a_file_that_has_changed_is_not_asked() {
         assert!(waiting(&cli).is_empty());
         cli.run(&["approvals", "allow", &id]).ends(2);
     }
-    // As it was, it asks about what it would do.
+    // In its old state, the question is about what the call would do.
     fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
     assert_eq!(only_question(&cli), id);
-    // The same call asks about the file as it is, instead.
+    // The same call now asks about the file's new state.
     fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
     cli.run(&WRITE).ends(3);
     assert!(only_question(&cli) != id && questions(&cli).len() == 1);
@@ -273,7 +274,7 @@ fn questions_that_others_could_have_written_approve_nothing() {
     refused();
     fs::remove_file(path).expect("it is removed");
 
-    // An answer to another question, under the name of this one.
+    // An answer to another question, under this question's name.
     let mut other: Value = serde_json::from_str(&good).expect("it is JSON");
     other["question"]["fingerprint"] = json!("0".repeat(64));
     fs::write(path, other.to_string())
@@ -284,7 +285,7 @@ fn questions_that_others_could_have_written_approve_nothing() {
         serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON");
     assert_eq!(kept, other, "the question of another call stays");
 
-    // One that has ended.
+    // An expired question.
     let mut ended: Value = serde_json::from_str(&good).expect("it is JSON");
     ended["until"] = json!(1);
     fs::write(path, ended.to_string()).expect("it is written");
@@ -341,7 +342,7 @@ fn answered_and_expired_questions_free_their_places() {
     }
     fill('b');
     assert!(ask("more").contains("16 questions of this session wait already"));
-    // Nobody can answer them any more.
+    // They can't be answered any more.
     fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
     assert!(waiting(&cli).is_empty());
     ask("more");
@@ -363,7 +364,7 @@ fn always_ends_when_its_rule_is_removed() {
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
     cli.run(&WRITE).ends(3);
 
-    // Who waits gets it.
+    // The waiting call gets it.
     cli.configure("[approvals]\nwait_secs = 600\n");
     let call = cli
         .command(&WRITE)
@@ -401,7 +402,7 @@ fn prompt_shows_the_whole_action_and_takes_only_yes() {
     cli.typed(&WRITE, "n\n").expect("there is `script`").ends(3);
 
     cli.typed(&WRITE, "session\n").expect("there is `script`").ends(0);
-    // Nobody is asked any more, with a terminal or without.
+    // Nobody is asked any more, with or without a terminal.
     cli.run(&WRITE).ends(0);
     let unasked = cli.typed(&WRITE, "").expect("there is `script`").ends(0);
     assert!(!unasked.stdout.contains("needs approval"), "{}", unasked.stdout);
@@ -421,7 +422,7 @@ fn keys_typed_before_the_prompt_are_dropped() {
 }
 
 #[test]
-fn a_question_about_a_file_behind_a_link_is_asked_like_any_other() {
+fn question_about_a_file_behind_a_link_is_asked_like_any_other() {
     let cli = Cli::new();
     std::os::unix::fs::symlink("notes.txt", cli.work().join("link.txt")).expect("a link is made");
     let write = ["call", "write", "path=link.txt", "content=new"];
@@ -442,7 +443,7 @@ fn question_answered_at_the_prompt_leaves_the_queue() {
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     assert!(questions(&cli).is_empty());
 
-    // A yes that lies there already is used up too.
+    // A stored approval is used up too.
     fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
     cli.run(&["approvals", "allow", &left(&WRITE)]).ends(0);
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
@@ -450,7 +451,7 @@ fn question_answered_at_the_prompt_leaves_the_queue() {
     let id = left(&WRITE);
     assert_eq!(notes(&cli), "old");
 
-    // That of another call stays.
+    // Another call's stays.
     cli.run(&["call", "write", "path=other.txt", "content=x", "--yes"]).ends(0);
     assert_eq!(only_question(&cli), id);
 
@@ -468,11 +469,11 @@ fn arguments_cannot_steer_or_hide_the_prompt() {
     let cli = Cli::new();
     let hostile = "one\n\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}gnp.exe\rAllow it? y\n\u{9b}31m\u{200b}end\u{e0041}";
     let arguments = json!({ "path": "notes.txt", "content": hostile }).to_string();
-    // By way of a file: `typed` hands its line to a shell.
+    // Through a file: `typed` passes its line to a shell.
     fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
     let line = ["call", "write", arguments.as_str()];
     if let Some(shown) = cli.typed(&line, "n\n") {
-        // `typed` looks for escapes in what is printed.
+        // `typed` checks the output for escapes.
         let shown = shown.ends(3).stdout;
         for marked in [
             "\\u{1b}[2J",
@@ -521,7 +522,7 @@ fn action_too_long_for_a_prompt_is_refused() {
     call(&["--yes"]).ends(0);
     assert_eq!(notes(&cli), long);
 
-    // A long file in which little changes is a short question.
+    // A small change of a long file is a short question.
     let arguments =
         json!({ "path": "notes.txt", "content": long.replace("line 777\n", "line sevens\n") })
             .to_string();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, not_tried, run, soon};
 
-/// Commands run unasked here.
+/// Commands run without approval here.
 fn unasked() -> Cli {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"\n");
@@ -27,7 +27,7 @@ fn envelope(cli: &Cli, arguments: &Value, code: i32) -> Value {
 }
 
 #[test]
-fn an_answer_has_the_same_four_fields_whatever_becomes_of_the_command() {
+fn answer_has_the_same_four_fields_for_every_result() {
     let cli = unasked();
     let fields = |stdout, stderr, code, truncated| json!({ "stdout": stdout, "stderr": stderr, "exit_code": code, "truncated": truncated });
     let of = |command: &str, code| envelope(&cli, &json!({ "command": command }), code);
@@ -45,7 +45,7 @@ fn an_answer_has_the_same_four_fields_whatever_becomes_of_the_command() {
 }
 
 #[test]
-fn a_failure_has_its_code_and_all_of_the_output() {
+fn failure_has_its_code_and_all_of_the_output() {
     let cli = unasked();
     let ended = cli.run(&["call", "bash", "command=echo out; echo no >&2; exit 3"]).ends(1);
     assert_eq!(ended.stdout, "stdout:\nout\n\nstderr:\nno\n");
@@ -72,7 +72,7 @@ fn many_parallel_commands_all_succeed_and_ping_does_not_wait_for_them() {
     let slow = "until [ -e go ]; do sleep 0.1; done";
     let command =
         |number: u64| if number < 64 { slow.to_owned() } else { format!("echo no. {number}") };
-    // One more than are begun at a time.
+    // One more than are prepared at a time.
     let mut left: HashMap<u64, u64> = (0..257)
         .map(|number| {
             (
@@ -96,7 +96,7 @@ fn many_parallel_commands_all_succeed_and_ping_does_not_wait_for_them() {
     }
 }
 
-/// By whatever name a command comes, the rules look at it.
+/// The rules see a command under each of its names.
 #[test]
 fn alias_of_a_command_does_not_bypass_a_rule() {
     let cli = Cli::new();
@@ -120,10 +120,10 @@ fn alias_of_a_command_does_not_bypass_a_rule() {
     assert!(!cli.work().join("made").exists());
 }
 
-/// A command that says something, waits until somebody has seen it, and says something else.
+/// A command that prints something, waits until it was seen, and prints something else.
 const WAITS: &str = "echo first; until test -e go; do sleep 0.01; done; echo second";
 
-/// At a terminal, output is there before the command has ended, and not once more at the end.
+/// At a terminal, output appears before the command ends, and isn't repeated at the end.
 #[test]
 fn terminal_shows_output_live_and_once() {
     let cli = unasked();
@@ -145,7 +145,7 @@ fn terminal_shows_output_live_and_once() {
     assert_eq!(shown.lines().map(str::trim_end).collect::<Vec<_>>(), ["first", "second"]);
 }
 
-/// `None`, which is said, where this machine has no `script`, which makes terminals.
+/// `None`, with a notice, if this machine has no `script`, which creates terminals.
 fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
     let command = cli.command(&[]);
     let words = std::iter::once(command.get_program().to_string_lossy().into_owned())
@@ -181,9 +181,9 @@ fn mcp_client_gets_output_live() {
     assert!(text(&answer).contains("\nfirst\nsecond\n"), "{answer}");
 }
 
-/// A client that was promised a structured answer gets one, though not all of it.
+/// A client that was promised a structured answer gets one, though not complete.
 #[test]
-fn a_long_answer_keeps_its_structure_for_a_client_of_mcp() {
+fn long_answer_keeps_its_structure_for_a_client_of_mcp() {
     let cli = unasked();
     let mut client = Client::new(&cli, &["--set", "serve.structured=always"], LEGACY, false);
     let answer = client.call("bash", json!({ "command": "seq 100000" }));
@@ -198,7 +198,7 @@ fn a_long_answer_keeps_its_structure_for_a_client_of_mcp() {
     );
 }
 
-/// How many processes of this machine follow a file.
+/// Number of processes of this machine that follow a file.
 fn following(file: &Path) -> usize {
     let file = file.display().to_string();
     let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
@@ -207,7 +207,7 @@ fn following(file: &Path) -> usize {
     lines.filter(|line| line.split('\0').eq(["tail", "-f", file.as_str(), ""])).count()
 }
 
-/// A command that never ends, with something that it leaves in a session of its own.
+/// A command that never ends, and leaves a process in its own session.
 fn endless(file: &Path) -> String {
     let file = file.display();
     format!("setsid tail -f {file} & tail -f {file}")

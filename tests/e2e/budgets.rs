@@ -1,5 +1,5 @@
-//! What a call costs, in counts that are the same each time, and the most that each may be: system
-//! calls and page faults. Times are the benches' matter.
+//! The cost of a call in counts that are the same each time, and their limits: system calls and
+//! page faults. The benches measure times.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::support::{berth, built, not_tried, shared_cache};
 
-/// What differs from one time to the next, and tells nothing of what a call does: waiting, clocks,
-/// threads and memory; and `close`, of which a process that ends leaves some to the kernel.
+/// Calls that vary and say nothing about a tool call: waiting, clocks, threads and memory; and
+/// `close`, part of which the kernel does for an ended process.
 const UNSTEADY: [&str; 34] = [
     "futex",
     "clock_nanosleep",
@@ -59,18 +59,18 @@ fn calls_stay_within_their_budget_of_system_calls() {
     let Some(recording) = budget("echo", 5) else { return };
     let Some(nothing) = budget("echo without a record", 0) else { return };
     assert_eq!(nothing, 0, "what is neither recorded nor granted a directory needs nobody");
-    // Lock, look, append, note the end, unlock.
+    // Lock, check, append, note the end, unlock.
     assert_eq!(recording, 5, "what recording costs");
     budget("read", 16);
     budget("grep", 27);
 }
 
-/// Has a case called under `strace`, and returns what its median call did. Nothing where that can't
-/// be tried.
+/// Runs a case under `strace` and returns the calls of its median run. Nothing if that can't be
+/// tried.
 fn budget(case: &str, most: usize) -> Option<usize> {
     let mut calls = calls_of(&traced(&mut calls_in(case))?);
     assert!(calls.len() > 30, "{case}: {} calls", calls.len());
-    // The first ones fill what is filled once.
+    // The first ones fill the caches.
     let mut calls = calls.split_off(calls.len() - 15);
     calls.sort_by_key(|counts| counts.values().sum::<usize>());
     let middle = &calls[calls.len() / 2];
@@ -83,9 +83,8 @@ fn budget(case: &str, most: usize) -> Option<usize> {
 }
 
 #[test]
-fn a_process_stays_within_its_budget_of_system_calls() {
-    // One below another on any machine: looking for links takes a system call for each folder
-    // above.
+fn process_keeps_its_budget_of_system_calls() {
+    // The same depth on any machine: searching for links needs a system call for each folder above.
     let home = tempfile::tempdir_in("/tmp").expect("a folder is made");
     // The first makes folders.
     read_in(home.path()).output().expect("berth starts");
@@ -96,8 +95,8 @@ fn a_process_stays_within_its_budget_of_system_calls() {
         .filter_map(steady)
         .for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
     let sum: usize = counts.values().sum();
-    // Most of them look for the links in the places where credentials lie. A few depend on the
-    // machine's control groups.
+    // Most of them search the places of credentials for links. A few depend on the machine's
+    // control groups.
     assert!(sum <= 620, "`berth call read` made {sum} system calls: {counts:?}");
 }
 
@@ -114,13 +113,13 @@ fn calls_stay_within_their_budget_of_page_faults() {
             .filter_map(Value::as_u64)
             .collect();
         faults.sort_unstable();
-        // The memory of a sandbox serves again as it is. Other threads have some now and then.
+        // The memory of a sandbox is used again as it is. Other threads have a few now and then.
         assert_eq!(faults[faults.len() / 2], 0, "{case}: {told}");
     }
 }
 
 #[test]
-fn a_process_stays_within_its_budget_of_page_faults() {
+fn process_keeps_its_budget_of_page_faults() {
     let home = tempfile::tempdir().expect("a folder is made");
     let faults = || {
         let child = read_in(home.path()).stdout(Stdio::null()).spawn().expect("berth starts");
@@ -137,8 +136,8 @@ fn a_process_stays_within_its_budget_of_page_faults() {
     faults();
     let mut all: Vec<u64> = (0..7).map(|_| faults()).collect();
     all.sort_unstable();
-    // They differ by some dozens: threads touch their stacks or don't, the kernel maps what lies
-    // around a page if it has it. 3,740 was the most in 30 runs of a binary of 166 MB.
+    // They vary by some dozens: threads touch their stacks or not, and the kernel maps neighbouring
+    // pages if it has them. 3,740 was the maximum in 30 runs of a binary of 166 MB.
     assert!(all[3] <= 4200, "{all:?}");
 }
 
@@ -163,8 +162,8 @@ fn calls_in(case: &str) -> Command {
     command
 }
 
-/// What `strace` wrote of a program and all of its threads. Nothing where this machine has none, or
-/// it may not look.
+/// The output of `strace` for a program and all its threads. Nothing if this machine has no
+/// `strace` or doesn't allow it.
 fn traced(command: &mut Command) -> Option<String> {
     let may_look = Command::new("strace")
         .args(["-qq", "-o", "/dev/null", "true"])
@@ -177,7 +176,7 @@ fn traced(command: &mut Command) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder is made");
     let trace = folder.path().join("trace");
     let mut strace = Command::new("strace");
-    // The program gets the variables that were meant for it, and `strace` where programs are.
+    // The program gets its own variables; `strace` gets the usual `PATH`.
     strace
         .args(["-f", "-qq", "-E", "PATH", "-o"])
         .arg(&trace)

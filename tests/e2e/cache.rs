@@ -1,5 +1,5 @@
-//! Compiled code is used again only where nobody else can have written it. A host whose helper does
-//! not work shows whether it was.
+//! Compiled code is only used again if no other user can have written it. A host whose helper
+//! doesn't work shows whether it was.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -46,7 +46,7 @@ impl Compiled {
         host.map_err(|error| error.to_string())
     }
 
-    /// Whether a host that can't compile has the plugin all the same.
+    /// Whether a host that can't compile has the plugin anyway.
     async fn is_used(&self) -> bool {
         match self.host(Path::new("/does/not/exist")).await {
             Ok(host) => host.tool("handmade__tool").is_some(),
@@ -57,7 +57,7 @@ impl Compiled {
         }
     }
 
-    /// A host that can compile has the plugin whatever is in the cache, and it runs.
+    /// A host that can compile has a working plugin, whatever is in the cache.
     async fn assert_loads(&self) {
         let host = self.host(&berth()).await.expect("it is compiled anew");
         let answer = host.call(Request::new("handmade__tool", json!({}))).await;
@@ -85,7 +85,7 @@ fn code_is_compiled_once() {
 }
 
 #[test]
-fn a_cache_that_others_may_enter_is_not_used() {
+fn cache_that_others_can_enter_is_not_used() {
     run(async {
         let compiled = Compiled::new().await;
         for mode in [0o777, 0o770, 0o707, 0o750, 0o701] {
@@ -154,7 +154,7 @@ fn damaged_cache_entry_is_compiled_anew() {
 fn code_of_another_user_is_not_used() {
     run(async {
         let compiled = Compiled::new().await;
-        // Only root can give files away; to everybody else, what belongs to root is another user's.
+        // Only root can change a file's owner; for others, root's file is another user's.
         for path in [&compiled.code, &compiled.folder] {
             match chown(path, Some(65_534), None) {
                 Ok(()) => {

@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Recorder, Scene, failure, loot, plugin, run};
 
-/// A plugin's share of the eight calls that a scene's host runs at a time.
+/// A plugin's share of the eight parallel calls of a scene's host.
 const SHARE: usize = 4;
 
-/// The most that a plugin runs while no other waits: a place is left for the others.
+/// The maximum for a plugin while no other waits: one slot stays for the others.
 const MOST: usize = 7;
 
 /// So long that only a cancellation ends a call that loops.
@@ -55,7 +55,7 @@ impl Looping {
 fn cancelled_call_answers_with_what_it_emitted_and_frees_its_slot() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
-        // Twice what fits: each round needs the places of the one before.
+        // Twice the limit: each round needs the slots of the round before.
         for _ in 0..2 {
             for call in Looping::begin_many(&scene.host, "hostile", SHARE).await {
                 let answer = call.cancelled().await;
@@ -80,7 +80,7 @@ fn dropped_call_is_stopped() {
 }
 
 #[test]
-fn a_call_that_sleeps_in_the_host_is_stopped_too() {
+fn call_that_sleeps_in_the_host_is_stopped_too() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
         for _ in 0..SHARE + 1 {
@@ -99,7 +99,7 @@ fn a_call_that_sleeps_in_the_host_is_stopped_too() {
 }
 
 #[test]
-fn a_call_that_was_cancelled_before_it_began_does_not_begin() {
+fn cancelled_call_never_starts() {
     run(async {
         let scene = Scene::new().await;
         let cancel = CancellationToken::new();
@@ -113,7 +113,7 @@ fn a_call_that_was_cancelled_before_it_began_does_not_begin() {
 }
 
 #[test]
-fn one_plugin_can_not_take_all_places() {
+fn one_plugin_can_t_take_all_slots() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
         let calls = Looping::begin_many(&scene.host, "hostile", MOST).await;

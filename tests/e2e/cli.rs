@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Cli, plugin};
 
 #[test]
-fn a_tool_takes_pairs_json_and_standard_input() {
+fn tool_takes_pairs_json_and_standard_input() {
     let cli = Cli::new();
     let pairs = cli.run(&["call", "read", "path=notes.txt", "offset=2", "limit=1"]).ends(0).stdout;
     assert!(pairs.contains("2\tsecond") && !pairs.contains("first"), "{pairs}");
@@ -66,7 +66,7 @@ fn exit_codes_name_the_kind_of_failure() {
 }
 
 #[test]
-fn a_refusal_names_the_rule_and_a_misspelling_the_nearest_name() {
+fn refusal_names_the_rule_and_a_misspelling_the_nearest_name() {
     let cli = Cli::new();
     let refused = cli.run(&["call", "read", "path=../secret.txt"]).ends(3).stderr;
     assert!(refused.contains("policy_blocked") && refused.contains("allowed_paths"), "{refused}");
@@ -143,7 +143,7 @@ fn tools_are_listed_and_described() {
 }
 
 #[test]
-fn a_plugin_is_inspected_without_being_run() {
+fn plugin_is_inspected_without_being_run() {
     let cli = Cli::new();
     let hostile = plugin("hostile");
     let told = cli.run(&["plugin", "inspect", &hostile.display().to_string()]).ends(0).stdout;
@@ -176,7 +176,7 @@ fn plugin_gets_the_grants_of_its_name() {
 }
 
 #[test]
-fn a_hostile_plugin_can_not_steer_the_terminal() {
+fn hostile_plugin_can_not_steer_the_terminal() {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"");
     let hostile = plugin("hostile").display().to_string();
@@ -193,7 +193,7 @@ fn a_hostile_plugin_can_not_steer_the_terminal() {
 }
 
 #[test]
-fn the_configuration_is_shown_with_its_sources_and_checked() {
+fn configuration_is_shown_with_its_sources_and_checked() {
     let cli = Cli::new();
     cli.configure("[tools]\ncall = 7\n");
     let shown = cli.run(&["--set", "tools.max_call=70", "config", "show"]).ends(0).stdout;
@@ -270,7 +270,7 @@ fn closed_pipe_is_not_an_error() {
 }
 
 #[test]
-fn the_demo_plays() {
+fn demo_succeeds() {
     let cli = Cli::new();
     let told = cli.run(&["demo", "--json"]).ends(0).json();
     assert!(told.is_object(), "{told}");

@@ -1,5 +1,4 @@
-//! What is around the calls on the command line: help, completions, manual pages, and what is said
-//! of mistakes.
+//! The command line around calls: help, completions, manual pages, and errors.
 
 use std::fs;
 use std::process::Command;
@@ -100,7 +99,7 @@ fn every_command_has_a_manual_page() {
     }
 }
 
-/// Who asks for JSON gets it, whatever is wrong.
+/// With `--json`, errors are JSON too.
 #[test]
 fn errors_are_json_with_the_json_flag() {
     let cli = Cli::new();
@@ -132,19 +131,19 @@ fn errors_are_json_with_the_json_flag() {
         assert_eq!(ended.stderr, "", "{line:?}");
     }
     assert!(cli.run(&["call", "--help", "--json"]).ends(0).stdout.contains("Usage:"));
-    // Behind `--` it is an argument of the tool.
+    // After `--` it is an argument of the tool.
     assert!(cli.run(&["call", "read", "--", "--json"]).ends(2).stderr.contains("--json"));
 }
 
 #[test]
-fn an_empty_standard_input_is_named() {
+fn empty_standard_input_is_named() {
     let cli = Cli::new();
     assert!(cli.run(&["call", "read", "-"]).ends(2).stderr.contains("stdin is empty"));
 }
 
-/// Nobody writes into the FIFO; waiting for it would never end.
+/// Nobody writes into the FIFO; reading it would never end.
 #[test]
-fn only_a_file_is_attached() {
+fn only_files_can_be_attached() {
     let cli = Cli::new();
     assert!(
         Command::new("mkfifo")
@@ -170,7 +169,7 @@ fn unused_attachment_is_refused() {
     let ended = cli.run(&line).ends(2);
     assert!(ended.stderr.contains("--attach notes.txt: no argument names it"), "{}", ended.stderr);
     assert!(!cli.work().join("new.txt").exists());
-    // Named, it is up to the tool, which takes a text here.
+    // A named argument is the tool's matter, which takes a text here.
     let named = "{\"path\": \"new.txt\", \"content\": {\"$attachment\": 0}}";
     let ended = cli.run(&["call", "--yes", "write", named, "--attach", "notes.txt"]).ends(2);
     assert!(
@@ -235,7 +234,7 @@ fn empty_tool_list_names_the_key_that_disables_them() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_is_named() {
+fn missing_working_directory_is_named() {
     let cli = Cli::new();
     let gone = cli.work().join("gone");
     fs::create_dir(&gone).expect("a folder is made");

@@ -34,7 +34,7 @@ fn figures_are_compared_with_a_file_of_this_machine() {
     let folder = tempfile::tempdir().expect("a folder is made");
     let file = folder.path().join("before.json");
     let before = file.to_str().expect("it is text");
-    // Whether it reaches its target is not the matter here.
+    // Whether it reaches its target doesn't matter here.
     bench(&["--json", before, "memory"]);
     let figures: Value = serde_json::from_slice(&fs::read(&file).expect("the figures are written"))
         .expect("they are JSON");
@@ -48,7 +48,7 @@ fn figures_are_compared_with_a_file_of_this_machine() {
         Some(7),
         "one for each run: {figures}"
     );
-    // Without a name, what the file has is measured. Two runs tell no noise.
+    // Without a name, everything in the file is measured. Two runs show no noise.
     let compared = bench(&["--compare", before, "--runs", "2"]).ends(0);
     assert!(
         row(&compared).contains(" %") && row(&compared).contains("too few to tell"),
@@ -94,8 +94,8 @@ fn figures_are_compared_with_a_file_of_this_machine() {
 
 #[test]
 fn two_programs_are_compared_in_pairs_of_runs() {
-    // As one keeps what was: the program, and the plugins in their place beside it. What was
-    // compiled for tests of it serves again.
+    // As a developer keeps an old build: the program with its plugins beside it. What tests have
+    // compiled for it is used again.
     let folder = tempfile::tempdir().expect("a folder is made");
     let kept = folder.path().canonicalize().expect("it is there").join("kept");
     let (release, plugins) = (kept.join("target/release"), kept.join("target/plugins"));
@@ -126,7 +126,7 @@ fn two_programs_are_compared_in_pairs_of_runs() {
             .stderr
             .contains("there are two")
     );
-    // Another program is none.
+    // Another program isn't a build of this one.
     let other = bench(&["--compare", "/bin/true", "memory"]).ends(1);
     assert!(
         other.stderr.contains("/true") && other.stderr.contains("wrote no figures"),

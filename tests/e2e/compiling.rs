@@ -1,4 +1,4 @@
-//! Components that are small to write down and take long to compile.
+//! Components that are small in text and take long to compile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Tried {
         Self(root)
     }
 
-    /// Why it doesn't load.
+    /// The reason why it doesn't load.
     async fn refused(&self, helper: &Path) -> String {
         let folders = Folders::inside(self.0.path());
         let builder = Host::builder()
@@ -46,25 +46,24 @@ impl Tried {
         folder.flatten().map(|entry| entry.path()).collect()
     }
 
-    /// It fails for this reason, which is remembered until the file is deleted that the message
-    /// names.
+    /// It fails for this reason, which is stored until the file named in the message is deleted.
     async fn fails_once(&self, reason: &str) {
         let nothing_compiles = Path::new("/does/not/exist");
         let message = self.refused(&berth()).await;
         assert!(message.contains(reason), "{message}");
         let [kept] = &self.kept_files()[..] else { panic!("{:?}", self.kept_files()) };
         assert!(message.contains(&format!("to try again, delete {}", kept.display())), "{message}");
-        // Nothing is compiled now: there is no program that could.
+        // Nothing can be compiled now: there is no program for it.
         assert_eq!(self.refused(nothing_compiles).await, message);
         fs::remove_file(kept).expect("it is deleted");
         let message = self.refused(nothing_compiles).await;
         assert!(message.contains("compiling it failed") && !message.contains(reason), "{message}");
-        // That was this machine's fault.
+        // That was this machine's fault, so it isn't stored.
         assert!(self.kept_files().is_empty(), "{:?}", self.kept_files());
     }
 }
 
-/// Loops within each other, so many functions of them.
+/// Nested loops, and the number of functions with them.
 fn loops(deep: usize, functions: usize) -> String {
     let function =
         format!("(func {} {})", "loop ".repeat(deep), "i32.const 0 br_if 0 end ".repeat(deep));
@@ -88,7 +87,7 @@ fn very_many_functions_are_not_compiled() {
     });
 }
 
-/// Thirty components, each of which makes two instances of the one in it: some hundred bytes, and a
+/// Thirty components, each of which makes two instances of the next: some hundred bytes, and a
 /// thousand million instances.
 #[test]
 fn components_that_unfold_without_end_are_not_compiled() {
@@ -108,8 +107,7 @@ fn components_that_unfold_without_end_are_not_compiled() {
     });
 }
 
-/// Blocks within each other that all hand on the same values: a compiler has a name for each of
-/// them in each block.
+/// Nested blocks that all pass on the same values: a compiler names each value in each block.
 fn values(blocks: usize, count: usize, functions: usize) -> String {
     let list = "i32 ".repeat(count);
     let body = format!(
@@ -125,11 +123,11 @@ fn values(blocks: usize, count: usize, functions: usize) -> String {
     )
 }
 
-/// By its shape this is allowed, and what it needs of a processor is not.
+/// Its structure is allowed; the processor time that it needs isn't.
 #[test]
 fn compiling_time_is_bounded_by_the_component_s_size() {
     run(async {
-        // Each takes 300 MiB as well, so that with many at a time memory is what ends first.
+        // Each takes 300 MiB too, so that memory ends first if many are compiled at a time.
         let few =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() <= 4);
         let reason = if few { "s of processor time, the limit for" } else { ", the limit for" };

@@ -1,4 +1,4 @@
-//! What is switched off, what a session may do at most, and what waits for what.
+//! Disabled tools, quotas, and dependencies.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::approvals_command::{only_question, waiting};
 use crate::support::{Cli, Ended, Scene, run};
 
-/// Calls that are made at the same time.
+/// Parallel calls.
 const MANY: usize = 24;
 
 async fn call_in(scene: &Scene, session: &Session, tool: &str, arguments: Value) -> Answer {
@@ -20,7 +20,7 @@ async fn call_in(scene: &Scene, session: &Session, tool: &str, arguments: Value)
         .await
 }
 
-/// As many calls at the same time as `arguments` makes.
+/// Parallel calls, one for each of `arguments`.
 async fn at_once(
     scene: &Scene,
     session: &Session,
@@ -148,7 +148,7 @@ fn acting_calls_at_the_same_time_can_t_exceed_a_rate() {
                 "{wait:?}"
             );
         }
-        // What only reads is not bounded.
+        // Reading calls aren't limited.
         assert!(
             call_in(&scene, &session, "read", json!({ "path": "public.txt" }))
                 .await
@@ -159,7 +159,7 @@ fn acting_calls_at_the_same_time_can_t_exceed_a_rate() {
 }
 
 #[test]
-fn a_rate_that_is_reached_is_a_refusal_that_says_when() {
+fn reached_rate_is_a_refusal_with_a_time() {
     let cli = Cli::new();
     cli.configure("[tools]\nmax_actions_per_hour = 1\n");
     cli.run(&["call", "--yes", "write", "path=first.txt", "content=x"]).ends(0);
@@ -184,7 +184,7 @@ fn a_rate_that_is_reached_is_a_refusal_that_says_when() {
 }
 
 #[test]
-fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
+fn uncountable_session_is_berths_own_failure() {
     let cli = Cli::new();
     cli.configure("[tools]\nmax_tool_calls_per_session = 9\n");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -211,7 +211,7 @@ fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
     assert_eq!((&last["result"], &last["gate"]), (&json!("error"), &json!("autonomy")));
     let checked = cli.run(&["policy", "check", "read", "path=notes.txt"]).ends(3).stdout;
     assert!(checked.contains(name), "{checked}");
-    // What it says to do helps.
+    // Its advice helps.
     std::fs::remove_file(&file).expect("it is removed");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
 }
@@ -258,7 +258,7 @@ fn unreadable_dependency_state_fails_closed() {
         "{checked}"
     );
     assert!(!cli.work().join("new.txt").exists());
-    // What it says to do helps.
+    // Its advice helps.
     std::fs::remove_file(&file).expect("it is removed");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     cli.run(&write).ends(0);
@@ -349,7 +349,7 @@ fn approval_is_recorded_when_it_is_given() {
             last["subjects"][0]["text"],
             json!(cli.work().join(format!("new-{number}.txt")))
         );
-        // What came of the call is still what explains it.
+        // The outcome of the call still explains it.
         let explained = cli
             .run(&["policy", "explain", call["id"].as_str().expect("an id"), "--json"])
             .ends(0)
@@ -376,7 +376,7 @@ fn refused_call_uses_no_quota() {
             ("read", json!({ "path": scene.secret_file })),
             ("read", json!({ "wrong": true })),
             ("no-such-tool", json!({})),
-            // Nobody is there to agree.
+            // Nobody can approve.
             ("write", json!({ "path": "new", "content": "x" })),
         ] {
             assert!(call_in(&scene, &session, tool, arguments).await.outcome.is_err(), "{tool}");
@@ -398,7 +398,7 @@ fn refused_call_uses_no_quota() {
 }
 
 #[test]
-fn a_call_that_fails_has_run() {
+fn call_that_fails_has_run() {
     run(async {
         let scene = Scene::with(&["tools.max_tool_calls_per_session=2"], |_| {}).await;
         let session = Session::new("one");
@@ -450,7 +450,7 @@ fn disabled_tool_is_not_listed_and_names_its_line() {
 }
 
 #[test]
-fn a_tool_waits_until_another_one_has_succeeded_in_the_session() {
+fn tool_is_blocked_until_its_dependency_succeeds() {
     run(async {
         let settings = [
             "tools.dependencies.enabled=true",
@@ -550,7 +550,7 @@ fn rules_that_would_stop_everything_stop_nothing() {
             others.len() + 1
         );
         assert!(call_in(&scene, &session, "echo", json!({ "text": "x" })).await.outcome.is_ok());
-        // With one that waits for nothing, the rules hold.
+        // With a tool without dependencies, the rules hold.
         let free: Vec<&str> = settings
             .iter()
             .map(String::as_str)

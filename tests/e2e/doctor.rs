@@ -1,5 +1,5 @@
-//! `berth doctor` in environments that are broken: what is wrong is found, the rest is examined all
-//! the same, and what mends it does.
+//! `berth doctor` in broken environments: it finds what is wrong, still checks the rest, and its
+//! advice works.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ use crate::support::server::Authority;
 use crate::support::{Cli, Ended};
 use crate::support::{berth, not_tried, plugin};
 
-/// What the doctor found.
+/// The findings of the doctor.
 struct Report(Value);
 
 impl Report {
@@ -43,7 +43,7 @@ impl Report {
         found.unwrap_or_else(|| panic!("nothing is said of {name}: {}", self.0))
     }
 
-    /// A finding stands as `state`, and says `words`.
+    /// A finding has `state` and says `words`.
     #[track_caller]
     fn expect(&self, group: &str, name: &str, state: &str, words: &str) -> &Value {
         let finding = self.finding(group, name);
@@ -100,7 +100,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     report.expect("Engine", "built-in `file`", "ok", "compiled ahead");
     report.expect("Plugins", "file", "ok", "10 tools");
     report.expect("Configuration", "file", "ok", "the defaults hold");
-    // Now there is a cache, made by loading; code is put into it and taken out again.
+    // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
     report.expect("Engine", "compiled code", "ok", "mapped from it");
     assert_eq!(
@@ -142,7 +142,7 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
             .expect("there is one")
             .to_owned();
     assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
-    // The rest is there nevertheless.
+    // The rest is checked nevertheless.
     report.expect("Process sandbox", "filter of system calls", "ok", "enforced");
 }
 
@@ -200,7 +200,7 @@ fn doctor_finds_an_unwritable_record() {
 }
 
 #[test]
-fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
+fn unreadable_configuration_gets_no_line_as_advice() {
     let cli = Cli::new();
     cli.configure("");
     let path = cli.root.path().join("config/berth.toml");
@@ -268,7 +268,7 @@ fn doctor_finds_stored_files_that_others_can_write() {
         .expect("it is written");
     let report = examined(&mut doctor(&cli));
     report.expect("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
-    // The project's file has no part in it.
+    // The project's file isn't used.
     let blamed = report
         .all()
         .iter()
@@ -331,7 +331,7 @@ fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
 }
 
 #[test]
-fn a_plugin_that_does_not_load_is_a_finding() {
+fn plugin_that_does_not_load_is_a_finding() {
     let cli = Cli::new();
     cli.configure("[plugins.gone]\npath = \"/no/such.wasm\"\n");
     examined(&mut doctor(&cli)).expect("Plugins", "gone", "failure", "can't be read");
@@ -384,9 +384,9 @@ fn doctor_tells_an_unset_home_from_an_unusable_one() {
     report.expect("Engine", "compiling", "ok", "in a confined process");
 }
 
-/// Something else that is mounted where the kernel's `/proc` belongs.
+/// Something else mounted in place of the kernel's `/proc`.
 #[test]
-fn a_proc_that_is_not_the_kernel_s_is_found() {
+fn foreign_proc_is_found() {
     let cli = Cli::new();
     let hidden = "mount -t tmpfs none /proc";
     let mut found = None;
@@ -406,7 +406,7 @@ fn a_proc_that_is_not_the_kernel_s_is_found() {
             report.expect("Kernel", "openat2", "ok", "never out of it");
             report.expect("Engine", "compiling", "failure", "can't be compiled");
         }
-        // Where nobody may make a mount namespace, `/proc` can only be found in order.
+        // If mount namespaces aren't allowed, `/proc` can only be in order.
         None => {
             examined(&mut doctor(&cli)).expect("Kernel", "/proc", "ok", "the kernel's own");
         }
@@ -440,7 +440,7 @@ fn doctor_checks_requests_and_shows_no_secret() {
     report.expect("Requests", "proxy", "warning", "the value of HTTPS_PROXY isn't an HTTP proxy");
     let authority = format!("authority {}", config.join("ca.pem").display());
     report.expect("Requests", &authority, "failure", "no request can be made");
-    // What has the form of a certificate, and is none.
+    // A file in the form of a certificate that isn't valid.
     fs::write(
         config.join("ca.pem"),
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
@@ -483,7 +483,7 @@ fn doctor_checks_requests_and_shows_no_secret() {
         report.expect("Requests", name, "ok", "");
     }
     assert!(!cli.root.path().join("prints-a-secret.ran").exists(), "nothing is run");
-    // Told without its value, whatever else is wrong with it.
+    // Reported without its value, whatever else is wrong with it.
     fs::remove_file(config.join("token")).expect("it is removed");
     run(&[("TOKEN", SECRET)]).expect("Requests", "secret by-file", "warning", "can't be read");
 }

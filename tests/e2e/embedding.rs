@@ -1,5 +1,4 @@
-//! Berth as a library: its examples do what they say, and a host works on whatever runtime it is
-//! promised to.
+//! Berth as a library: its examples work, and a host works on every promised kind of runtime.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +14,7 @@ use crate::support::{berth, builtin, example, failure, plugin, shared_cache, una
 /// Runs an example of the library with the file tools and a folder, and returns what it prints.
 #[track_caller]
 fn printed(name: &str, folder: &TempDir) -> String {
-    // An empty environment, so without a home: nothing but the folder is there for it to use.
+    // An empty environment, so without a home: it can only use the folder.
     let output = Command::new(example(name))
         .arg(plugin("file"))
         .arg(folder.path())
@@ -29,7 +28,7 @@ fn printed(name: &str, folder: &TempDir) -> String {
 }
 
 #[test]
-fn the_embedding_example_lists_calls_is_refused_and_stops() {
+fn embedding_example_lists_calls_and_stops() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let work = folder.path().join("work");
     fs::create_dir(&work)
@@ -65,7 +64,7 @@ fn the_embedding_example_lists_calls_is_refused_and_stops() {
 }
 
 #[test]
-fn the_tool_of_the_provider_example_is_checked_shaped_and_cancelled_like_any_other() {
+fn provider_example_is_checked_shaped_and_cancelled() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let printed = printed("provider", &folder);
     for expected in [
@@ -81,7 +80,7 @@ fn the_tool_of_the_provider_example_is_checked_shaped_and_cancelled_like_any_oth
 }
 
 #[test]
-fn a_host_works_on_a_runtime_of_one_thread() {
+fn host_works_on_a_runtime_of_one_thread() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let folders =
         Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
@@ -101,8 +100,8 @@ fn a_host_works_on_a_runtime_of_one_thread() {
         fs::write(folder.path().join("a.txt"), "here").expect("a file is written");
         let read = host.call(Request::new("read", json!({ "path": "a.txt" }))).await;
         assert!(read.outcome.expect("it reads").joined_text().contains("here"));
-        // A guest that never comes to an end neither keeps the one thread from other calls nor from
-        // ending it.
+        // A guest that never ends keeps the single thread neither from other calls nor from ending
+        // it.
         let cancel = CancellationToken::new();
         let endless =
             Request { cancel: cancel.clone(), ..Request::new("hostile__loop_forever", json!({})) };

@@ -1,4 +1,4 @@
-//! Attacks on files that are not granted, and ways round what is denied.
+//! Attacks on files that aren't granted, and on denials.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::{Scene, attacks, loot, refused, run};
 
-/// Links that lead out of the granted folder, made by the operator or a program of theirs.
+/// Links out of the granted folder, created by the operator or a program of theirs.
 pub(crate) fn with_links(root: &Path) {
     let granted = root.join("granted");
     let link =
@@ -55,12 +55,12 @@ pub(crate) fn ways_out(scene: &Scene) -> Vec<PathBuf> {
         PathBuf::from(format!("/{}", scene.secret_file.display())),
         PathBuf::from(format!("{}//../outside//secret.txt", granted.display())),
     ];
-    // A slash at the end has made other sandboxes forget to look.
+    // A trailing slash has made other sandboxes skip the check.
     ways.extend(ways.clone().iter().map(|way| PathBuf::from(format!("{}/", way.display()))));
     ways
 }
 
-/// Attacks each of `paths`, and all have to be refused.
+/// Attacks each of `paths`; all must be refused.
 pub(crate) async fn all_fail(scene: &Scene, attack: &str, paths: &[PathBuf]) {
     for path in paths {
         let answer = scene
@@ -104,12 +104,12 @@ attacks! {
         let scene = Scene::with(&[], with_links).await;
         loot(&scene.attack("look_outside", json!({ "path": scene.granted.join("public.txt") })).await);
         let ways = ways_out(&scene);
-        // Of a link that lies inside, what it says may be known, though not what is there.
+        // The target of a link inside may be known, but not its content.
         let is_link = |way: &PathBuf| fs::read_link(way).is_ok();
         let ways: Vec<PathBuf> = ways.into_iter().filter(|way| !is_link(way)).collect();
         all_fail(&scene, "look_outside", &ways).await;
         all_fail(&scene, "look_outside", &[scene.outside.clone(), scene.granted.join(".."), "/".into(), "/proc/self".into()]).await;
-        // What is there and what is not look the same from inside.
+        // Existing and missing files look the same from inside.
         let told = async |name: &str| {
             let answer = scene.attack("look_outside", json!({ "path": scene.outside.join(name) })).await;
             refused(&answer, "allowed_paths").denial.as_ref().map(|denial| denial.rule.clone())
@@ -125,7 +125,7 @@ attacks! {
         all_fail(&scene, "search_outside", &ways).await;
         let folders = ["../outside", "..", "link-folder/", "first/", "root/", "slash/"].map(|name| scene.granted.join(name));
         all_fail(&scene, "search_outside", &folders).await;
-        // From inside, links are seen and not followed: `attack` looks for the secret.
+        // From inside, links are seen and not followed: `attack` searches for the secret.
         let found = scene.attack("search_outside", json!({ "path": scene.granted, "text": "secret-of" })).await;
         assert!(!loot(&found).contains("grep:"), "{found:?}");
     }
@@ -147,7 +147,7 @@ attacks! {
         ways.extend(["../outside/new", "link-folder/new", "first/new", "../outside", ".."].map(|name| scene.granted.join(name)));
         ways.push(scene.granted.clone());
         for way in &ways {
-            // What is inside is the other name of a link or a rename.
+            // The path inside is the other name of a link or a rename.
             let arguments = json!({ "path": way, "to": scene.granted.join("public.txt") });
             let answer = scene.attack("change_outside", arguments).await;
             assert!(answer.outcome.is_err(), "{}: {answer:?}", way.display());
@@ -185,8 +185,7 @@ attacks! {
         assert!(!scene.granted.join("new").exists() && scene.granted.join("sub/deeper").exists());
     }
 
-    /// Names that are not UTF-8 have no form in a guest's world: they are left out, and harm
-    /// nobody.
+    /// Names that aren't UTF-8 can't be represented in a guest: they are left out and do no harm.
     async fn list_names() {
         let bad = OsStr::from_bytes(b"bad-\xff\xfe.txt");
         let scene = Scene::with(&["tools.file.deny_read=[\"hidden*\"]"], |root| {
@@ -200,7 +199,7 @@ attacks! {
         assert!(names.contains("public.txt") && !names.contains("bad-") && !names.contains("hidden"), "{names}");
         let found = loot(&scene.attack("search_outside", json!({ "path": scene.granted, "text": "x" })).await);
         assert!(!found.contains("hidden"), "{found}");
-        // What can't be decided on can't be moved.
+        // A path that can't be decided on can't be moved.
         let moved = scene.attack("rename", json!({ "path": scene.granted.join("sub"), "to": scene.granted.join("other") })).await;
         moved.outcome.expect_err("it stays where it is");
         assert!(scene.granted.join("sub").join(bad).exists());
@@ -235,7 +234,7 @@ attacks! {
             let answer = scene.attack_beside_others("touch_special_file", json!({ "path": path })).await;
             assert!(answer.outcome.is_err_and(|failure| failure.category != Category::Timeout), "{}", path.display());
         }
-        // Nor does a search.
+        // A search doesn't either.
         let found = scene.attack_beside_others("search_outside", json!({ "path": scene.granted, "text": "public" })).await;
         assert!(reads_text(&found, "public"));
     }
@@ -260,8 +259,8 @@ attacks! {
         let scene = Scene::new().await;
         for (number, target) in [scene.secret_file.to_str().expect("it is UTF-8"), "../outside/secret.txt", "../outside", "../outside/new.txt"].into_iter().enumerate() {
             let path = scene.granted.join(format!("link{number}"));
-            // Where no link is made, the write makes a file in the granted folder, which is its
-            // right.
+            // If no link is created, the write creates a file in the granted folder, which is
+            // allowed.
             scene.attack("write_through_a_link_of_its_own", json!({ "path": path, "to": target })).await;
             assert!(fs::read_link(&path).is_err(), "a link to {target} was made");
         }
@@ -283,13 +282,13 @@ attacks! {
         let ways: Vec<PathBuf> = ways_out(&scene).into_iter().filter(|way| fs::read_link(way).is_err()).collect();
         all_fail(&scene, "rename_into_reach", &ways).await;
         all_fail(&scene, "rename_into_reach", &[scene.granted.join(".env")]).await;
-        // A link may move; what it points to stays out of reach.
+        // A link may move; its target stays unreachable.
         let arguments = json!({ "path": scene.granted.join("link.txt"), "to": scene.granted.join("moved.txt") });
         scene.attack("rename_into_reach", arguments).await.outcome.expect_err("it points outside");
     }
 
-    /// A folder that holds something denied is not moved, whether the denial hangs on the name
-    /// above or below.
+    /// A folder with denied content isn't moved, whether the denial matches the name above or
+    /// below.
     async fn rename() {
         let scene = Scene::with(&["tools.file.deny_read=[\"**/.env\", \"keys/**\"]", "tools.file.deny_write=[\"**/frozen\"]"], |root| {
             for folder in ["conf/deep", "keys", "open", "cold"] {
@@ -322,8 +321,8 @@ attacks! {
     }
 }
 
-/// A guest can't follow a link that leads out; a program outside the sandbox, a person's editor
-/// say, would.
+/// A guest can't follow a link that leads out; a program outside of the sandbox, such as an editor,
+/// would.
 #[test]
 fn links_made_by_guests_never_lead_out_of_the_grant() {
     run(async {
@@ -340,12 +339,12 @@ fn links_made_by_guests_never_lead_out_of_the_grant() {
         let leads_out =
             |name: &str| fs::read_to_string(at(name)).is_ok_and(|text| text == scene.secret);
 
-        // By way of another link, after which `..` is elsewhere than it seems.
+        // Through another link, after which `..` leads elsewhere than it seems.
         link("here", ".").await;
         link("out", "here/../outside/secret.txt").await;
         assert!(!leads_out("out"), "`..` after a name is somebody else's parent");
 
-        // By moving it, or a folder that holds it, nearer to the border.
+        // By moving it, or a folder that holds it, closer to the border.
         link("a/b/link", "../../outside/secret.txt").await;
         assert!(fs::read_link(at("a/b/link")).is_ok(), "where it is, it stays inside");
         scene.attack("rename", json!({ "path": at("a/b/link"), "to": at("a/link") })).await;

@@ -1,4 +1,4 @@
-//! No attack without a test, no test without its attack.
+//! Every attack has a test, and every test its attack.
 
 use std::collections::BTreeSet;
 

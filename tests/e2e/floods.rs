@@ -1,4 +1,4 @@
-//! Attacks that make the host hold, copy, show or write more than it should.
+//! Attacks that make the host hold, copy, print or write too much.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
     failure(answer, Category::PermanentFailure, Some(code))
 }
 
-/// A failure's content stays below the bound of an answer, 1 MiB here, and a little for notes.
+/// A failure's content stays below the limit of an answer, 1 MiB here, and a little for notices.
 #[track_caller]
 fn assert_small(failure: &Failure) {
     let size = failure.joined_text().len() + failure.message.len();
@@ -46,7 +46,7 @@ attacks! {
         let scene = Scene::new().await;
         let (_, heard) = scene.attack_heard("flood_progress", json!({ "count": 3000 })).await;
         let progress = heard.progress.lock().expect("nobody panicked");
-        // Ten a second, and a call has six of them here.
+        // Ten a second, and a call has six seconds here.
         assert!((1..=70).contains(&progress.len()), "{} messages", progress.len());
         assert!(progress.iter().all(|told| told.message.chars().count() <= 200 && told.fraction.is_none()));
     }
@@ -60,7 +60,7 @@ attacks! {
     }
 
     async fn emit_and_loop() {
-        // Time enough to use up the processor time on a machine that is busy with other things.
+        // Enough time to use up the processor time on a busy machine.
         let scene = Scene::with(&["tools.call=30"], |_| {}).await;
         let answer = scene.attack_beside_others("emit_and_loop", json!({ "text": "so far" })).await;
         assert_eq!(stopped(&answer, "cpu_budget").joined_text(), "so far");
@@ -68,8 +68,7 @@ attacks! {
 
     async fn answer_too_much() {
         let scene = Scene::new().await;
-        // More than an answer may have; more than the host copies; more than the guest itself may
-        // have.
+        // More than an answer may have; more than the host copies; more than the guest may have.
         for (mib, code) in [(2, "result_limit"), (20, "crash"), (200, "memory_limit")] {
             let answer = scene.attack_beside_others("answer_too_much", json!({ "count": mib })).await;
             assert_small(stopped(&answer, code));
@@ -94,8 +93,8 @@ attacks! {
     }
 
     async fn search_under_ignore_files() {
-        // Lines that take much for their length, and files that remember much of the names that
-        // they have seen.
+        // Lines that need much memory for their length, and files that store much of the names they
+        // have seen.
         let long = "?\n".repeat((1 << 20) / 2);
         let deep: String = (10..18).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
         for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0)] {
@@ -108,7 +107,7 @@ attacks! {
                     fs::create_dir(&at).expect("a folder is made");
                 }
                 for number in 0_u64..1_000 {
-                    // Names that go each their own way through what is compiled.
+                    // Names that each take their own way through the compiled patterns.
                     let bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     let name: String = (0..128).map(|bit| if bits.rotate_left(bit) & 1 == 0 { 'a' } else { 'b' }).collect();
                     fs::write(at.join(format!("{name}c{number}")), "").expect("a file is written");
@@ -116,7 +115,7 @@ attacks! {
             })
             .await;
             let answer = scene.attack_beside_others("search_under_ignore_files", json!({ "path": scene.granted.join(folder) })).await;
-            // What is left out is told of, and the search goes on.
+            // Omissions are reported, and the search goes on.
             assert_eq!(loot(&answer), format!("{left_out} unreadable, {} entries", 1_000 + depth));
         }
     }

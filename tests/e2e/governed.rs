@@ -1,4 +1,4 @@
-//! What the gates let pass and refuse, with real tools: what counts is what became of the files.
+//! What the gates allow and refuse, with real tools; judged by the files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Scene, failure, log_with, refused, run};
 
-/// A scene in which nobody says that everything is allowed.
+/// A scene without a general permission.
 async fn supervised(settings: &[&str], prepare: impl FnOnce(&std::path::Path)) -> Scene {
     let settings: Vec<&str> =
         std::iter::once(&"tools.autonomy=supervised").chain(settings).copied().collect();
@@ -27,7 +27,7 @@ fn asks(answer: &Answer) {
     assert_eq!(answer.decision.as_ref().map(|decision| decision.verdict), Some(Verdict::Ask));
 }
 
-/// A configuration with settings and nothing else.
+/// A configuration with only these settings.
 fn settings(folders: &Folders, settings: &[&str]) -> Loaded {
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
     config::load(folders, &Inputs { settings, ..Inputs::default() })
@@ -48,7 +48,7 @@ fn defaults_run_reads_and_ask_for_acting_calls() {
             ("move_path", json!({ "source": "public.txt", "destination": "b" })),
             ("copy_path", json!({ "source": "public.txt", "destination": "b" })),
             ("create_directory", json!({ "path": "b" })),
-            // It says nothing about itself.
+            // It declares nothing.
             (
                 "hostile__write_outside",
                 json!({ "path": scene.granted.join("public.txt"), "text": "x" }),
@@ -180,7 +180,7 @@ fn policy_overrides_every_permission_and_approval() {
 }
 
 #[test]
-fn a_path_that_is_left_out_is_the_working_directory() {
+fn missing_path_is_the_working_directory() {
     run(async {
         let scene = Scene::with(&["tools.policy.rules=[{ effect = \"deny\", tools = [\"grep\"], paths = [\"granted\"] }]"], |_| {}).await;
         refused(&scene.call("grep", json!({ "pattern": "public" })).await, "granted");
@@ -190,7 +190,7 @@ fn a_path_that_is_left_out_is_the_working_directory() {
 }
 
 #[test]
-fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
+fn tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
     run(async {
         let deny = "tools.permissions.write=[{ pattern = \"*\", action = \"deny\" }]";
         let scene = Scene::with(
@@ -215,7 +215,7 @@ fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
         assert!(!scene.granted.join("new.txt").exists());
 
         let reading = supervised(&["tools.autonomy=read-only"], |_| {}).await;
-        // One that only reads by some of its calls stays, for those.
+        // A tool of which some calls only read stays, for those calls.
         let always_acts = |tool: &&berth_core::Definition| {
             !tool.annotations.read_only && tool.name != "http_request"
         };
@@ -231,7 +231,7 @@ fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
 }
 
 #[test]
-fn a_plugin_that_is_not_trusted_does_not_run() {
+fn plugin_that_is_not_trusted_does_not_run() {
     run(async {
         for (trust, looks) in [("quarantined", true), ("blocked", false)] {
             let scene = Scene::with(&[&format!("plugins.hostile.trust={trust}")], |_| {}).await;
@@ -247,7 +247,7 @@ fn a_plugin_that_is_not_trusted_does_not_run() {
             );
             scene.assert_serves().await;
         }
-        // What asks for the call may be trusted less than what does it.
+        // The origin of the call may be trusted less than the tool.
         let scene = Scene::new().await;
         let write = Request {
             trust: Trust::Quarantined,
@@ -263,7 +263,7 @@ fn a_plugin_that_is_not_trusted_does_not_run() {
     });
 }
 
-/// Says yes to everything.
+/// Approves everything.
 struct Always;
 
 impl Approver for Always {
@@ -272,7 +272,7 @@ impl Approver for Always {
     }
 }
 
-/// A shell that runs nothing, and counts what it would have run.
+/// A shell that runs nothing and counts what it would have run.
 struct Shell {
     tool: Arc<Definition>,
     ran: AtomicUsize,
@@ -310,7 +310,7 @@ impl Provider for Shell {
 }
 
 #[test]
-fn a_blocked_command_does_not_run_whoever_allows_it() {
+fn blocked_command_never_runs() {
     run(async {
         let folder = tempfile::tempdir().expect("a temporary folder is made");
         let folders = Folders::inside(folder.path());
@@ -360,8 +360,8 @@ fn rules_are_exchanged_as_a_whole_while_calls_run() {
             .await,
         );
         let folders = Folders::inside(&scene.root().join("berth"));
-        // Each of both denies the move, by another gate and another end of it. A mixture would let
-        // it pass.
+        // Each of the two denies the move, by another gate and another end of it. A mixture would
+        // allow it.
         let allow = |folder: &str| {
             format!(
                 "tools.permissions.move_path=[{{ pattern = \"{folder}\", action = \"allow\" }}]"

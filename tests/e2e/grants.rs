@@ -1,4 +1,4 @@
-//! Grants inside each other, and what is out of reach whatever is granted.
+//! Nested grants, and what is unreachable whatever is granted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{Scene, loot, refused, run};
 
-/// A vendored folder with something to change in it.
+/// A vendored folder with content to change.
 fn with_vendor(root: &Path) {
     fs::create_dir_all(root.join("granted/vendor/patch")).expect("folders are made");
     for file in ["vendor/lib.rs", "vendor/patch/fix.rs"] {
@@ -22,7 +22,7 @@ fn unchanged(path: &Path) -> bool {
 }
 
 #[test]
-fn a_read_only_grant_holds_inside_a_writable_one() {
+fn read_only_grant_holds_inside_a_writable_one() {
     run(async {
         let setting = "plugins.hostile.allowed_paths=[\"{granted}\", {path=\"{granted}/vendor\", access=\"read\"}, \"{granted}/vendor/patch\"]";
         let scene = Scene::with(&[setting], with_vendor).await;
@@ -33,7 +33,7 @@ fn a_read_only_grant_holds_inside_a_writable_one() {
                 "read-only grant",
             );
         }
-        // Neither as a part of something that may be changed.
+        // Not even as a part of something that may be changed.
         for (from, to) in
             [("vendor", "moved"), ("vendor/lib.rs", "lib.rs"), ("public.txt", "vendor/public.txt")]
         {
@@ -83,8 +83,8 @@ fn writable_grant_inside_read_only_one_opens_only_itself() {
     });
 }
 
-/// Whoever could put a link in the place of a granted directory would decide what is granted from
-/// the next start on.
+/// A program that replaced a granted directory by a link would decide what is granted from the next
+/// start on.
 #[test]
 fn granted_directory_itself_cannot_be_replaced() {
     run(async {
@@ -115,7 +115,7 @@ fn granted_directory_itself_cannot_be_replaced() {
 
 /// The process's own memory and environment are files too, where `/proc` is granted.
 #[test]
-fn the_host_s_process_is_out_of_reach_whatever_is_granted() {
+fn hosts_process_is_unreachable_whatever_is_granted() {
     run(async {
         let scene = Scene::with(
             &["plugins.hostile.allowed_paths=[\"/\"]", "plugins.hostile.limits.cpu_secs=5"],
@@ -140,8 +140,8 @@ fn the_host_s_process_is_out_of_reach_whatever_is_granted() {
             for process in [process.as_str(), "/proc/self", "/proc/thread-self", "/proc/1"] {
                 let path = format!("{process}/{name}");
                 for attack in ["read_outside", "write_outside"] {
-                    // Not by `attack`: all files are granted here, so that `read_outside` finds the
-                    // secret by `root`, were it let in.
+                    // Not by `attack`: all files are granted here, so `read_outside` would find the
+                    // secret by `root` if it were allowed.
                     let answer =
                         scene.call(&format!("hostile__{attack}"), json!({ "path": path })).await;
                     assert!(answer.outcome.is_err(), "{attack} {path}");
@@ -282,7 +282,7 @@ fn berth_s_stored_data_is_unreadable_under_any_grant() {
                     .expect_err("it is out of reach");
             }
         }
-        // A search over everything passes them by, and the configuration may be read.
+        // A search over everything skips them, and the configuration may be read.
         scene.attack("search_outside", json!({ "path": scene.granted, "text": "secret-of" })).await;
         let grep = scene.call("grep", json!({ "pattern": "secret-of|mine", "path": own })).await;
         scene.assert_safe(&grep);

@@ -1,4 +1,4 @@
-//! The user's configuration is begun: by three questions, or from the template of every key.
+//! Starting the user's configuration: by three questions, or from the template of every key.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -128,7 +128,7 @@ fn init_without_a_terminal_guesses_nothing() {
 }
 
 #[test]
-fn a_configuration_that_is_there_is_never_overwritten() {
+fn existing_configuration_is_never_overwritten() {
     let user = Newcomer::new();
     for line in [&["init", "--write", "yes"][..], &["config", "init"]] {
         fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
@@ -136,7 +136,7 @@ fn a_configuration_that_is_there_is_never_overwritten() {
         let told = user.run(line).ends(2).stderr;
         assert!(told.contains("berth config show"), "{told}");
         assert_eq!(user.text(), "mine");
-        // Nor what a link stands for, whether it leads anywhere or not.
+        // Nor a link, whether it leads anywhere or not.
         fs::remove_file(user.file()).expect("it goes");
         let elsewhere = user.0.root.path().join("elsewhere.toml");
         symlink(&elsewhere, user.file()).expect("a link is made");
@@ -147,7 +147,7 @@ fn a_configuration_that_is_there_is_never_overwritten() {
 }
 
 #[test]
-fn the_questions_are_asked_at_a_terminal() {
+fn init_questions_are_asked_at_a_terminal() {
     let user = Newcomer::new();
     let Some(ended) = user.0.typed(&["init"], "/\n..\n\nn\ny\n") else { return };
     let shown = ended.ends(0).stdout;
@@ -177,7 +177,7 @@ fn init_does_not_take_no_for_a_folder() {
 }
 
 #[test]
-fn the_template_is_right_with_and_without_its_comments() {
+fn template_is_valid_with_and_without_its_comments() {
     let user = Newcomer::new();
     let printed = user.run(&["config", "init", "--print"]).ends(0).stdout;
     assert!(!user.file().exists());
@@ -188,8 +188,7 @@ fn the_template_is_right_with_and_without_its_comments() {
     assert_eq!(user.run(&["config", "show", "--json"]).ends(0).json()["values"], before["values"]);
 
     let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line != "#";
-    // A secret comes from one place and goes to one: its keys exclude each other, and stay
-    // comments.
+    // A secret has one source and one destination: the keys exclude each other and stay comments.
     let mut of_secret = false;
     let uncommented = |line| {
         if str::starts_with(line, "#[") {

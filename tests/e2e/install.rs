@@ -1,5 +1,5 @@
-//! The install script of the archive, on archives that are as `cargo xtask dist` makes them except
-//! for what they hold.
+//! The install script of the archive, on archives like those of `cargo xtask dist` except for their
+//! content.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,17 +13,17 @@ use crate::support::berth;
 
 const SCRIPT: &str = include_str!("../../xtask/src/dist/install.sh");
 
-/// What an archive for this machine holds, by its path there.
+/// The files of an archive for this machine, by their paths in it.
 const SHARED: [&str; 3] =
     ["share/doc/berth/README.md", "share/man/man1/berth.1", "share/zsh/site-functions/_berth"];
 
-/// An unpacked archive and where it is to be installed, with somebody else's file there.
+/// An unpacked archive and its destination, with another program's file there.
 struct Unpacked {
     root: TempDir,
 }
 
 impl Unpacked {
-    /// With a program that only tells its version.
+    /// With a program that only prints its version.
     fn new() -> Self {
         let unpacked = Self { root: TempDir::new().expect("a temporary folder is made") };
         unpacked.add("bin/berth", b"#!/bin/sh\necho berth 1.0.0\n");
@@ -105,8 +105,8 @@ fn program(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder is made");
     let source = path.with_extension("source");
     fs::write(&source, content).expect("a file is written");
-    // By a process that then ends. What this one has open for writing, a child that another test
-    // starts may have open a little longer, and such a file can't be executed.
+    // Written by a process that then ends. A child of another test may keep a file of this process
+    // open for writing a little longer, and such a file can't be executed.
     let script = "cp \"$1\" \"$2\" && chmod 755 \"$2\" && rm \"$1\"";
     let made = Command::new("sh")
         .args(["-c", script, "sh"])
@@ -176,7 +176,7 @@ fn installer_reports_a_folder_that_is_not_on_the_path() {
 }
 
 #[test]
-fn a_damaged_archive_changes_nothing() {
+fn damaged_archive_changes_nothing() {
     let unpacked = Unpacked::new();
     unpacked.works(&[]);
     for damaged in ["bin/berth", SHARED[1]] {
@@ -192,7 +192,7 @@ fn a_damaged_archive_changes_nothing() {
 }
 
 #[test]
-fn a_program_that_does_not_start_is_not_installed() {
+fn program_that_does_not_start_is_not_installed() {
     let unpacked = Unpacked::new();
     unpacked.add("bin/berth", b"#!/bin/sh\nexit 1\n");
     unpacked.seal();
@@ -219,7 +219,7 @@ fn another_machine_is_refused() {
 }
 
 #[test]
-fn an_upgrade_leaves_nothing_of_the_old_version() {
+fn upgrade_leaves_nothing_of_the_old_version() {
     let unpacked = Unpacked::new();
     unpacked.add("share/man/man1/berth-old.1", b"of the old version");
     unpacked.seal();

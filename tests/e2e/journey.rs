@@ -1,4 +1,4 @@
-//! What holds for every call, whatever the tool.
+//! What is true for every call, whatever the tool.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn paths_too_costly_to_check_are_refused_at_once() {
 }
 
 #[test]
-fn a_refusal_is_shaped_like_every_answer() {
+fn refusal_is_shaped_like_every_answer() {
     run(async {
         let scene = Scene::new().await;
         let answer = scene.call("read", json!({ "path": "/tmp/\u{9b}31m\u{202e}\u{7f}" })).await;

@@ -1,4 +1,4 @@
-//! Attacks that take time, memory, stack and handles until there is none left, or end badly.
+//! Attacks that use up time, memory, stack and handles, or crash.
 
 use berth_core::{Answer, Category, Failure};
 use serde_json::json;
@@ -9,7 +9,7 @@ fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
     failure(answer, Category::PermanentFailure, Some(code))
 }
 
-/// Time enough to use up the processor time on a machine that is busy with other things.
+/// Enough time to use up the processor time on a busy machine.
 const BUSY: &[&str] = &["tools.call=30"];
 
 attacks! {
@@ -91,7 +91,7 @@ attacks! {
     }
 }
 
-/// Takes handles of something in the granted folder: 64 are granted, and none is left open.
+/// Opens handles of something in the granted folder: 64 are allowed, and none is left open.
 async fn hoards(attack: &str, name: &str) {
     let scene = Scene::new().await;
     let open_before = descriptors_below(&scene.granted);

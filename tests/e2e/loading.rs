@@ -1,4 +1,4 @@
-//! Files that are no plugins, and plugins that offer what no host should take.
+//! Files that aren't plugins, and plugins that offer what a host must refuse.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,7 @@ async fn refused_offer(change: impl Fn(&mut Offer), reason: &str) {
 }
 
 #[test]
-fn a_component_made_by_hand_loads() {
+fn component_made_by_hand_loads() {
     run(async {
         let host =
             load(&Component::offering(vec![Offer::named("one"), Offer::named("two")]).encode())
@@ -91,7 +91,7 @@ fn invalid_component_does_not_load() {
 }
 
 #[test]
-fn a_plugin_that_is_cut_off_or_damaged_does_not_load() {
+fn truncated_or_damaged_plugin_does_not_load() {
     run(async {
         let whole = fs::read(plugin("bench")).expect("it was built");
         for sixteenth in 1..16 {
@@ -111,7 +111,7 @@ fn a_plugin_that_is_cut_off_or_damaged_does_not_load() {
                 let at = usize::try_from(random()).expect("64 bits") % damaged.len();
                 damaged[at] = random().to_le_bytes()[0];
             }
-            // Damage may hit what is never looked at; what counts is that it harms nobody.
+            // Damage may hit unused bytes; what counts is that it does no harm.
             if let Ok(host) = load(&damaged).await {
                 let answer = host.call(Request::new("echo", json!({ "text": "still here" }))).await;
                 assert_eq!(answer.outcome.expect("others are served").joined_text(), "still here");
@@ -147,7 +147,7 @@ fn special_missing_and_large_files_do_not_load() {
 }
 
 #[test]
-fn a_manifest_is_one_small_object() {
+fn manifest_is_one_small_object() {
     run(async {
         let with = |manifests: &[&[u8]]| {
             let manifests = manifests.iter().map(|bytes| bytes.to_vec()).collect();
@@ -185,7 +185,7 @@ fn a_manifest_is_one_small_object() {
 }
 
 #[test]
-fn an_import_that_is_not_granted_is_named() {
+fn missing_grant_of_an_import_is_named() {
     run(async {
         for import in [
             "wasi:http/outgoing-handler@0.2.3",
@@ -200,7 +200,7 @@ fn an_import_that_is_not_granted_is_named() {
             };
             refused(&component.encode(), import).await;
         }
-        // What is granted under a false form does not link.
+        // A grant in a wrong form isn't linked.
         let fields = "(import \"berth:host/log@0.1.0\" (instance (export \"write\" (func (param \"secret\" u64)))))";
         refused(
             &Component { in_component: fields, ..Component::offering(vec![Offer::named("tool")]) }
@@ -291,7 +291,7 @@ fn schemas_stay_small_and_in_their_document() {
     });
 }
 
-/// A pattern that takes a backtracking engine for ever takes this one no time.
+/// A pattern on which a backtracking engine never ends takes no time here.
 #[test]
 fn patterns_of_schemas_run_in_linear_time() {
     run(async {
@@ -313,7 +313,7 @@ fn patterns_of_schemas_run_in_linear_time() {
 fn recursive_schema_is_handled() {
     run(async {
         let mut offer = Offer::named("tool");
-        // It may be refused or taken; neither it nor a call of it may hang or end the process.
+        // It may be refused or accepted; neither it nor its call may hang or end the process.
         for schema in [
             r##"{"type":"object","$ref":"#"}"##,
             r##"{"type":"object","allOf":[{"$ref":"#"},{"$ref":"#"}]}"##,
@@ -380,7 +380,7 @@ fn third_party_tool_takes_no_existing_name() {
     });
 }
 
-/// Bounds that only hand-made code meets: many memories, tables, and instances.
+/// Limits that only hand-made code reaches: many memories, tables, and instances.
 #[test]
 fn memories_and_tables_are_bounded_together() {
     run(async {
@@ -421,7 +421,7 @@ fn memories_and_tables_are_bounded_together() {
     });
 }
 
-/// Sixty definitions, each of which asks twice for the next: small to write down, and 2⁶⁰ to check.
+/// Sixty definitions, each of which uses the next one twice: small in text, and 2⁶⁰ to check.
 #[test]
 fn endlessly_unfolding_schema_delays_nobody() {
     run(async {

@@ -1,6 +1,6 @@
-//! Code of a component that runs where the host only prepares or finishes: while an instance is
-//! made, while arguments and answers are written into its memory, and behind its answer. The bounds
-//! of a call hold there as well.
+//! Code of a component that runs while the host only prepares or finishes: while an instance is
+//! created, while arguments and answers are written into its memory, and after its answer. A call's
+//! limits hold there too.
 
 use std::sync::Arc;
 
@@ -95,8 +95,8 @@ fn code_at_the_start_of_an_instance_is_bounded() {
     });
 }
 
-/// An instance that is made for a call goes another way than the one that was asked for its tools:
-/// by a coin that each of them tosses.
+/// An instance for a call behaves differently from the one that listed the tools: each tosses a
+/// coin.
 #[test]
 fn code_at_the_start_of_a_later_instance_is_bounded() {
     run_alone(ATTACK_MIB, async {
@@ -158,8 +158,7 @@ fn code_that_allocates_for_arguments_is_bounded() {
     });
 }
 
-/// A host function that answers with a list asks the guest for the memory for it, in the middle of
-/// its own call.
+/// A host function that returns a list asks the guest for its memory during its own call.
 #[test]
 fn code_that_allocates_for_the_host_s_answers_is_bounded() {
     run_alone(ATTACK_MIB, async {
@@ -203,8 +202,7 @@ fn code_behind_an_answer_is_bounded() {
         for (on_return, reason, code) in
             [(LOOP, "CPU", "cpu_budget"), ("unreachable", "crashed", "crash")]
         {
-            // Behind the list of its tools, and behind an answer alone: a call leaves a one in the
-            // memory.
+            // After the list of its tools, and after an answer: a call leaves a one in the memory.
             let refused = Made::new(&Component { on_return, ..component() })
                 .await
                 .err()
@@ -223,8 +221,8 @@ fn code_behind_an_answer_is_bounded() {
     });
 }
 
-/// What travels beside the JSON is written into the guest's memory as well: by its size, its
-/// number, and what is in it.
+/// Attachments are written into the guest's memory too: by their size, their number, and their
+/// content.
 #[test]
 fn attachments_are_bounded_by_the_memory_of_the_guest() {
     // The test itself holds two of 80 MiB.

@@ -1,4 +1,4 @@
-//! `berth mcp config`: what clients are told, and their files.
+//! `berth mcp config`: the clients' configuration and files.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,7 +12,7 @@ fn program() -> Value {
     json!(berth().canonicalize().expect("it is there"))
 }
 
-/// What stands in a file without comments.
+/// The content of a file without comments.
 fn read(path: &PathBuf) -> Value {
     let text =
         fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -153,7 +153,7 @@ fn running_server_is_reached_without_a_token_in_any_file() {
             "{name}: {told}"
         );
     }
-    // From a process to a URL: nothing of the process stays.
+    // From a process to a URL: nothing of the process is left.
     cli.run(&["mcp", "config", "cursor", "--write"]).ends(0);
     cli.run(&["mcp", "config", "cursor", "--write", "--http", url, "--token-variable", "MINE"])
         .ends(0);
@@ -201,7 +201,7 @@ fn unparsable_or_linked_files_stay_unchanged() {
     fs::write(&file, "{\n  \"mcpServers\": {,}\n}").expect("it is written");
     assert!(cli.run(&write).ends(2).stderr.contains("line 2"));
 
-    // What a repository ships must not lead to the user's own files.
+    // The content of a repository must not lead to the user's own files.
     let outside = cli.root.path().join("settings.json");
     fs::write(&outside, "{}").expect("it is written");
     fs::remove_file(&file).and_then(|()| symlink(&outside, &file)).expect("a link is made");

@@ -1,7 +1,6 @@
-//! What is mounted in a granted directory: the kernel's own file systems, and Berth's own folders
-//! once more.
+//! Mounts in a granted directory: the kernel's own file systems, and Berth's own folders once more.
 //!
-//! In namespaces of their own, in which a mount is nobody else's.
+//! In namespaces of their own, in which mounts affect nobody else.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +12,8 @@ use crate::support::{Cli, Ended, not_tried};
 
 const SECRET: &str = "the-planted-secret";
 
-/// Runs a script in namespaces of users, mounts and processes, `BERTH` being the call of a tool and
-/// `SERVE` the server. None where there are none to be had.
+/// Runs a script in namespaces of users, mounts and processes. `BERTH` is the call of a tool and
+/// `SERVE` the server. `None` without such namespaces.
 fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let enter = ["-Urpfm", "--kill-child", "sh", "-c"];
     let tried = Command::new("unshare")
@@ -42,10 +41,10 @@ fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
 }
 
 #[test]
-fn a_procfs_in_a_grant_gives_nothing_away() {
+fn procfs_in_a_grant_reveals_nothing() {
     let cli = Cli::new();
     fs::create_dir_all(cli.work().join("root/proc")).expect("a folder is made");
-    // The shell itself has the secret among its variables, and waits for Berth.
+    // The shell itself has the secret in a variable, and waits for Berth.
     let script = "
         mount -t proc proc root/proc; ls root/proc/1/environ
         BERTH copy_path source=root/proc/1/environ destination=copied || true
@@ -69,7 +68,7 @@ fn a_procfs_in_a_grant_gives_nothing_away() {
 }
 
 #[test]
-fn a_file_of_a_procfs_that_is_mounted_by_itself_gives_nothing_away() {
+fn singly_mounted_procfs_file_reveals_nothing() {
     let cli = Cli::new();
     for file in ["environ", "link"] {
         fs::write(cli.work().join(file), "").expect("a file is made");
@@ -119,7 +118,7 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
     assert!(said.contains("Berth's own files are blocked"), "{said}");
 }
 
-/// What a file system is that nobody serves: a disk of the network whose server is gone, say.
+/// A file system without a server: a network disk whose server is gone, for example.
 const HUNG: &str = "mkdir -p hung; exec 9<>/dev/fuse; mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung hung";
 
 #[test]
@@ -130,7 +129,7 @@ fn hanging_file_system_ends_only_the_calls_that_use_it() {
     let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } });
     let mut lines = vec![begin, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })];
-    // More than there are cores, each in a way of its own.
+    // More than there are cores, each in another way.
     lines.extend((1..=8).map(|id| call(id, "read", json!({ "path": "hung/file" }))));
     lines.push(call(9, "write", json!({ "path": "hung/made", "content": "made" })));
     lines.push(call(10, "read", json!({ "path": "plain" })));
@@ -152,7 +151,7 @@ fn hanging_file_system_ends_only_the_calls_that_use_it() {
     assert!(ended.stdout.matches("as it was").count() == 2, "{said}");
 }
 
-/// What lies in a layer has another number there, and what is refused is refused by its path.
+/// A file in a layer has another inode there; a denial is by path.
 #[test]
 fn rules_hold_inside_overlay_mounts() {
     let cli = Cli::new();
@@ -184,7 +183,7 @@ fn rules_hold_inside_overlay_mounts() {
     assert_eq!((text("below/plain").as_str(), text("above/plain").as_str()), ("plain", "changed"));
 }
 
-/// Who could make the ceiling would bound everybody on the machine, or nobody.
+/// Whoever could create the ceiling would limit everyone on the machine, or nobody.
 #[test]
 fn ceiling_cannot_be_created_by_a_tool() {
     let cli = Cli::new();
@@ -215,7 +214,7 @@ fn ceiling_cannot_be_created_by_a_tool() {
 }
 
 #[test]
-fn a_command_that_is_given_all_of_the_machine_says_why_it_does_not_start() {
+fn command_granted_the_whole_machine_is_refused_with_the_reason() {
     let cli = Cli::new();
     cli.configure("[tools.shell]\nallowed_paths = [\"/\"]\n");
     let refused = cli

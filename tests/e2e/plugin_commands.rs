@@ -127,7 +127,7 @@ fn changes_of_a_plugin_are_shown_before_approval() {
             text(&approved)
         );
         until_says(&host, "word", Some("two")).await;
-        // What was looked at by its file is compared too.
+        // A component that was inspected by its file is compared too.
         let file = living.file("word");
         let by_file = text(&living.berth(&["plugin", "inspect", &file.display().to_string()]));
         assert!(!by_file.contains("Since the version"), "it is the approved one:\n{by_file}");
@@ -158,8 +158,8 @@ fn component_that_cannot_be_approved_is_named() {
         text(&misnamed)
     );
     assert!(!living.folders.data.join("plugins.json").exists(), "nothing was approved");
-    // A command that looks once says at once what it saw, and a plugin that is configured and not
-    // there is told apart from any other name.
+    // A command that checks once reports at once what it saw. A configured plugin that is missing
+    // differs from an unknown name.
     living.put("word", b"no component");
     let told = text(&living.berth(&["tools"]));
     assert!(
@@ -178,7 +178,7 @@ fn component_that_cannot_be_approved_is_named() {
 }
 
 #[test]
-fn a_host_that_was_killed_is_not_asked_again() {
+fn killed_host_is_not_asked_again() {
     let living = Living::new();
     let sockets = living.folders.data.join("hosts");
     std::fs::create_dir(&sockets).expect("a folder is made");

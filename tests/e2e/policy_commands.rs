@@ -1,4 +1,4 @@
-//! `berth policy`: what would become of a call, and what became of one.
+//! `berth policy`: what would happen to a call, and what happened to one.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn policy_check_shows_the_verdict_and_runs_nothing() {
     let cli = Cli::new();
     let config = "[tools]\nmax_tool_calls_per_session = 5\n[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n";
     cli.configure(config);
-    // A session that has begun, so that there is something to change.
+    // A session with state, so that there is something to change.
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     let before = (files(&cli.root.path().join("data")), files(&cli.work()));
     let check = |line: &[&str], code: i32| {
@@ -65,7 +65,7 @@ fn policy_check_shows_the_verdict_and_runs_nothing() {
         place.contains("tools.permissions.write") && place.contains("berth.toml, line 3"),
         "{place}"
     );
-    // What can't be looked at because of a refusal is not guessed.
+    // What can't be checked because of a refusal isn't guessed.
     let outside = check(&["read", "path=../secret.txt"], 3);
     assert_eq!(
         (
@@ -115,11 +115,11 @@ fn impossible_change_asks_nobody() {
         (&checked["failure"]["code"], &checked["runs"], &checked["verdict"]),
         (&json!("no-match"), &json!(false), &Value::Null)
     );
-    // Lines that end in CRLF match as the tool has them match, and so the person is asked.
+    // Lines that end in CRLF match as in the tool, so the person is asked.
     fs::write(cli.work().join("returns.txt"), "a\r\nb\r\n").expect("a file is written");
     let call = "{\"path\": \"returns.txt\", \"old_string\": \"a\\nb\", \"new_string\": \"x\"}";
     cli.run(&["call", "edit", call]).ends(3);
-    // Who may not read the file isn't told what stands in it.
+    // A caller that may not read the file doesn't learn its text.
     cli.configure("[[tools.permissions.read]]\npattern = \"*\"\naction = \"deny\"\n");
     let asked = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(3).json();
     assert_eq!(asked["failure"]["category"], json!("confirmation_required"));
@@ -127,7 +127,7 @@ fn impossible_change_asks_nobody() {
 }
 
 #[test]
-fn a_mark_of_redaction_is_refused_by_a_check_as_by_a_call() {
+fn redaction_mark_is_refused_by_a_check_too() {
     let cli = Cli::new();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
     fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");
@@ -193,7 +193,7 @@ fn policy_check_shows_a_session_approval() {
 }
 
 #[test]
-fn a_past_decision_is_explained_from_the_record() {
+fn past_decision_is_explained_from_the_record() {
     let cli = Cli::new();
     cli.configure("[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n");
     let id = |line: &[&str], code| {
@@ -208,7 +208,7 @@ fn a_past_decision_is_explained_from_the_record() {
     ] {
         assert!(explained.contains(part), "{part}: {explained}");
     }
-    // The rule that decided is told though it is gone by now.
+    // The deciding rule is named although it is gone by now.
     cli.configure("");
     let explained = cli.run(&["policy", "explain", &denied, "--json"]).ends(0).json();
     assert_eq!(
@@ -271,7 +271,7 @@ fn policy_check_reports_unknown_names() {
             assert!(!told.contains(right), "{right}: {told}");
         }
     }
-    // What the user can't change is told where it is looked for, not at every call.
+    // A rule that the user can't change is shown where it is looked for, not at every call.
     assert!(
         checked.contains("`file__write`")
             && found.contains("`file__write`")
@@ -281,7 +281,7 @@ fn policy_check_reports_unknown_names() {
 }
 
 #[test]
-fn an_alias_is_exempt_from_redaction_too() {
+fn alias_is_exempt_from_redaction_too() {
     let cli = Cli::new();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
     fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");

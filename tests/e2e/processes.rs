@@ -1,5 +1,4 @@
-//! Attacks on what starts programs: what it was not granted, what was not decided on, and more of
-//! it than there may be.
+//! Attacks through programs: programs that weren't granted or decided on, and too many of them.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Scene, attacks, failure, loot, plugin, refused, soon};
 
-/// What the plugin may start. `tail` never ends by itself, and can be told from all others by its
-/// words.
+/// The program that the plugin may start. `tail` never ends by itself, and its arguments identify
+/// it.
 const PROGRAMS: &str = r#"plugins.hostile-process.programs=["touch made **", "tail -f {granted}/public.txt", "yes {granted}", "wc -c", "printenv **"]"#;
 
 async fn scene(settings: &[&str]) -> Scene {
@@ -33,12 +32,12 @@ async fn attack(scene: &Scene, tool: &str, arguments: Value) -> Answer {
     answer
 }
 
-/// The words of a program that never ends.
+/// The arguments of a program that never ends.
 fn endless(scene: &Scene) -> Value {
     json!(["tail", "-f", scene.granted.join("public.txt")])
 }
 
-/// How many processes of this machine have a command line with a program and the granted folder.
+/// Number of processes of this machine whose command line has a program and the granted folder.
 fn running(scene: &Scene, program: &str) -> usize {
     let granted = scene.granted.display().to_string();
     let processes = fs::read_dir("/proc").expect("there is /proc").flatten();

@@ -1,4 +1,4 @@
-//! Attacks with the help of somebody outside who swaps links and folders while the host decides.
+//! Attacks with an outside helper that swaps links and folders while the host decides.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use crate::support::{Scene, attacks};
 
-/// How often an attack tries.
+/// Number of tries of an attack.
 const TIMES: u64 = 10_000;
 
-/// What stands in what is granted.
+/// The content of the granted file.
 const PUBLIC: &str = "public";
 
-/// Time enough for so many tries on a busy machine.
+/// Enough time for all tries on a busy machine.
 const TIME: [&str; 3] =
     ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
 
-/// Exchanges two names again and again, until it is dropped.
+/// Swaps two names again and again until it is dropped.
 struct Swapper {
     end: Arc<AtomicBool>,
     swaps: Arc<AtomicU64>,
@@ -55,11 +55,11 @@ impl Drop for Swapper {
     }
 }
 
-/// A folder in what is granted that is refused, with the secret in it, and how it is refused.
+/// A denied folder in the granted one, with the secret in it, and how it is denied.
 const DENIED: (&str, &str) = ("denied", "tools.file.deny_read=[\"denied/**\"]");
 
-/// Beside what is granted: a link to the secret in `folder`, a link to that folder, and their
-/// innocent doubles.
+/// Beside the granted folder: a link to the secret in `folder`, a link to that folder, and harmless
+/// doubles of them.
 fn with_doubles(root: &Path, folder: &str) {
     let granted = root.join("granted");
     for folder in ["folder", DENIED.0] {
@@ -77,8 +77,8 @@ fn with_doubles(root: &Path, folder: &str) {
     }
 }
 
-/// Runs an attack on the file `target` while `a` and `b` are exchanged, once with links to what is
-/// outside and once to what is refused.
+/// Runs an attack on the file `target` while `a` and `b` are swapped, once with links to the
+/// outside and once to denied files.
 async fn race(attack: &str, target: &str, a: &str, b: &str) {
     for folder in ["../outside", DENIED.0] {
         race_for(folder, attack, target, a, b).await;
@@ -108,7 +108,7 @@ fn arguments(path: &Path) -> Value {
     json!({ "path": path, "text": PUBLIC, "count": TIMES })
 }
 
-/// How often an attack got what it was allowed. It has to have got nothing else.
+/// Number of tries of an attack.
 fn successes(answer: &Answer) -> u64 {
     let failure = answer.outcome.as_ref().expect_err("nothing else is found");
     let (_, count) = failure
@@ -118,8 +118,8 @@ fn successes(answer: &Answer) -> u64 {
     count.trim_end_matches(')').parse().expect("a number")
 }
 
-/// Somebody outside who puts the secret where it is refused, while its folder is renamed, until it
-/// is dropped.
+/// A helper outside that moves the secret into a denied folder while that folder is renamed, until
+/// it is dropped.
 struct Planter {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
@@ -132,7 +132,7 @@ impl Planter {
         let thread = std::thread::spawn(move || {
             let mut planted = 0;
             while !ended.load(Ordering::Relaxed) {
-                // By its name, which the folder has now and then.
+                // By the name that the folder has now and then.
                 planted += u64::from(fs::write(granted.join("folder/secret.txt"), &secret).is_ok());
                 for folder in ["folder", "renamed"] {
                     let _not_there = fs::remove_file(granted.join(folder).join("secret.txt"));

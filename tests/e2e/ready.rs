@@ -1,5 +1,5 @@
-//! Instances that wait for calls: each serves one, nothing of a call reaches the next, and what a
-//! component does while it is instantiated harms nobody.
+//! Warm instances: each serves one call, nothing of a call reaches the next, and a component can do
+//! no harm while it is instantiated.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::support::{
 
 const TRUST: &str = "plugin_folder.reload=trust";
 
-/// Instances that wait for calls of one plugin, and of all together.
+/// Warm instances of one plugin, and of all together.
 const EACH: usize = 2;
 const ALL: usize = 16;
 
-/// A plugin that notices if anything was called before in its instance.
+/// A plugin that notices an earlier call in its instance.
 fn once() -> Component {
     Component {
         in_module: "(global $called (mut i32) (i32.const 0))",
@@ -31,9 +31,9 @@ fn once() -> Component {
 }
 
 /// A plugin that asks for the granted directories while it is instantiated, keeps the first, and
-/// then runs `init`, except where none is granted, as when it lists its tools. There is a file's
-/// name at 400000, of 9 bytes; `$open` opens that file below the kept directory to be written, made
-/// and emptied, and says whether it worked; `$wait` waits so many nanoseconds.
+/// then runs `init`, unless none is granted, as for listing its tools. At 400000 there is a file's
+/// name of 9 bytes; `$open` opens that file below the kept directory for writing, created and
+/// emptied, and returns whether it worked; `$wait` waits for a number of nanoseconds.
 fn early(name: &str, init: &str, on_call: &'static str) -> Component {
     const ERRORS: &str = r#""access" "would-block" "already" "bad-descriptor" "busy" "deadlock" "quota" "exist" "file-too-large"
         "illegal-byte-sequence" "in-progress" "interrupted" "invalid" "io" "is-directory" "loop" "too-many-links" "message-size"
@@ -117,7 +117,7 @@ fn early(name: &str, init: &str, on_call: &'static str) -> Component {
     }
 }
 
-/// A host with these plugins, each of which is granted the folder `work`.
+/// A host with these plugins, each with the folder `work` granted.
 async fn host_with(
     living: &Living,
     settings: &[&str],
@@ -136,8 +136,7 @@ async fn readied(host: &Host, plugin: &str) {
     soon("instances wait", || state(host, plugin).ready == EACH).await;
 }
 
-/// Waits until the housekeeper has done what the calls so far gave it to do: it comes to `once`
-/// last.
+/// Waits until the housekeeper has done its work for the calls so far: it comes to `once` last.
 async fn kept_house(host: &Host) {
     readied(host, "once").await;
     assert_eq!(said(host, "once").await.as_deref(), Ok("for the first time"));
@@ -154,7 +153,7 @@ fn warm_instance_holds_nothing_of_another_call() {
             assert_eq!(said(&host, "once").await.as_deref(), Ok("for the first time"));
             readied(&host, "once").await;
         }
-        // More at a time than wait.
+        // More at a time than there are warm instances.
         let calls: Vec<_> = (0..8)
             .map(|_| {
                 tokio::spawn({
@@ -176,7 +175,7 @@ fn warm_instance_holds_nothing_of_another_call() {
 fn call_takes_a_warm_instance() {
     run(async {
         let living = Living::new();
-        // So slow to make that the next one is not there yet when the call is over.
+        // So slow to instantiate that the next one isn't ready when the call ends.
         let slow = "(func $slow (local $left i32) (local.set $left (i32.const 100000000))
             (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
             (start $slow)";
@@ -199,9 +198,10 @@ fn call_takes_a_warm_instance() {
     });
 }
 
-/// What a component opens before it has a call stays usable in it, with the rights of the call.
+/// A directory that a component opens before its call stays usable in it, with the rights of the
+/// call.
 #[test]
-fn a_directory_that_is_opened_early_serves_the_call() {
+fn directory_opened_early_is_usable_in_the_call() {
     run(async {
         let living = Living::new();
         let writes = early("early", "", "(if (i32.eqz (call $open)) (then unreachable))");
@@ -218,10 +218,10 @@ fn a_directory_that_is_opened_early_serves_the_call() {
 }
 
 #[test]
-fn nothing_is_written_before_there_is_a_call() {
+fn nothing_is_written_before_a_call() {
     run(async {
         let living = Living::new();
-        // It would end badly if it were allowed, and if the attack were none.
+        // It would crash if the attack were allowed, or didn't happen.
         let init = "(if (call $open) (then unreachable))
             (if (i32.ne (i32.load8_u (i32.const 400020)) (i32.const 31)) (then unreachable))";
         let host =
@@ -236,7 +236,7 @@ fn nothing_is_written_before_there_is_a_call() {
             said(&host, "once").await.expect("others are served");
             kept_house(&host).await;
             assert_eq!(fs::read_to_string(&file).ok().as_deref(), content);
-            // What it saw would be old by the time of the call.
+            // What it saw would be outdated at the time of the call.
             assert_eq!(state(&host, "early").ready, 0);
         }
     });

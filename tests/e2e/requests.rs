@@ -1,6 +1,5 @@
-//! Attacks on the way to the network: what was not granted, more of it than there may be, and what
-//! is left behind. How a server can attack is tested where the requests are made, in the tests of
-//! `berth-egress`.
+//! Attacks on the network: hosts that weren't granted, too many requests, and requests left behind.
+//! The tests of `berth-egress` cover attacks by servers.
 
 use berth_core::{Answer, Category};
 use serde_json::{Value, json};
@@ -12,8 +11,8 @@ async fn scene(servers: &[&Server], settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
     let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
     let opened = format!("plugins.hostile-http.allowed_private_hosts={opened:?}");
-    // A granted host that nobody reaches from here, so that the plugin loads where nothing is
-    // opened.
+    // A granted host that can't be reached from here, so that the plugin loads without a granted
+    // server.
     let hosts = r#"plugins.hostile-http.hosts=["granted.example.com"]"#;
     let mut all =
         vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, hosts, "tools.call=10"];
@@ -31,7 +30,7 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     answer(wire, "200 OK", &[], b"hello")
 }
 
-/// More than anybody has room for, if it were kept.
+/// More than there is room for, if it were kept.
 fn endless(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     wire.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     loop {
@@ -39,12 +38,12 @@ fn endless(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     }
 }
 
-/// Answers when nobody waits any more.
+/// Answers when no caller waits any more.
 fn never(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     wire.read_exact(&mut [0])
 }
 
-/// What the plugin said, without the fence around it: it reaches the world.
+/// The plugin's text without the fence: its tool reaches the world.
 #[track_caller]
 pub(crate) fn said(answer: &Answer) -> String {
     let text = loot(answer);
@@ -92,7 +91,7 @@ attacks! {
             let answer = attack(&scene, "send", json!({ "url": url })).await;
             assert!(answer.outcome.is_err(), "{url}: {answer:?}");
         }
-        // Whatever is named beside the URL, it goes where the URL says.
+        // Whatever else is named, the request goes to the URL's host.
         let address = server.address.to_string();
         for name in ["host", "connection", "transfer-encoding", "upgrade", "proxy-connection", "keep-alive"] {
             let arguments = json!({ "url": format!("http://{address}/"), "headers": [[name, format!("127.0.0.1:{port}")]] });
@@ -149,7 +148,7 @@ attacks! {
         let got = report(&attack(&scene, "hoard", hoard(10)).await);
         assert_eq!((&got["answered"], server.asked().len()), (&json!(5), 5), "{got}");
         assert!(got["errors"].as_array().is_some_and(|errors| errors.len() == 5), "{got}");
-        // Handles run out before: each request takes some.
+        // Handles run out earlier: each request needs some.
         failure(&attack(&scene, "hoard", hoard(1000)).await, Category::PermanentFailure, Some("crash"));
         assert!(server.asked().len() <= 10);
         scene.assert_serves().await;
@@ -160,7 +159,7 @@ attacks! {
         let scene = scene(&[&server], &["plugins.hostile-http.limits.concurrent_requests=4", "plugins.hostile-http.limits.request_secs=2"]).await;
         let url = format!("http://{}/", server.address);
         assert_eq!(said(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await), "4 are kept");
-        // Those that are kept keep their places; the next one is not waited for without end.
+        // Kept connections keep their slots; the next request doesn't wait for ever.
         let answer = attack(&scene, "keep_unread", json!({ "url": url, "count": 5 })).await;
         assert!(failure(&answer, Category::PermanentFailure, None).message.contains("ConnectionLimitReached"), "{answer:?}");
         loot(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await);
@@ -174,7 +173,7 @@ attacks! {
         for _ in 0..5 {
             assert_eq!(said(&attack(&scene, "leave_open", json!({ "url": url })).await), "it is open");
         }
-        // What is left of a call goes with it: the next one had its place, and its connection is
+        // The rest of a call is removed with it: the next one got its slot, and its connection is
         // cut.
         assert_eq!(server.asked().len(), 5);
     }
@@ -185,7 +184,7 @@ attacks! {
         let url = format!("http://{}/", server.address);
         for _ in 0..5 {
             failure(&attack(&scene, "crash_beside", json!({ "url": url })).await, Category::PermanentFailure, Some("crash"));
-            // The one place is free again: what was begun has gone with its call.
+            // The single slot is free again: the request was removed with its call.
             loot(&attack(&scene, "send", json!({ "url": format!("{url}now") })).await);
         }
         scene.assert_serves().await;
@@ -215,7 +214,7 @@ attacks! {
     }
 
     async fn search_memory() {
-        // What a server says is in the guest's memory: so the search finds what is there.
+        // The server's text is in the guest's memory, so the search finds it.
         let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"a-needle-to-be-found"));
         let scene = scene(&[&server], &[]).await;
         let needle = |text: &str| text.bytes().map(|byte| byte.wrapping_add(1)).collect::<Vec<u8>>();

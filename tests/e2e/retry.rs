@@ -1,4 +1,4 @@
-//! Calls that are tried again, and those that are not.
+//! Calls that are retried, and calls that aren't.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use crate::support::{Recorder, failure, run};
 
-/// A provider of the program's own, whose tool fails as often as it is told to before it succeeds.
+/// A provider whose tool fails as often as it is told before it succeeds.
 struct Flaky {
     annotations: Annotations,
     failures: usize,
     failure: Failure,
     runs: AtomicUsize,
-    /// Set when it was run for the first time.
+    /// Set at its first run.
     began: tokio::sync::Notify,
 }
 
@@ -94,7 +94,7 @@ async fn host(provider: &Arc<Flaky>, settings: &[&str]) -> (Arc<Host>, TempDir) 
     (Arc::new(builder.build().await.expect("the host starts")), folder)
 }
 
-/// What the call comes to, and how often the tool was run for it.
+/// The result of the call, and how often its tool ran.
 async fn outcome(
     annotations: Annotations,
     failures: usize,
@@ -126,7 +126,7 @@ fn read_only_call_is_retried_after_a_temporary_failure() {
 }
 
 #[test]
-fn a_call_that_would_fail_again_is_run_once() {
+fn call_that_would_fail_again_is_run_once() {
     run(async {
         for category in [
             Category::InvalidParameters,
@@ -143,7 +143,7 @@ fn a_call_that_would_fail_again_is_run_once() {
 }
 
 #[test]
-fn a_call_that_acts_is_run_once_unless_it_may_be_repeated() {
+fn call_that_acts_is_run_once_unless_it_may_be_repeated() {
     run(async {
         let (answer, runs) = outcome(Annotations::default(), 1, unreachable(), &[]).await;
         assert!(
@@ -157,11 +157,11 @@ fn a_call_that_acts_is_run_once_unless_it_may_be_repeated() {
 }
 
 #[test]
-fn the_operator_says_how_often_and_for_how_long() {
+fn retries_follow_the_configuration() {
     run(async {
         assert_eq!(outcome(READS, 9, unreachable(), &["tools.retry.max_attempts=0"]).await.1, 1);
         assert_eq!(outcome(READS, 9, unreachable(), &["tools.retry.max_attempts=5"]).await.1, 6);
-        // The other side asks for more than there is time for.
+        // The other server asks for more time than there is.
         let later = Failure { retry_after: Some(Duration::from_secs(31)), ..unreachable() };
         assert_eq!(outcome(READS, 1, later, &[]).await.1, 1);
     });

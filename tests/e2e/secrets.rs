@@ -1,5 +1,4 @@
-//! Secrets that are taken out of answers, arguments that hold their marks, and answers that are too
-//! long.
+//! Secrets in answers, arguments with their marks, and answers that are too long.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Cli, Scene, failure, log_of, run};
 
-/// A credential that no issuer has issued, put together so that no scanner takes it for a leak.
+/// An invented credential, put together so that no scanner reports it.
 fn token() -> String {
     format!("gh{}_{}", 'p', "Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8")
 }
@@ -58,7 +57,7 @@ fn secrets_leave_by_no_channel_of_a_plugin() {
                 "{whole}"
             );
         }
-        // Split by a character that is taken out, it would be whole for who reads it.
+        // Split by a character that is removed: a reader would see it in one piece.
         let hidden = format!("{}\u{200b}{}", &token[..20], &token[20..]);
         let answer = scene.attack("speak_in_control_characters", json!({ "text": hidden })).await;
         assert!(!format!("{:?}", answer.outcome).contains(&token), "nobody gets it in one piece");
@@ -139,7 +138,7 @@ fn part_of_a_file_is_redacted_like_the_whole() {
                 "{told}"
             );
         }
-        // What a directory is called says nothing of the files in it.
+        // A directory's name says nothing about the files in it.
         let told = text(&scene.call("grep", json!({ "path": "config", "pattern": "pass" })).await);
         assert!(told.contains("hunter2hunter2"), "{told}");
     });
@@ -211,7 +210,7 @@ fn cut_lines_never_show_the_beginning_of_a_secret() {
 }
 
 #[test]
-fn a_session_s_name_and_a_rule_are_recorded_without_secrets() {
+fn session_s_name_and_a_rule_are_recorded_without_secrets() {
     let (cli, token) = (Cli::new(), token());
     cli.configure(&format!(
         "[tools.permissions]\nread = [{{ pattern = \"**/{token}*\", action = \"deny\" }}]\n"
@@ -229,7 +228,7 @@ fn a_session_s_name_and_a_rule_are_recorded_without_secrets() {
 }
 
 #[test]
-fn a_tool_can_be_exempt_and_redaction_off() {
+fn tool_can_be_exempt_and_redaction_off() {
     run(async {
         for settings in [["tools.redaction.exempt=[\"echo\"]"], ["tools.redaction.enabled=false"]] {
             let scene = Scene::with(&settings, |_| {}).await;
@@ -271,14 +270,14 @@ fn mark_is_never_written_over_a_secret() {
             format!("TOKEN={}\nPORT=80\n", token()),
             "the secret is still there"
         );
-        // Where the mark is text like any other, it can be written.
+        // Where the mark is ordinary text, it can be written.
         text(
             &scene
                 .call("edit", json!({ "path": "about.md", "old_string": format!("shows {MARK}"), "new_string": format!("has {MARK}") }))
                 .await,
         );
         assert_eq!(file("about.md"), format!("It has {MARK} then.\n"));
-        // What another file holds is no excuse.
+        // The content of another file doesn't count.
         let answer = scene
             .call("write", json!({ "path": "app.env", "content": format!("{MARK} about.md") }))
             .await;
@@ -286,12 +285,12 @@ fn mark_is_never_written_over_a_secret() {
     });
 }
 
-/// Lines that are all different, and so many characters.
+/// Lines that all differ, with this number of characters.
 fn long(lines: usize) -> String {
     (0..lines).map(|line| format!("line {line:06} größe\n")).collect()
 }
 
-/// Everything that `read_overflow` has of an answer.
+/// Everything that `read_overflow` returns of an answer.
 async fn rest(host: &Host, id: &str) -> String {
     let mut whole = String::new();
     loop {
@@ -321,7 +320,7 @@ async fn rest(host: &Host, id: &str) -> String {
 }
 
 #[test]
-fn a_long_answer_is_cut_and_its_whole_can_be_read() {
+fn long_answer_is_cut_and_can_be_read_in_full() {
     run(async {
         let scene = Scene::new().await;
         let said = format!("{}{}\n{}", long(1000), token(), long(1000));
@@ -357,7 +356,7 @@ fn a_long_answer_is_cut_and_its_whole_can_be_read() {
             fs::metadata(state_folder(&scene)).expect("it is there").permissions().mode() & 0o777,
             0o700
         );
-        // A person takes the whole, without the secret.
+        // A person gets the whole answer, without the secret.
         let person = scene
             .host
             .call(Request {
@@ -439,7 +438,7 @@ fn kept_answers_never_fill_the_disk() {
 fn overflow_that_cannot_be_stored_is_cut_with_a_notice() {
     run(async {
         let scene = Scene::with(&[], |root| {
-            // Others may write there, so it is not believed.
+            // Others can write there, so it isn't trusted.
             fs::create_dir_all(root.join("berth/data/overflow")).expect("a folder is made");
             fs::set_permissions(
                 root.join("berth/data/overflow"),

@@ -1,5 +1,4 @@
-//! What a call builds under a temporary name and leaves there is removed by the host, and nothing
-//! else is.
+//! The host removes what a call leaves under temporary names, and nothing else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +48,7 @@ attacks! {
             scene.attack("leave_temporary", json!({ "path": scene.granted, "text": end })).await;
             assert_eq!(everything(&scene.granted), before, "after the end {end:?}");
         }
-        // What may not be written stays as it is, whoever asks.
+        // A read-only path isn't changed, whoever asks.
         assert!(loot(&scene.attack("leave_temporary", json!({ "path": scene.granted.join("victim") })).await).contains("left"));
         assert_eq!(everything(&scene.granted), before);
     }
@@ -61,7 +60,7 @@ attacks! {
         let answer = scene.attack("forge_temporary", json!({ "path": scene.granted.join("victim") })).await;
         answer.outcome.as_ref().expect_err("nothing comes to lie where it is removed");
         assert_eq!(victims(), 3, "{answer:?}");
-        // It took the way by the other name, which is its right.
+        // It used the other name, which is allowed.
         assert_eq!(fs::read_to_string(scene.granted.join("other/file")).expect("it was moved"), "victim");
         assert!(everything(&scene.granted).iter().all(|(path, _)| !path.to_string_lossy().contains("tmp") || path.starts_with(".berth-0123456789abcdef.tmp")));
     }

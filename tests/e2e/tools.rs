@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Scene, failure, refused, run};
 
-/// A small project, with things in it that are not for everybody.
+/// A small project with some private files.
 fn project(root: &Path) {
     let granted = root.join("granted");
     for folder in ["src", "secrets", ".git", "empty"] {
@@ -39,7 +39,7 @@ async fn scene() -> Scene {
 }
 
 impl Scene {
-    /// The text of a call that has to succeed.
+    /// The text of a call that must succeed.
     async fn text_of(&self, tool: &str, arguments: Value) -> String {
         let answer = self.call(tool, arguments).await;
         self.assert_safe(&answer);
@@ -90,7 +90,7 @@ fn read_shows_numbered_lines_of_the_window_that_was_asked_for() {
                 && !window.contains("3\t}"),
             "{window}"
         );
-        // A path means the same however it is spelled.
+        // A path means the same in every spelling.
         let absolute = scene
             .text_of("read", json!({ "path": scene.granted.join("src/../src/main.rs") }))
             .await;
@@ -208,7 +208,7 @@ fn write_makes_parents_and_leaves_nothing_behind() {
             .permissions()
             .mode();
         assert_eq!(kept & 0o7777, 0o750, "the mode is kept");
-        // Nor where it fails.
+        // Nor if it fails.
         scene
             .failing("write", json!({ "path": "src", "content": "x" }))
             .await
@@ -218,9 +218,9 @@ fn write_makes_parents_and_leaves_nothing_behind() {
     });
 }
 
-/// What was there stays whole where a write does not come to its end: a call may write 1 MiB here.
+/// The old file stays complete if a write fails: a call may write 1 MiB here.
 #[test]
-fn a_write_that_is_stopped_leaves_the_old_file() {
+fn write_that_is_stopped_leaves_the_old_file() {
     run(async {
         let scene = scene().await;
         let text = "a needle\n".to_owned() + &"hay\n".repeat(500_000);

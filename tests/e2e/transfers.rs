@@ -1,4 +1,4 @@
-//! Making, copying, moving and deleting on a real tree, through the host.
+//! Creating, copying, moving and deleting on a real tree, through the host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Scene, failure, not_tried, refused, run};
 
-/// Time enough on a busy machine.
+/// Enough time on a busy machine.
 const TIME: [&str; 3] =
     ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
 
@@ -28,7 +28,7 @@ fn filled(folders: &[&str], files: &[&str]) -> impl FnOnce(&Path) {
     }
 }
 
-/// Everything below a folder: what a file holds, where a link leads.
+/// Everything below a folder: the content of files, the targets of links.
 fn everything(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -77,7 +77,7 @@ fn structured(answer: &Answer) -> Value {
 }
 
 #[test]
-fn a_tree_is_made_copied_moved_and_deleted() {
+fn tree_is_made_copied_moved_and_deleted() {
     run(async {
         let scene = Scene::new().await;
         let at = |name: &str| scene.granted.join(name);
@@ -110,7 +110,7 @@ fn a_tree_is_made_copied_moved_and_deleted() {
         assert_eq!(everything(&at("a")), everything(&at("d")));
         assert_eq!(structured(&scene.delete("d").await), json!({ "deleted": 4 }));
         assert!(!at("d").exists() && !at("new/c").exists() && at("a/b/file").exists());
-        // Into itself, by a way that spelling doesn't tell.
+        // Into itself, by a path that doesn't show it.
         symlink("a/b", at("round")).expect("a link is made");
         for destination in ["a/x", "round/x", "a/b/../x"] {
             for answer in
@@ -143,7 +143,7 @@ fn non_empty_directory_stays_and_the_error_says_how_to_delete_it() {
 }
 
 #[test]
-fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
+fn granted_directory_is_not_deleted_or_moved_in_any_spelling() {
     run(async {
         let scene = Scene::with(&[], filled(&["sub"], &["sub/file"])).await;
         symlink(".", scene.granted.join("self")).expect("a link is made");
@@ -176,8 +176,8 @@ fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
     });
 }
 
-/// A link is deleted and moved as a link, also where it leads out, into another grant, or to what
-/// is denied.
+/// A link is deleted and moved as a link, also if it leads out, into another grant, or to a denied
+/// file.
 #[test]
 fn transfers_act_on_a_link_and_not_on_its_target() {
     run(async {
@@ -215,7 +215,7 @@ fn transfers_act_on_a_link_and_not_on_its_target() {
             symlink(target, scene.granted.join("sub/link")).expect("a link is made");
             structured(&scene.delete("sub").await);
             fs::create_dir(scene.granted.join("sub")).expect("a folder is made");
-            // And replaced, with nothing behind it touched.
+            // And replaced, without a change of its target.
             symlink(target, &link).expect("a link is made");
             let arguments =
                 json!({ "source": "public.txt", "destination": "link", "overwrite": true });
@@ -229,7 +229,7 @@ fn transfers_act_on_a_link_and_not_on_its_target() {
             fs::read_to_string(scene.granted.join("hidden")).expect("it is there"),
             "as it was"
         );
-        // What is read is read through the link, and only where that may be.
+        // Reading goes through the link, and only where that is allowed.
         symlink(&scene.secret_file, scene.granted.join("link")).expect("a link is made");
         refused(&scene.copy("link", "copy").await, "allowed_paths");
         symlink("public.txt", scene.granted.join("good")).expect("a link is made");
@@ -238,7 +238,7 @@ fn transfers_act_on_a_link_and_not_on_its_target() {
     });
 }
 
-/// All or nothing, as far as rules go.
+/// All or nothing, as far as rules decide.
 #[test]
 fn denied_entry_below_stops_the_whole_transfer() {
     run(async {
@@ -269,11 +269,11 @@ fn denied_entry_below_stops_the_whole_transfer() {
             refused(&scene.transfer(folder, "elsewhere").await, rule);
             assert_eq!(everything(&scene.granted), before, "{folder}");
         }
-        // Where a part may not be read, a copy would only look whole.
+        // If a part may not be read, a copy would only look complete.
         let answer = scene.copy("secret", "copy").await;
         let told = &failure(&answer, Category::PermanentFailure, Some("not-permitted")).message;
         assert!(told.contains("1 entry below") && told.contains("nothing was copied"), "{told}");
-        // Where a part may not be written, it is refused there, and the rest of it goes.
+        // If a part may not be written, it is refused there, and the rest is deleted.
         refused(&scene.copy("cold", "copy").await, "deny_write");
         refused(&scene.copy("config", "copy").await, "own files");
         assert_eq!(everything(&scene.granted), before);
@@ -317,7 +317,7 @@ fn between_file_systems_a_move_is_whole_or_not_at_all() {
 
         let before = (everything(&scene.granted), everything(other.path()));
         refused(&scene.transfer("mixed", &format!("{folder}/mixed")).await, "deny_read");
-        // A link that can't be made there stays, and with it all that is beside it.
+        // A link that can't be created there stays, with everything beside it.
         let answer = scene.transfer("linked", &format!("{folder}/linked")).await;
         let failure = answer.outcome.expect_err("a part of it can't be moved");
         assert!(
@@ -330,7 +330,7 @@ fn between_file_systems_a_move_is_whole_or_not_at_all() {
     });
 }
 
-/// Cancels the call that it hears at its first progress.
+/// Cancels the call at its first progress.
 struct CancelsAtOnce(CancellationToken);
 
 impl Events for CancelsAtOnce {
@@ -341,7 +341,7 @@ impl Events for CancelsAtOnce {
     fn emitted(&self, _: &Content) {}
 }
 
-/// A copy that is stopped half-way leaves nothing, and a move that is leaves the original.
+/// A stopped copy leaves nothing, and a stopped move leaves the original.
 #[test]
 fn cancelled_transfer_leaves_the_original() {
     run(async {
@@ -381,7 +381,7 @@ fn cancelled_transfer_leaves_the_original() {
 }
 
 #[test]
-fn a_copy_that_is_too_large_leaves_nothing() {
+fn copy_that_is_too_large_leaves_nothing() {
     run(async {
         let scene = Scene::with(&[], |root| {
             fs::create_dir(root.join("granted/tree")).expect("made");
@@ -398,8 +398,8 @@ fn a_copy_that_is_too_large_leaves_nothing() {
     });
 }
 
-/// Exchanges a directory below a tree for a link to another, again and again, while `tool` works on
-/// the tree. What the link leads to has to stay as it is, in what is granted as well as outside.
+/// Swaps a directory below a tree with a link to another, again and again, while `tool` works on
+/// the tree. The link's target must not change, inside the grant and outside.
 async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
     let scene = Scene::with(&TIME, filled(&["kept"], &["kept/file", "kept/0"])).await;
     let at = |name: &str| scene.granted.join(name);
@@ -409,7 +409,7 @@ async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
         let (end, swaps, a, b) = (Arc::clone(&end), Arc::clone(&swaps), at("tree/sub"), at("link"));
         move || {
             while !end.load(Ordering::Relaxed) {
-                // In between, the tree is gone.
+                // Between two swaps, the tree is gone.
                 if renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE).is_ok() {
                     swaps.fetch_add(1, Ordering::Relaxed);
                 }
@@ -462,7 +462,7 @@ async fn race(tool: &str, arguments: Value, target: &str, succeeds: bool) {
 }
 
 #[test]
-fn a_link_that_takes_a_directory_s_place_is_not_followed_by_a_deletion() {
+fn deletion_does_not_follow_a_link_that_replaces_a_directory() {
     run(async {
         let arguments = json!({ "path": "tree", "recursive": true });
         race("delete_path", arguments.clone(), "kept", true).await;
@@ -471,7 +471,7 @@ fn a_link_that_takes_a_directory_s_place_is_not_followed_by_a_deletion() {
 }
 
 #[test]
-fn a_link_that_takes_a_directory_s_place_is_not_followed_by_a_copy() {
+fn copy_does_not_follow_a_link_that_replaces_a_directory() {
     run(async {
         let arguments = json!({ "source": "tree", "destination": "copy" });
         race("copy_path", arguments.clone(), "kept", true).await;

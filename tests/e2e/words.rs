@@ -1,4 +1,5 @@
-//! Attacks with what a guest says, and on what is no file: the network and the host's process.
+//! Attacks with a guest's text, and on things that aren't files: the network and the host's
+//! process.
 
 use std::net::{TcpListener, UdpSocket};
 
@@ -7,11 +8,11 @@ use serde_json::json;
 
 use crate::support::{Scene, attacks, failure, log_of, loot};
 
-/// Escapes of terminals, and what turns the direction of text round or hides in it.
+/// Escapes of terminals, and characters that reverse or hide text.
 const STEERING: &str =
     "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\r\u{8}\u{0}\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}";
 
-/// Nothing that could steer a terminal or a reader is left in a text.
+/// A text holds nothing that could steer a terminal or a reader.
 #[track_caller]
 fn assert_neutral(shown: &str) {
     let left: Vec<char> = STEERING
@@ -55,7 +56,7 @@ attacks! {
 
     async fn fail_in_control_characters() {
         let scene = Scene::new().await;
-        // What the host says of itself, no guest says: who calls decides by it.
+        // No guest can set the host's own codes: callers decide by them.
         for code in berth_core::HOST_CODES {
             let answer = scene.attack("fail_in_control_characters", json!({ "text": code })).await;
             let failure = failure(&answer, Category::PermanentFailure, None);
@@ -85,7 +86,7 @@ attacks! {
             assert_eq!(text, "it is [REDACTED:github-token ghp_…], he said");
             let parts = heard.parts.lock().expect("nobody panicked");
             let heard: String = parts.iter().filter_map(|part| part.as_text()).collect();
-            // The pieces that left before it was known for a secret are not the whole of it.
+            // The pieces that left before it was recognised aren't the whole secret.
             assert!(!heard.contains(&token) && heard.contains("it is "), "{heard}");
         }
     }

@@ -1,5 +1,5 @@
-//! Processes that are killed at any moment: no call that was answered lacks its record, and the log
-//! stays what was written.
+//! Processes that are killed at any moment: every answered call has its record, and the log stays
+//! valid.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -11,17 +11,18 @@ use berth_core::audit::Trail;
 use berth_core::config::Folders;
 use tempfile::TempDir;
 
-/// Processes that are killed, by so many threads, in pairs that write to one log; and so many pairs
-/// before another log begins.
+/// Killed processes, by this number of threads, in pairs that write to one log; and pairs before
+/// another log is started.
 const KILLS: usize = 1000;
 const THREADS: usize = 2;
 const PAIRS_OF_A_LOG: usize = 10;
 
-/// Lines that a process prints before it is killed, and microseconds from then on, at most.
+/// Lines that a process prints before it is killed, and the longest time after them in
+/// microseconds.
 const MOST_LINES: u64 = 60;
 const MOST_MICROS: u64 = 400;
 
-/// Numbers that look random (Knuth's multiplier), and can be had again.
+/// Reproducible numbers that look random (Knuth's multiplier).
 struct Numbers(u64);
 
 impl Numbers {
@@ -73,12 +74,12 @@ fn logs_of_killed_processes(mut numbers: Numbers, kills: usize) -> usize {
         files += found.files;
     }
     assert!(answered > kills, "the processes worked: {answered} calls were answered");
-    // Told with `--nocapture`.
+    // Printed with `--nocapture`.
     println!("{killed} killed, {answered} calls answered, {torn} records torn, {files} files");
     killed
 }
 
-/// Two processes that write to one log, each killed at a moment of its own. Returns all that they
+/// Two processes that write to one log, each killed at its own moment. Returns everything that they
 /// printed.
 fn killed_pair(folder: &Path, numbers: &mut Numbers) -> Vec<String> {
     let mut moments =
@@ -111,8 +112,7 @@ fn killed(folder: &Path, lines: u64, micros: Duration) -> Vec<String> {
     printed.lines().map(str::to_owned).collect()
 }
 
-/// Everything that was answered has its outcome, everything that took effect its intent, and all of
-/// the log is what was written.
+/// Every answered call has its outcome, every effect its intent, and the log is valid.
 fn check(folder: &Path, lines: &[String]) {
     let (intents, outcomes) = recorded(folder);
     for line in lines {
@@ -122,8 +122,7 @@ fn check(folder: &Path, lines: &[String]) {
     }
 }
 
-/// The calls that have an intent, and those that have an outcome, in a log that is what was
-/// written.
+/// The calls with an intent and those with an outcome, in a valid log.
 fn recorded(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let trail = Trail::open(&Folders::inside(folder)).expect("the log is readable");
     let found = trail.verify(None).expect("the log is readable");
@@ -139,8 +138,7 @@ fn recorded(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     (ids("intent"), ids("outcome"))
 }
 
-/// What a caller prints that may not let a file grow beyond a few kilobytes, as if the disk was
-/// full.
+/// The output of a caller whose files are limited to a few kilobytes, like on a full disk.
 fn on_a_full_disk(folder: &Path, blocks: &str) -> Vec<String> {
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");

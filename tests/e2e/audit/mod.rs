@@ -1,5 +1,5 @@
-//! The record of every call: what stands in it, what is refused where it can't be written, and what
-//! it looks like from outside.
+//! The record of every call: its fields, the calls that are refused if it can't be written, and its
+//! form from outside.
 
 mod killed;
 
@@ -101,7 +101,7 @@ fn every_command_line_call_is_recorded_with_its_decision() {
     ];
     assert!(absent.iter().all(|key| read.get(key).is_none()), "{read}");
 
-    // Asked, agreed to, begun and done, with the same id.
+    // Question, approval, intent and outcome, with the same ID.
     let written: Vec<&Value> =
         found.iter().filter(|record| record["call"] == found[shown.len() - 5]["call"]).collect();
     let kinds: Vec<&str> = written.iter().filter_map(|record| record["kind"].as_str()).collect();
@@ -230,13 +230,13 @@ fn audit_commands_show_records_and_find_changes() {
                 .is_some_and(|found| found.contains("record 2 was changed")),
         "{finding}"
     );
-    // It goes on, and stays found.
+    // The log goes on, and the problem stays visible.
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     assert_eq!(
         cli.run(&["audit", "verify", "--json"]).ends(4).json()["problems"].as_array().map(Vec::len),
         Some(1)
     );
-    // An older state of everything is found by the hash that was kept.
+    // The stored hash shows an older state of everything.
     fs::remove_dir_all(cli.audit("")).expect("it is removed");
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     cli.run(&["audit", "verify"]).ends(0);
@@ -244,7 +244,7 @@ fn audit_commands_show_records_and_find_changes() {
 }
 
 #[test]
-fn a_log_that_was_emptied_is_not_one_in_which_nothing_was_recorded() {
+fn emptied_log_differs_from_a_new_one() {
     for gone in [&["audit.jsonl", "head"][..], &["head"], &["audit.jsonl"]] {
         let cli = Cli::new();
         cli.run(&["call", "read", "path=notes.txt"]).ends(0);
@@ -296,7 +296,7 @@ fn acting_call_that_cannot_be_recorded_is_not_run() {
     let cli = Cli::new();
     cli.run(&["--set", "audit.enabled=false", "call", "read", "path=notes.txt"]).ends(0);
     assert!(!cli.audit("").exists(), "it is switched off");
-    // Something else stands in its place.
+    // Something else is in its place.
     fs::create_dir_all(cli.own().data)
         .and_then(|()| fs::write(cli.own().data.join("audit"), "no folder"))
         .expect("it is written");
@@ -383,7 +383,7 @@ fn guests_reach_nothing_of_the_record() {
     });
 }
 
-/// A tool that looks at what was recorded when it runs, and does what its arguments say.
+/// A tool that reads what was recorded when it runs, and does what its arguments say.
 struct Looking {
     folders: Folders,
     seen: Mutex<BTreeMap<String, Vec<Value>>>,

@@ -1,5 +1,5 @@
-//! Names that change their addresses, told by a real DNS server, in a network of the test's own.
-//! What counts is who was connected to.
+//! Names that change their addresses, from a real DNS server in a network of the test's own. What
+//! counts is who was connected to.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -42,15 +42,14 @@ fn name_that_moves_to_a_private_address_is_not_followed_there() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
 
-    // Who had an outer address when the name was looked up was connected to there, though it would
-    // have been an inner one by then.
+    // A name with a public address at the lookup was connected at that address, though it would
+    // lead inside by then.
     assert_eq!(
         told["connected"],
         json!({ "outer": ["/", "/1", "/away/led", "/away/moves"], "inner": [] }),
         "{told:#}"
     );
-    // Once for each connection, so there is no second answer that could differ from the one that
-    // was decided on.
+    // Once for each connection, so no second answer can differ from the one that was decided on.
     let once = json!({ "steady": 3, "moves": 4, "mixed": 1, "six": 1, "mapped": 1, "both": 1, "alias": 1, "zero": 1, "led": 1 });
     assert_eq!(told["looked"], once, "{told:#}");
     for call in told["called"].as_array().expect("it is a list") {

@@ -1,11 +1,11 @@
-//! The page of the commands, made of what `--help` prints.
+//! The page of the commands, generated from `--help`.
 
 use std::fmt::Write as _;
 use std::process::Command;
 
 use crate::support::berth;
 
-/// What every command takes, which stands on the page once.
+/// The options of every command, which the page shows once.
 const SHARED: &str = "Options for every command:\n";
 
 /// The page.
@@ -17,11 +17,10 @@ pub(super) fn page() -> String {
 
 fn section(page: &mut String, names: &mut Vec<String>) {
     let help = help(names);
-    // Of the commands below, only what is their own.
+    // Of the subcommands, only their own options.
     let shown = match (names.is_empty(), help.split_once(SHARED)) {
         (false, Some((own, shared))) => {
-            // An indented line goes on with the options; what comes behind them is the command's
-            // own again.
+            // An indented line continues the options; text after them belongs to the command again.
             let behind = shared.find("\n\n").and_then(|_| {
                 shared.lines().position(|line| !line.is_empty() && !line.starts_with(' '))
             });

@@ -1,4 +1,4 @@
-//! The parts of a document that can be tried.
+//! The parts of a document that tests can run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ pub(super) fn documents() -> Vec<String> {
 /// A fenced block.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Block {
-    /// What stands behind the opening fence.
+    /// The text after the opening fence.
     pub(super) language: String,
-    /// The file that it shows, where the line before the block is nothing but a name and a colon.
+    /// The file that it shows, if the line before the block is only a name and a colon.
     pub(super) file: Option<String>,
     /// The lines, without the indentation of the fence.
     pub(super) text: String,
@@ -63,7 +63,7 @@ pub(super) fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// What stands between backticks outside blocks.
+/// The text between backticks outside of blocks.
 pub(super) fn code_spans(document: &str) -> Vec<String> {
     let mut fenced = false;
     let prose = document.lines().filter(|line| {

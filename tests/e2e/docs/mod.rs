@@ -1,5 +1,5 @@
-//! The documents do what they say: their commands run, the files in them are the real ones, and
-//! their tables have every key.
+//! The documents are true: their commands run, the files in them are the real ones, and their
+//! tables have every key.
 
 mod cli;
 mod markdown;
@@ -22,12 +22,12 @@ use markdown::{blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
 
-/// What has been built of the plugins.
+/// The built plugins.
 fn built() -> PathBuf {
     root().join("plugins/target")
 }
 
-/// The SDK as a package of its own, which has to have all that it is made of.
+/// The SDK as a package, which must be complete.
 fn packaged_sdk() -> PathBuf {
     let folder = built().join("packaged");
     let _ = fs::remove_dir_all(&folder);
@@ -55,12 +55,12 @@ fn packaged_sdk() -> PathBuf {
     folder.join("package").join(package)
 }
 
-/// The page on plugins, in an empty folder, as a reader does it. All that a reader changes is where
-/// the SDK lies.
+/// The page on plugins in an empty folder, as a reader follows it. Only the path of the SDK is
+/// changed.
 #[test]
-fn the_first_plugin_is_made_as_the_page_says() {
+fn first_plugin_is_built_as_documented() {
     let example = root().join("plugins/examples/rust");
-    // Always the same folder, or cargo would keep what it built for each; and one where cargo finds
+    // Always the same folder, or cargo would keep a build for each; and a folder where cargo finds
     // the settings of the plugins.
     let folder = built().join("documented");
     let _ = fs::remove_dir_all(&folder);
@@ -100,7 +100,7 @@ fn the_first_plugin_is_made_as_the_page_says() {
 }
 
 #[test]
-fn the_manifest_in_the_page_is_one() {
+fn documented_manifest_is_valid() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let page = document("docs/plugins.md");
     let shown = blocks(&page)
@@ -124,7 +124,7 @@ fn the_manifest_in_the_page_is_one() {
 }
 
 #[test]
-fn the_limits_of_the_page_are_the_defaults() {
+fn documented_limits_are_the_defaults() {
     let page = document("docs/plugins.md");
     let limits = Limits::default();
     let mib = |bytes: usize| bytes >> 20;
@@ -144,7 +144,7 @@ fn the_limits_of_the_page_are_the_defaults() {
     }
 }
 
-/// A small project of somebody who reads the README.
+/// A small project of a reader of the README.
 fn project() -> (TempDir, Session) {
     let folder = TempDir::new().expect("a temporary folder is made");
     let session = Session::new(&folder.path().canonicalize().expect("the folder is there"));
@@ -161,7 +161,7 @@ fn project() -> (TempDir, Session) {
 }
 
 #[test]
-fn the_program_of_the_page_is_that_of_the_library_which_is_compiled() {
+fn documented_program_is_the_compiled_one() {
     let library = document("host/core/src/lib.rs");
     let page: String = library
         .lines()
@@ -195,8 +195,7 @@ fn commands_of_the_readme_and_of_the_overview_run() {
 #[test]
 fn examples_print_the_shown_output() {
     let (_folder, session) = project();
-    // Commands in `sh` blocks elsewhere are chores of this repository, which run the tests
-    // themselves.
+    // Commands in `sh` blocks elsewhere are this repository's own, which run the tests themselves.
     let elsewhere = ["docs/plugins.md", "docs/policy.md"];
     for path in documents().iter().filter(|path| !elsewhere.contains(&path.as_str())) {
         for block in blocks(&document(path)).iter().filter(|block| block.language != "sh") {
@@ -244,7 +243,7 @@ fn rules_in_the_documents_come_out_as_they_say() {
 }
 
 #[test]
-fn the_reference_has_every_key_as_it_is() {
+fn reference_has_every_key() {
     let page = document("docs/configuration.md");
     let (_, rest) = page.split_once("## Every key\n\n").expect("there is a reference");
     let shown = rest.split_once("\n## ").map_or(rest, |(shown, _)| shown);
@@ -271,7 +270,7 @@ fn page_of_commands_equals_the_help() {
 }
 
 #[test]
-fn the_presets_of_the_page_are_those_that_there_are() {
+fn documented_presets_are_complete() {
     let expected = presets();
     if !document("docs/shell.md").contains(&expected) {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("presets.md");

@@ -1,5 +1,5 @@
-//! The page on policy: each section is a configuration, what it makes of calls, and commands that
-//! show it.
+//! The page on policy: each section is a configuration, the decisions that it leads to, and
+//! commands that show it.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn table(section: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// Looks at what becomes of calls. Each is written as the tool's name and what it acts on.
+/// Checks the decisions on calls. Each is written as the tool's name and its subject.
 async fn calls_become(session: Session, rows: Vec<(String, String)>) {
     let folders = Folders {
         cache: shared_cache(),

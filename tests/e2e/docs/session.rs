@@ -47,7 +47,7 @@ impl Session {
             .expect("a file is written");
     }
 
-    /// Bounds what the user says.
+    /// Limits what the user allows.
     pub(super) fn under(&mut self, ceiling: &str) {
         self.write_of_user("ceiling.toml", ceiling.as_bytes());
         self.ceiling = Some(self.user().join("ceiling.toml"));
@@ -61,7 +61,7 @@ impl Session {
             .expect("a file is written");
     }
 
-    /// Runs what a block says, and looks whether it says what comes of it.
+    /// Runs the commands of a block and compares their output.
     #[track_caller]
     pub(super) fn try_block(&self, block: &Block) {
         match block.language.as_str() {
@@ -92,7 +92,7 @@ impl Session {
         );
     }
 
-    /// Whether it worked, and all that it printed.
+    /// Whether it succeeded, and all its output.
     fn run(&self, command: &str) -> (bool, String) {
         let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
         path.push(":");
@@ -100,7 +100,7 @@ impl Session {
         let mut shell = Command::new("sh");
         // Both streams in one, in their order.
         shell.arg("-ec").arg(format!("exec 2>&1\n{command}")).current_dir(&self.folder);
-        // Neither what configures Berth for who runs the tests, nor what cargo says about them.
+        // Without Berth's variables of the user who runs the tests, and without cargo's.
         for (name, _) in std::env::vars_os() {
             let ours = |name: &str| {
                 ["BERTH_", "CARGO_PKG_", "CARGO_MANIFEST_"]
@@ -116,8 +116,8 @@ impl Session {
             shell.env(name, self.user.path().join(folder));
         }
         shell.env("BERTH_CACHE_DIR", shared_cache());
-        // Where they have files of their own there. Otherwise it is that of who runs the tests:
-        // cargo has its toolchains there.
+        // The home folder, if a reader has files there. Otherwise it is that of the user who runs
+        // the tests: cargo has its toolchains there.
         shell.envs(self.at_home.then(|| ("HOME", self.user.path())));
         shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
@@ -127,14 +127,14 @@ impl Session {
     }
 }
 
-/// The commands of a block, each behind a `$`, with what is said to come of them.
+/// The commands of a block, each after a `$`, with the expected output.
 fn commands(block: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for line in block.lines() {
         match (line.strip_prefix("$ "), commands.last_mut()) {
             (Some(command), _) => commands.push((command.to_owned(), String::new())),
             (None, Some((_, output))) => output.extend([line, "\n"]),
-            // A picture.
+            // An image.
             (None, None) => return Vec::new(),
         }
     }
@@ -164,7 +164,7 @@ fn line_fits(expected: &str, actual: &str) -> bool {
 }
 
 #[test]
-fn an_ellipsis_stands_for_anything_and_nothing_else_does() {
+fn only_an_ellipsis_matches_anything() {
     let check = |expected: &[&str], actual: &[&str], fit: bool| {
         assert_eq!(fits(expected, actual), fit, "{expected:?} {actual:?}");
     };

@@ -1,4 +1,4 @@
-//! `berth filter`, and what `berth call` says of what was left out.
+//! `berth filter`, and what `berth call` says about omitted output.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn filter_list_shows_problems() {
 }
 
 #[test]
-fn a_filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
+fn filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
     let cli = Cli::new();
     fs::write(cli.work().join("out.txt"), passing(200)).expect("it is written");
     for line in [
@@ -100,7 +100,7 @@ fn a_filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
 }
 
 #[test]
-fn the_examples_of_all_rules_come_out_as_they_say() {
+fn examples_of_all_rules_pass() {
     let cli = Cli::new();
     let tested = json_of(&cli.run(&["filter", "test", "--json"]).stdout);
     assert_eq!(tested["ok"], true, "{tested:#}");
@@ -147,7 +147,7 @@ fn filtered_answer_and_stats_report_what_was_left_out() {
     );
     let called = json_of(&cli.run(&[&call[..], &["--json"]].concat()).stdout);
     assert_eq!(called["filtered"]["filters"], json!(["cargo-test"]), "{called}");
-    // A person gets everything, and no word of it.
+    // A person gets everything, without a notice.
     let called = cli.run(&["--set", "tools.autonomy=full", "call", "bash", "command=./cargo test"]);
     assert!(
         called.stdout.contains("holds_7 ") && !called.stderr.contains("filtered"),

@@ -1,5 +1,4 @@
-//! Outputs of real tools, through the component that ships: what matters of each survives, wherever
-//! it stands.
+//! Outputs of real tools through the shipped component: what matters survives, wherever it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +9,13 @@ use serde::Deserialize;
 
 use crate::support::Scene;
 
-/// What is known of an output.
+/// The facts about an output.
 #[derive(Deserialize)]
 struct Case {
     command: String,
     exit: i32,
     kind: String,
-    /// What has to survive.
+    /// Lines that must survive.
     keep: Vec<String>,
 }
 
@@ -41,7 +40,7 @@ fn cases() -> Vec<(PathBuf, Case, String)> {
     files.into_iter().map(case).collect()
 }
 
-/// What the filters that fit leave of an output.
+/// The output after the matching filters.
 async fn left(host: &Host, command: &str, exit: i32, output: &str) -> String {
     let last = commands::last_command(command);
     let (subject, among_others) = last.map_or((None, false), |last| (Some(last.line), !last.alone));
@@ -65,7 +64,7 @@ async fn left(host: &Host, command: &str, exit: i32, output: &str) -> String {
     input.content.iter().filter_map(Content::as_text).collect()
 }
 
-/// Whether all of a line is still there: as it was, or the place apart from what is said of it.
+/// Whether a whole line is still there: unchanged, or with its place given elsewhere.
 fn survives(line: &str, left: &str) -> bool {
     let apart = |sign: &str| line.split(sign).all(|piece| left.contains(piece.trim()));
     left.contains(line) || [": ", " - ", "  ", " "].iter().any(|sign| apart(sign))
@@ -94,7 +93,7 @@ async fn important_lines_of_real_outputs_survive() {
 }
 
 #[tokio::test]
-async fn an_error_survives_wherever_it_stands_in_the_sandbox() {
+async fn error_survives_filtering_at_any_place() {
     let scene = Scene::with(&["tools.limits.cpu_secs=10"], |_| {}).await;
     for (number, (path, case, output)) in cases().into_iter().enumerate() {
         let output = shown(output, true);

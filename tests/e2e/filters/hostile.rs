@@ -1,5 +1,5 @@
-//! Filters that do what a filter must not. One that makes answers shorter fails open, one that
-//! keeps something back fails closed, and neither gets at anything.
+//! Filters that do forbidden things. One that shortens fails open, one that blocks fails closed,
+//! and neither reaches anything.
 
 use berth_core::{Answer, Category, Request, Session};
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{contents, text};
 use crate::support::{ATTACK_MIB, Scene, log_with, plugin, run_alone};
 
-/// What stands in the answer that they look at.
+/// The text of the answer that they look at.
 const LINES: &str = "seq -f 'line %g of a long output' 1 100";
 
 async fn scene() -> Scene {
@@ -18,7 +18,7 @@ async fn scene() -> Scene {
 }
 
 async fn asked(scene: &Scene, deed: &str) -> Answer {
-    // The words behind `:` are part of the command, and do nothing.
+    // The words after `:` are part of the command and do nothing.
     scene.call("bash", json!({ "command": format!("{LINES}; true {deed}") })).await
 }
 
@@ -122,7 +122,7 @@ fn security_filter_matches_every_form_of_a_command_line() {
 }
 
 #[test]
-fn a_structured_answer_is_looked_at_as_well() {
+fn structured_answer_is_filtered_too() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         for name in ["plain.txt", "safe-mark.txt"] {
@@ -133,7 +133,7 @@ fn a_structured_answer_is_looked_at_as_well() {
             plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()),
             "{plain:?}"
         );
-        // It writes nothing in the place of the value, which is no JSON.
+        // It replaces the value with nothing, which isn't JSON.
         let answer = scene.call("read", json!({ "path": "safe-mark.txt" })).await;
         let failure = answer.outcome.as_ref().expect_err("it is withheld");
         assert_eq!(
@@ -180,7 +180,7 @@ fn only_filters_named_in_the_chain_run() {
 }
 
 #[test]
-fn an_instance_is_of_one_session_and_gone_when_it_traps() {
+fn filter_instance_belongs_to_one_session_and_ends_with_a_trap() {
     run_alone(ATTACK_MIB, async {
         let scene = scene().await;
         let (mine, yours) = (Session::new("mine"), Session::new("yours"));

@@ -1,4 +1,4 @@
-//! What a model is shown of an output, and that nothing of the rest is lost.
+//! What a model sees of an output, and that the rest isn't lost.
 
 mod command;
 mod corpus;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::Scene;
 
-/// Puts a program into the granted folder that writes what stands in a file, and ends with a code.
+/// Writes a program into the granted folder that prints a file and exits with a code.
 pub(super) fn program(granted: &Path, name: &str, stdout: &str, stderr: &str, code: i32) {
     for (stream, text) in [("out", stdout), ("err", stderr)] {
         fs::write(granted.join(format!("{name}.{stream}")), text).expect("it is written");
@@ -42,7 +42,7 @@ pub(super) fn contents(answer: &Answer) -> &[Content] {
     }
 }
 
-/// What a model gets to read, without the fences.
+/// The text for a model, without the fences.
 pub(super) fn text(answer: &Answer) -> String {
     let text = contents(answer).iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
     text.split_inclusive('\n').filter(|line| !line.contains("external-data")).collect()
@@ -60,7 +60,7 @@ async fn bash(scene: &Scene, command: &str) -> Answer {
     scene.call("bash", json!({ "command": command })).await
 }
 
-/// The whole that an answer leads to.
+/// The complete text that an answer refers to.
 async fn rest(scene: &Scene, answer: &Answer) -> String {
     let said = text(answer);
     let id = said.split("read_overflow with id \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -81,7 +81,7 @@ async fn model_sees_the_test_result_and_can_read_the_whole() {
     assert_eq!((filtered.lines[0], filtered.confidence), (205, Confidence::Full), "{filtered:?}");
     assert!(filtered.percent() > 90.0 && filtered.tokens_saved() > 1000, "{filtered:?}");
     assert!(answer.truncated);
-    // What programs read is what people read.
+    // Programs and people get the same.
     let envelope = structured(&answer);
     assert!(
         envelope["stdout"]
@@ -98,7 +98,7 @@ async fn model_sees_the_test_result_and_can_read_the_whole() {
         Err(failure) => panic!("{failure:?}"),
     };
     assert_eq!(&said, filtered);
-    // A front end that shows a model the value alone says in it what the text says.
+    // The structured value contains what the text says, for front ends that show only that.
     let bash = scene.host.tool("bash").expect("it is there");
     let seen = answer.structured_for_model(&bash).expect("there is one");
     let notice = seen["notices"][0].as_str().expect("it is said");
@@ -124,13 +124,13 @@ async fn output_of_other_commands_in_a_line_stays() {
             && !shown.contains("holds_7 "),
         "{shown}"
     );
-    // Nor is what a pipe ends with taken for what it begins with.
+    // The last command of a pipe isn't taken for the first one.
     let answer = bash(&scene, "./cargo test | grep holds_1").await;
     assert!(text(&answer).contains("holds_17 ... ok") && answer.filtered.is_none());
 }
 
 #[tokio::test]
-async fn a_failing_run_keeps_every_failure() {
+async fn failing_run_keeps_every_failure() {
     let failed = "---- module_3::holds_3 stdout ----\n\nthread 'module_3::holds_3' panicked at src/lib.rs:31:9:\nassertion `left == right` failed\n  left: 4\n right: 5\n";
     let all = passing(200).replace("module_3::holds_3 ... ok", "module_3::holds_3 ... FAILED");
     let all = all.replace(
@@ -180,13 +180,13 @@ async fn person_gets_the_whole_and_so_does_a_model_without_a_rule() {
     assert_eq!((text(&answer), answer.filtered), (passing(200).replace("\n\n\n", "\n\n"), None));
     let answer = bash(&scene, "./cargo test > x; tr a b < x").await;
     assert!(text(&answer).contains("holds_7 ") && answer.filtered.is_none());
-    // Nor where a file is read that looks like one.
+    // A file that looks like one isn't either.
     let answer = scene.call("read", json!({ "path": "cargo.out" })).await;
     assert!(text(&answer).contains("holds_7 ") && answer.filtered.is_none());
 }
 
 #[tokio::test]
-async fn nothing_is_filtered_that_could_not_be_read_on() {
+async fn unstorable_answer_is_not_filtered() {
     for setting in
         ["tools.overflow.threshold=0", "tools.filters.enabled=false", "tools.filters.chain=[]"]
     {
@@ -256,7 +256,7 @@ async fn invisible_output_is_removed_for_every_command() {
     let answer = bash(&scene, "tr -d '\\000' < x").await;
     assert_eq!(text(&answer), "error: x\n100%\n\nenD\n");
     assert_eq!(structured(&answer)["stdout"], "error: x\n100%\n\nenD\n");
-    // Of a file, the empty lines count, and of what reads one, everything.
+    // In a file, empty lines count; a program that prints files keeps everything.
     let shown = text(&bash(&scene, "cat x").await);
     assert!(
         shown.starts_with("error: x\n")

@@ -1,4 +1,4 @@
-//! The operator's own rules: read, read again when they change, and what is wrong with them.
+//! The operator's own rules: reading, reloading after a change, and errors.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::support::{berth, builtin, shared_cache};
 
 const RULE: &str = "[[rules]]\nname = \"mine\"\nmatch = { prefix = \"tool\" }\nstrategy = { type = \"strip_noise\", patterns = ['WHAT'] }\n";
 
-/// A host that stays, with its configuration below `root` and `root/work` as its directory.
+/// A long-lived host with its configuration below `root` and `root/work` as its directory.
 async fn host(root: &Path) -> Host {
     fs::create_dir_all(root.join("berth/config")).expect("it is made");
     let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
@@ -35,7 +35,7 @@ async fn tool(host: &Host) -> Answer {
     host.call(Request::new("bash", json!({ "command": "./tool" }))).await
 }
 
-/// Waits until it holds.
+/// Waits until it is true.
 async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
     let held = async {
         while !holds().await {
@@ -70,7 +70,7 @@ async fn rules_are_read_again_when_they_change_and_broken_ones_change_nothing() 
     let shown = text(&tool(&host).await);
     assert!(!shown.contains("aaa 7\n") && shown.contains("bbb 7\n"), "{shown}");
 
-    // Half written, it changes nothing, and it is told.
+    // A half-written file changes nothing and is reported.
     fs::write(&rules, "[[rules").expect("it is written");
     eventually("the file is told of", async || {
         host.filter_rules().is_some_and(|state| !state.problems.is_empty())
@@ -80,7 +80,7 @@ async fn rules_are_read_again_when_they_change_and_broken_ones_change_nothing() 
     let state = host.filter_rules().expect("there are filters");
     assert!(state.path == rules && state.problems[0].contains("filters.toml"), "{state:?}");
 
-    // Of several rules, those that are right count.
+    // The valid ones of several rules apply.
     let bad =
         "[[rules]]\nname = \"bad\"\nmatch = { regex = '(' }\nstrategy = { type = \"truncate\" }\n";
     fs::write(&rules, format!("{bad}{}", RULE.replace("WHAT", "^bbb"))).expect("it is written");
@@ -96,7 +96,7 @@ async fn rules_are_read_again_when_they_change_and_broken_ones_change_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_built_in_rule_is_switched_off_or_replaced_by_its_name() {
+async fn built_in_rule_is_switched_off_or_replaced_by_its_name() {
     let root = root();
     let path = root.path().canonicalize().expect("it is there");
     program(&path.join("work"), "cargo", &passing(200), "", 0);

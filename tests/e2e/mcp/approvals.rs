@@ -21,7 +21,7 @@ fn accept(answer: &str) -> Value {
     json!({ "action": "accept", "content": { "answer": answer } })
 }
 
-/// What a form asks has everything that a person has to know.
+/// The form shows everything that a person needs to know.
 #[track_caller]
 fn assert_tells_all(form: &Value) {
     let message = form["message"].as_str().expect("it has a message");
@@ -60,7 +60,7 @@ fn client_s_user_is_asked_and_the_answer_holds() {
 }
 
 #[test]
-fn a_form_is_one_of_the_client_s_revision() {
+fn form_fits_the_clients_revision() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], "2025-06-18", true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
@@ -78,7 +78,7 @@ fn a_form_is_one_of_the_client_s_revision() {
 }
 
 #[test]
-fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
+fn question_is_withdrawn_with_its_call() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
@@ -88,11 +88,11 @@ fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
         client.notification("notifications/cancelled")["params"]["requestId"],
         question["id"]
     );
-    // An answer that comes too late is one to nothing.
+    // A late answer has no effect.
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": accept("once") }));
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
     assert_eq!(notes(&cli), "first\nsecond\n");
-    // Nor is one taken back that has its answer.
+    // An answered question isn't taken back either.
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
     client.user_says(&accept("once"));
     assert_eq!(client.answer(id)["isError"], false);
@@ -116,7 +116,7 @@ fn session_approval_ends_with_the_connection() {
 }
 
 #[test]
-fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
+fn client_without_a_handshake_answers_with_a_single_use_ticket() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], MODERN, true);
     let asked = client.call(WRITE, arguments());
@@ -129,7 +129,7 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
         client.request("tools/call", params)
     };
 
-    // Sealed by nobody, for other arguments, without an answer.
+    // Not sealed, for other arguments, without an answer.
     let forged = again(
         &mut client,
         arguments(),
@@ -155,7 +155,7 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
     assert_eq!(replayed["error"]["code"], -32602, "{replayed}");
     assert_eq!(notes(&cli), "first\nsecond\n");
 
-    // The ticket of one call is no yes to another.
+    // The ticket of one call doesn't approve another.
     let ticket = client.call(WRITE, arguments())["requestState"]
         .as_str()
         .expect("it has a ticket")
@@ -163,7 +163,7 @@ fn a_client_without_a_handshake_brings_the_answer_and_its_ticket_counts_once() {
     let other = json!({ "path": "notes.txt", "content": "something else\n" });
     assert_eq!(again(&mut client, other, &ticket, accept("once"))["resultType"], "input_required");
     assert_eq!(notes(&cli), "first\nsecond\n");
-    // Nor does a no become one.
+    // And a denial never becomes an approval.
     let ticket = client.call(WRITE, arguments())["requestState"]
         .as_str()
         .expect("it has a ticket")

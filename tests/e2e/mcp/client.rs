@@ -1,5 +1,5 @@
-//! A client of the protocol that writes and reads lines of JSON itself, so that it can also say
-//! what no client would.
+//! A client that writes and reads lines of JSON itself, so that it can also send what no real
+//! client would.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::Cli;
 
-/// How long an answer may take that is sure to come.
+/// Time limit for an answer that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The revision without a handshake.
@@ -26,20 +26,20 @@ pub(crate) struct Client {
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
     next: u64,
-    /// What the server sent that was no answer to what was waited for.
+    /// Messages of the server that weren't awaited.
     pub(crate) aside: Vec<Value>,
-    /// What goes with each request.
+    /// Sent with each request.
     meta: Value,
 }
 
 impl Client {
-    /// One that has not said anything yet.
+    /// A client that hasn't sent anything yet.
     pub(crate) fn silent(cli: &Cli, more: &[&str]) -> Self {
         let line: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
         Self::start(cli.command(&line))
     }
 
-    /// Of a command that serves.
+    /// For a command that serves.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -63,14 +63,14 @@ impl Client {
         Self { child, stdin, lines, next: 1, aside: Vec::new(), meta: json!({}) }
     }
 
-    /// One of a revision, which can ask its user where `asks` says so.
+    /// A client of a revision, which can ask its user if `asks` is set.
     pub(crate) fn new(cli: &Cli, more: &[&str], version: &str, asks: bool) -> Self {
         let mut client = Self::silent(cli, more);
         client.begin(version, asks);
         client
     }
 
-    /// Says what a client says first.
+    /// Sends a client's first messages.
     pub(crate) fn begin(&mut self, version: &str, asks: bool) {
         let capabilities = if asks { json!({ "elicitation": {} }) } else { json!({}) };
         let info = json!({ "name": "tester", "version": "1" });
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Says with each request from now on that it knows an extension.
+    /// Declares an extension with each request from now on.
     pub(crate) fn knows(&mut self, extension: &str) {
         self.meta["io.modelcontextprotocol/clientCapabilities"]["extensions"][extension] =
             json!({});
@@ -134,7 +134,7 @@ impl Client {
         self.lines.recv_timeout(PATIENCE).expect("the server says something")
     }
 
-    /// The answer with an id: `result`, or all of it where it is an error.
+    /// The answer with this ID: `result`, or the whole message if it is an error.
     #[track_caller]
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// The next message with a method, one that was put aside first.
+    /// The next message with this method, a stored one first.
     #[track_caller]
     pub(crate) fn notification(&mut self, method: &str) -> Value {
         if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
@@ -174,7 +174,7 @@ impl Client {
         self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// Answers what the server asks the client's user.
+    /// Answers a question of the server to the client's user.
     #[track_caller]
     pub(crate) fn user_says(&mut self, result: &Value) -> Value {
         let question = self.notification("elicitation/create");
@@ -182,7 +182,7 @@ impl Client {
         question["params"].clone()
     }
 
-    /// Goes away, and waits until the server is gone too.
+    /// Closes the connection and waits until the server has ended too.
     pub(crate) fn leave(mut self) -> i32 {
         drop(self.stdin.take());
         self.child.wait().expect("it ends").code().unwrap_or(-1)

@@ -1,9 +1,8 @@
-//! The protocol's official conformance suite, against the server of `berth serve --http` with what
-//! the suite wants to see behind it (`src/bin/conformance`).
+//! The protocol's official conformance suite, against the server of `berth serve --http` with the
+//! tools that the suite expects (`src/bin/conformance`).
 //!
-//! Every check passes that is of something which Berth declares. What it does not declare stands
-//! below, and fails: a check that fails and doesn't stand there, or stands there and passes, fails
-//! the test.
+//! Every check of a feature that Berth declares passes. Undeclared features are listed below and
+//! fail: a failing check that isn't listed, or a listed one that passes, fails the test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +15,13 @@ use serde_json::Value;
 use super::driven::node;
 use crate::support::{Ended, built, fetched, version};
 
-/// The suites, each with the revisions that it is run for, and how these are named to it.
+/// The suites, each with its revisions and the suite's names for them.
 const RUNS: [(&str, &[&str]); 5] = [
     ("conformance-before-2026", &["--suite", "all", "--spec-version", "2025-11-25"]),
     ("conformance-2026", &["--suite", "all", "--spec-version", "2025-03-26"]),
     ("conformance-2026", &["--suite", "all", "--spec-version", "2025-06-18"]),
     ("conformance-2026", &["--suite", "all", "--spec-version", "2025-11-25"]),
-    // All that the revision requires, and its extensions with it.
+    // Everything that the revision requires, and its extensions.
     ("conformance-2026", &["--requirements", "2026-07-28"]),
 ];
 
@@ -41,7 +40,7 @@ const BEFORE: &str = "questions in a task: a call is asked about before it runs,
 const STREAM: &str =
     "streams that are closed before the answer: Berth closes none, so there is nothing to resume";
 
-/// What is not declared: a scenario, or one check of it behind a `/`, and what it is of.
+/// Undeclared features: a scenario, or one check of it after a `/`, and the feature.
 const NOT_DECLARED: &[(&str, &str)] = &[
     ("elicitation-sep1034-defaults", FORMS),
     ("elicitation-sep1330-enums", FORMS),
@@ -70,7 +69,7 @@ const NOT_DECLARED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_official_suite_finds_all_that_is_declared() {
+fn official_suite_passes_for_all_declared_features() {
     let Some(fetched) = fetched("node") else { return };
     let node = node(&fetched);
     let root = tempfile::TempDir::new().expect("a temporary folder is made");
@@ -102,7 +101,7 @@ fn the_official_suite_finds_all_that_is_declared() {
         );
         let results = root.path().join(format!("results-{number}"));
         let place = results.to_str().expect("is UTF-8");
-        // Whether it calls this a success is looked at check by check.
+        // Its own verdict is ignored: every check is read.
         let ended = suite(
             name,
             &[&["server", "--url", &server.url, "--output-dir", place], *revision].concat(),
@@ -166,7 +165,7 @@ fn checks(folder: &Path) -> Vec<Value> {
     serde_json::from_str(&text).expect("they are JSON")
 }
 
-/// The server, with what the suite wants to see.
+/// The server with the tools of the suite.
 struct Serving {
     child: Child,
     url: String,

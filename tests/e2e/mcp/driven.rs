@@ -1,5 +1,5 @@
-//! Other people's clients: the official SDKs, each behind a small program that does what a test
-//! says, step by step.
+//! Third-party clients: the official SDKs, each behind a small program that does what a test says,
+//! step by step.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::client::{LEGACY, MODERN};
 use crate::support::{Cli, berth, fetched};
 
-/// How long a step may take that is sure to end.
+/// Time limit for a step that must end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client, and the revision that it is to speak.
+/// A client and the revision that it speaks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     language: Language,
@@ -37,7 +37,7 @@ impl Kind {
     pub(crate) const PYTHON: Self = Self { language: Language::Python, revision: MODERN };
     pub(crate) const PYTHON_BEFORE: Self = Self { language: Language::Python, revision: LEGACY };
 
-    /// The program that drives it. `None` where it was not fetched, which has been said then.
+    /// The program that drives it. `None`, with a notice, if it wasn't fetched.
     fn program(self) -> Option<Command> {
         Some(match self.language {
             Language::Node(sdk) => {
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// The Node among what was fetched.
+/// The fetched Node.
 pub(crate) fn node(fetched: &Path) -> PathBuf {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     fetched.join(format!("node_modules/node-linux-{architecture}/bin/node"))
@@ -70,17 +70,17 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Has a client start `berth serve` and connect with it. Its user is asked where something
-    /// needs approval.
+    /// Makes a client start `berth serve` and connect to it. Its user is asked if approval is
+    /// needed.
     pub(crate) fn new(kind: Kind, cli: &Cli, more: &[&str]) -> Option<Self> {
         let args: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
         Self::connect(kind, cli, json!({ "command": berth(), "args": args }))
     }
 
-    /// Has a client connect with a server. `None` where it was not fetched.
+    /// Makes a client connect to a server. `None` if it wasn't fetched.
     fn connect(kind: Kind, cli: &Cli, mut server: Value) -> Option<Self> {
         let (mut command, as_berth) = (kind.program()?, cli.command(&[]));
-        // What the client starts gets what the client has.
+        // The server gets the client's environment.
         command.current_dir(cli.work()).env_clear();
         command.envs(as_berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let mut child = command
@@ -112,7 +112,7 @@ impl Driven {
         Some(driven)
     }
 
-    /// Does a step, and returns what came of it.
+    /// Does a step and returns its result.
     #[track_caller]
     pub(crate) fn step(&mut self, what: &str, mut with: Value) -> Value {
         with["do"] = json!(what);
@@ -129,13 +129,13 @@ impl Driven {
         tools.iter().map(|tool| tool.as_str().expect("a name").to_owned()).collect()
     }
 
-    /// Calls a tool. The user answers so if they are asked.
+    /// Calls a tool. The user gives this answer if asked.
     #[track_caller]
     pub(crate) fn call(&mut self, tool: &str, arguments: Value, answer: Value) -> Value {
         self.step("call", json!({ "name": tool, "arguments": arguments, "answer": answer }))
     }
 
-    /// Has the client go away as its own library does it.
+    /// Closes the client as its own library does it.
     pub(crate) fn close(mut self) {
         let closed = self.step("close", json!({}));
         assert_eq!(closed, json!({}));

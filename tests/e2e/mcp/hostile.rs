@@ -1,4 +1,4 @@
-//! Clients that do not mean well, or die: the next one is served, and what they took comes back.
+//! Hostile and crashing clients: the next one is served, and their resources are freed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -43,7 +43,7 @@ fn invalid_messages_are_skipped() {
 }
 
 #[test]
-fn a_client_may_go_at_any_point() {
+fn client_can_leave_at_any_point() {
     let cli = Cli::new();
     let whole = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "read", "arguments": { "path": "notes.txt" } } });
     let whole = format!("{whole}\n");
@@ -55,7 +55,7 @@ fn a_client_may_go_at_any_point() {
             }
             client.write(&whole.as_bytes()[..part]);
             let code = client.leave();
-            // One that speaks before it has said who it is has spoken another protocol.
+            // A client that speaks before its handshake has used another protocol.
             assert!(
                 code == 0 || !begun && part == whole.len(),
                 "begun: {begun}, {part} bytes: {code}"
@@ -107,7 +107,7 @@ fn calls_that_are_taken_back_at_once_are_not_more_at_a_time_than_others() {
         "the next one is answered"
     );
     let after = resident(client.pid());
-    // Were they, it would be 200 MiB.
+    // If they were kept, it would be 200 MiB.
     assert!(after < before + 128 * 1024, "{before} KiB before, {after} KiB after");
 }
 
@@ -128,7 +128,7 @@ fn guest_output_never_reaches_the_protocol() {
         LEGACY,
         false,
     );
-    // The client fails on a line that is none of the protocol's.
+    // The client fails on a line that isn't the protocol's.
     let tools = client.request("tools/list", json!({}))["tools"].clone();
     let floods: Vec<String> = tools
         .as_array()
@@ -167,7 +167,7 @@ fn broken_request_is_answered_with_its_id() {
     }
     client.write(format!("{{{}\n", "y".repeat(5 << 20)).as_bytes());
     assert_eq!(client.next().get("id"), Some(&json!(null)));
-    // Behind a mark of the byte order too.
+    // Also after a byte order mark.
     client.write(format!("\u{feff}{}\n", request("7", r"\ud800")).as_bytes());
     assert_eq!(client.next().get("id"), Some(&json!(7)));
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::support::{Cli, plugin};
 use client::{Client, LEGACY, MODERN, records, text};
 
-/// Every revision that is spoken.
+/// Every supported revision.
 const VERSIONS: [&str; 4] = ["2025-03-26", "2025-06-18", LEGACY, MODERN];
 
 #[test]
@@ -117,7 +117,7 @@ fn progress(message: &Value) -> f64 {
     message["params"]["progress"].as_f64().expect("is a number")
 }
 
-/// With these, `hostile__loop_forever` ends by itself in ten minutes.
+/// With these settings, `hostile__loop_forever` ends by itself after ten minutes.
 fn looping_settings() -> Vec<String> {
     let settings = ["tools.autonomy=full", "tools.limits.cpu_secs=600", "tools.call=600"];
     let plugin = ["--plugin".to_owned(), plugin("hostile").to_str().expect("is UTF-8").to_owned()];

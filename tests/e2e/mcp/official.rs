@@ -1,4 +1,4 @@
-//! The official clients with the real binary: what people's agents are built on.
+//! The official clients with the real binary: the base of people's agents.
 
 use std::collections::HashMap;
 use std::fs;
@@ -37,7 +37,7 @@ fn python_s_sdk_with_a_handshake() {
     is_at_home(Kind::PYTHON_BEFORE);
 }
 
-/// All that a client does with a server, in one connection.
+/// Everything that a client does with a server, on one connection.
 #[track_caller]
 fn is_at_home(kind: Kind) {
     let cli = Cli::new();
@@ -145,8 +145,8 @@ fn hears_of_a_call_and_takes_it_back(client: &mut Driven, cli: &Cli) {
     }
 }
 
-/// A client that goes away closes the pipe, waits for about two seconds, and ends the process. The
-/// record has the end of the call all the same.
+/// A client closes the pipe, waits about two seconds, and ends the process. The record still has
+/// the end of the call.
 fn leaves_while_a_call_runs(mut client: Driven, cli: &Cli) {
     begin(&mut client, "hostile__loop_forever");
     let since = Instant::now();
@@ -160,7 +160,7 @@ fn leaves_while_a_call_runs(mut client: Driven, cli: &Cli) {
     assert!(is_cancelled(cli, "hostile__loop_forever"), "the end of the call is recorded");
 }
 
-/// What a call tells when it runs.
+/// The events of a running call.
 const BEGUN: &str = "begun";
 
 /// Begins a call that ends by itself in ten minutes.
@@ -218,10 +218,10 @@ fn structured_answers_fit_their_schemas_without_warnings() {
     }
 }
 
-/// The inspector's command line makes one connection for each command, with the configuration that
-/// `docs/mcp.md` shows.
+/// The inspector's command line opens one connection for each command, with the configuration from
+/// `docs/mcp.md`.
 #[test]
-fn the_inspector_s_command_line() {
+fn inspector_command_line_works() {
     let Some(folder) = fetched("node") else { return };
     let node = node(&folder);
     let cli = Cli::new();
@@ -269,14 +269,14 @@ fn the_inspector_s_command_line() {
         let tools =
             listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{revision}: {listed}"));
         assert!(tools.iter().any(|tool| tool["name"] == "read"), "{revision}: {listed}");
-        // It looks for what some client could not take in a schema.
+        // It searches for parts that some client couldn't use in a schema.
         inspect(era, &["--method", "tools/list", "--strict"]).ends(0);
         let call = ["--method", "tools/call", "--tool-name"];
         let read = inspect(era, &[&call[..], &["read", "--tool-arg", "path=notes.txt"]].concat())
             .ends(0)
             .json();
         assert!(read.to_string().contains("second"), "{revision}: {read}");
-        // It has nobody to ask, and says by its code that the tool failed.
+        // It can ask nobody, and its exit code says that the tool failed.
         let write = inspect(
             era,
             &[&call[..], &["write", "--tool-arg", "path=notes.txt", "content=changed"]].concat(),

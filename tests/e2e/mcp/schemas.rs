@@ -1,13 +1,12 @@
-//! The catalogue that clients get, against the subsets of JSON Schema that providers of models
-//! document. A client passes the schemas on, and a provider that refuses one refuses the whole
-//! request.
+//! The catalogue for clients, against the documented subsets of JSON Schema of model providers. A
+//! client passes the schemas on, and a provider that refuses one refuses the whole request.
 
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, LEGACY};
 use crate::support::Cli;
 
-/// The tools as a client is told of them, with every schema there is.
+/// The tools in a client's list, with every schema.
 fn catalogue() -> Vec<Value> {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &["--set", "serve.structured=always"], LEGACY, false);
@@ -19,7 +18,7 @@ fn catalogue() -> Vec<Value> {
     tools
 }
 
-/// Has every schema in a schema looked at, with its place.
+/// Checks every schema in a schema, with its place.
 fn each(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Map<String, Value>)) {
     let fields = match schema {
         Value::Object(fields) => fields,
@@ -47,7 +46,7 @@ fn each(schema: &Value, place: &str, look: &mut impl FnMut(&str, &Map<String, Va
     }
 }
 
-/// Looks at every schema of arguments.
+/// Checks every schema of arguments.
 fn each_input(mut look: impl FnMut(&str, &Map<String, Value>)) {
     for tool in catalogue() {
         each(&tool["inputSchema"], tool["name"].as_str().expect("a name"), &mut look);
@@ -56,8 +55,7 @@ fn each_input(mut look: impl FnMut(&str, &Map<String, Value>)) {
 
 #[test]
 fn gemini_takes_every_schema_of_arguments() {
-    // The fields of its `Schema`, which is a message of Protocol Buffers: what is no field of it is
-    // refused.
+    // The fields of its `Schema`, a message of Protocol Buffers: any other field is refused.
     const FIELDS: [&str; 22] = [
         "type",
         "format",
@@ -126,8 +124,8 @@ fn gemini_takes_every_schema_of_arguments() {
     });
 }
 
-/// What strict mode wants beside this (all properties required, those that are optional nullable)
-/// is what its clients make of a schema.
+/// The further rules of strict mode (all properties required, optional ones nullable) are applied
+/// by its clients.
 #[test]
 fn openai_takes_every_schema_of_arguments_in_strict_mode() {
     const KEYWORDS: [&str; 15] = [
@@ -147,8 +145,8 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
         "maximum",
         "multipleOf",
     ];
-    // Objects whose fields nobody knows beforehand, and a default that decides whether a call only
-    // reads: those two tools go without it.
+    // Objects with unknown fields, and a default that decides whether a call only reads: these two
+    // tools aren't strict.
     const NOT_STRICT: [(&str, &str); 4] = [
         ("http_request.headers", "additionalProperties"),
         ("http_request.json", "additionalProperties"),

@@ -1,20 +1,19 @@
-//! What a model sees of an answer, by the way in which its client passes results on.
+//! What a model sees of an answer, by how its client passes results on.
 
 use serde_json::{Value, json};
 
 use super::client::{Client, LEGACY, MODERN};
 use crate::support::{Cli, Component, Offer, plugin};
 
-/// A way of passing a tool's result on to a model.
+/// A way to pass a tool's result to a model.
 struct Way {
-    /// Whose it is, as of the autumn of 2026.
+    /// The client, as of autumn 2026.
     clients: &'static str,
     /// What the model sees.
     shows: fn(&Value) -> String,
 }
 
-/// The known ways. Where a client has changed its own, both stand here: people don't update at
-/// once.
+/// The known ways. If a client has changed its own, both are here: people don't update at once.
 const WAYS: [Way; 6] = [
     Way {
         clients: "Claude Code: the structured answer where there is one, of an error the first text alone",
@@ -94,7 +93,7 @@ fn every_client_s_model_sees_all_of_a_command() {
             let what = format!("{structured}, {clients}");
             let shown = shows(&two);
             assert!(shown.contains("<external-data tool="), "{what}: {shown}");
-            // Where it is shown as a value, its line ends are escaped.
+            // In a value, its line ends are escaped.
             let line_end = if shown.starts_with('{') { "\\n" } else { "\n" };
             assert!(
                 shown.contains(&format!("{line_end}one{line_end}two{line_end}")),
@@ -139,7 +138,7 @@ fn every_client_s_model_sees_all_of_a_command() {
     }
 }
 
-/// The last number that `seq 1 …` has written whole before so many characters.
+/// The last number that `seq 1 …` prints completely within this number of characters.
 fn numbers_before(characters: u64) -> u64 {
     let mut length = 0;
     (1..)
@@ -189,13 +188,13 @@ fn host_notices_stand_in_the_structured_answer() {
         "{read}"
     );
     assert!(offset as usize <= shown, "nothing is left out between what is shown and the rest");
-    // A failure says there what its first text says.
+    // A failure says there the same as its first text.
     let failed = client.call("bash", json!({ "command": "exit 3" }))["structuredContent"].clone();
     assert!(
         failed["notices"][0].as_str().is_some_and(|notice| notice.starts_with("[tool_error]\ncategory: permanent_failure\n")),
         "{failed}"
     );
-    // So does a command that the sandbox kept from something, where the host knows what would help.
+    // So does a command that the sandbox stopped, if the host has advice.
     let refused = client.call("bash", json!({ "command": "cat /etc/shadow" }));
     let suggestion = refused["content"][0]["text"].as_str().expect("it is a text");
     assert!(
@@ -207,7 +206,7 @@ fn host_notices_stand_in_the_structured_answer() {
 }
 
 #[test]
-fn a_client_that_asks_gets_structured_answers_unless_the_key_says_never() {
+fn client_gets_structured_answers_on_request_unless_never() {
     for (version, key, gets) in [(MODERN, "auto", true), (MODERN, "never", false)] {
         let cli = Cli::new();
         let set = format!("serve.structured={key}");
@@ -247,7 +246,7 @@ fn a_client_that_asks_gets_structured_answers_unless_the_key_says_never() {
     assert_eq!(result["structuredContent"]["exit_code"], 0, "{result}");
 }
 
-/// Every tool that there is without a network, with arguments for which it succeeds.
+/// Every tool that works without a network, with arguments for which it succeeds.
 #[test]
 fn successful_answers_are_never_empty() {
     let cli = Cli::new();
@@ -298,7 +297,7 @@ fn tools_cannot_speak_for_the_host() {
 }
 
 #[test]
-fn a_tool_with_an_output_schema_is_held_to_it() {
+fn output_must_match_its_schema() {
     let cli = Cli::new();
     let schema = json!({ "type": "array", "items": { "$ref": "#/$defs/one" }, "$defs": { "one": { "type": "string" } } });
     let offer = Offer { output_schema: Some(schema.to_string()), ..Offer::named("list") };
@@ -328,7 +327,7 @@ fn a_tool_with_an_output_schema_is_held_to_it() {
             );
             continue;
         }
-        // It gave a text, and no value.
+        // It returned a text and no value.
         assert!(
             result["isError"] == true
                 && first.starts_with("The call was made.")

@@ -1,4 +1,4 @@
-//! Calls that take long, for clients that come back for them.
+//! Long calls, for clients that fetch the result later.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn client(cli: &Cli, version: &str, more: &[&str]) -> Client {
 
 const SLOW: &str = "hostile__sleep_forever";
 
-/// Settings with which it waits for two seconds, and for ten minutes.
+/// Settings with which it waits for two seconds and for ten minutes.
 const SHORT: [&str; 2] = ["--set", "tools.call=2"];
 const LONG: [&str; 2] = ["--set", "tools.call=600"];
 
@@ -33,7 +33,7 @@ fn get(client: &mut Client, id: &str) -> Value {
     client.request("tasks/get", json!({ "taskId": id }))
 }
 
-/// Asks until a task has another status than this one.
+/// Polls until a task has another status than this one.
 #[track_caller]
 fn until_not(client: &mut Client, id: &str, status: &str) -> Value {
     let since = Instant::now();
@@ -60,10 +60,10 @@ fn begun(task: &Value) -> String {
 }
 
 #[test]
-fn a_call_that_takes_long_is_a_task_and_a_quick_one_is_not() {
+fn long_call_is_a_task_and_a_quick_one_is_not() {
     let cli = Cli::new();
     let mut client = client(&cli, MODERN, &SHORT);
-    // A busy machine may take its time for one of them.
+    // A busy machine may be slow with one of them.
     let quick = (0..50)
         .map(|_| client.call("read", json!({ "path": "notes.txt" })))
         .find(|answer| answer["resultType"] != "task");
@@ -83,7 +83,7 @@ fn a_call_that_takes_long_is_a_task_and_a_quick_one_is_not() {
         "{working}"
     );
     let ended = until_not(&mut client, &id, "working");
-    // A tool's failure is a result, and the task none the less complete.
+    // A tool's failure is a result, and the task is still complete.
     assert_eq!(
         (&ended["status"], &ended["result"]["isError"]),
         (&json!("completed"), &json!(true)),
@@ -117,7 +117,7 @@ fn client_without_tasks_gets_an_answer() {
     }
 }
 
-/// What says with one request that the client knows nothing beyond the protocol.
+/// Declares with one request that the client knows only the protocol itself.
 fn capabilities(version: &str) -> Value {
     if version == MODERN {
         json!({ "io.modelcontextprotocol/clientCapabilities": {} })

@@ -1,9 +1,9 @@
-//! Every tool with random trees, rules and arguments: what it reached is compared with what the
-//! rules allow.
+//! Every tool with random trees, rules and arguments: compares what it reached with what the rules
+//! allow.
 //!
-//! The judge shares nothing with Berth: it matches patterns part by part and reads the rules from
-//! the list that they were written from. It decides on each file that a call showed or changed as
-//! if the call had named it.
+//! The judge shares no code with Berth: it matches patterns part by part and uses the list from
+//! which the rules were written. It decides on each file that a call showed or changed as if the
+//! call had named it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use super::trees::{FILES, FOLDERS, Random, Thing, Tree, plant, tree};
 use crate::approvals::Person;
 use crate::support::Scene;
 
-/// Cases that every run of the tests tries, and those of a long one.
+/// Cases of every test run, and of a long one.
 const CASES: u64 = 250;
 const MANY: u64 = 20_000;
 
@@ -51,7 +51,7 @@ struct Rule {
 struct Rules {
     /// A ceiling, the policy, the authorization.
     sets: [Vec<Rule>; 3],
-    /// For each tool: patterns, and what becomes of what they match.
+    /// For each tool: patterns, and the effect on what they match.
     permissions: BTreeMap<&'static str, Vec<(String, &'static str)>>,
 }
 
@@ -197,20 +197,20 @@ fn fits(wanted: &[&str], parts: &[&str]) -> bool {
     }
 }
 
-/// Who says what a call may reach.
+/// Decides what a call may reach.
 struct Judge<'j> {
     rules: &'j Rules,
     tool: &'j str,
     phase: Option<Phase>,
-    /// What the call names, by its real path. A person has agreed to it.
+    /// The subject of the call by its real path. A person has approved it.
     named: Vec<PathBuf>,
-    /// The links before the call by their absolute path, each with where it leads.
+    /// The links before the call, by absolute path, with their targets.
     links: BTreeMap<String, PathBuf>,
 }
 
 impl Judge<'_> {
-    /// Whether a pattern covers an absolute path. One that names a link from the root is about
-    /// where the link leads, too.
+    /// Whether a pattern covers an absolute path. A pattern that names a link from the root on
+    /// covers the link's target too.
     fn covers(&self, pattern: &str, path: &Path, ignoring_case: bool) -> bool {
         let target = self.links.get(pattern).map(|target| target.display().to_string());
         covers(pattern, path, ignoring_case)
@@ -275,7 +275,7 @@ impl Judge<'_> {
     }
 }
 
-/// Everything lies in one host, whose rules are exchanged.
+/// All cases use one host, whose rules are exchanged.
 struct Trial<'t> {
     scene: &'t Scene,
     seed: u64,
@@ -284,7 +284,7 @@ struct Trial<'t> {
     phase: Option<Phase>,
 }
 
-/// What became of all trials, so that they are known to have tried something.
+/// Counts of all cases, so that they are known to have tried something.
 #[derive(Debug, Default)]
 struct Tally {
     ran: usize,
@@ -297,7 +297,7 @@ impl Trial<'_> {
         self.scene.granted.join(path)
     }
 
-    /// Something to name: mostly what is there, by its path or its absolute path, at times nothing.
+    /// A path to name: mostly an existing one, relative or absolute, sometimes a missing one.
     fn named(&self, random: &mut Random) -> String {
         let is_folder =
             |(path, thing): (&'_ PathBuf, &Thing)| (*thing == Thing::Folder).then(|| path.clone());
@@ -370,7 +370,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Makes a call, and judges what it reached.
+    /// Makes a call and checks what it reached.
     async fn call(&self, random: &mut Random, tool: &str, tally: &mut Tally) {
         let arguments = self.arguments(random, tool);
         let context = format!(
@@ -409,7 +409,7 @@ impl Trial<'_> {
         );
         let after = tree(&self.scene.granted);
 
-        // What it showed.
+        // The shown files.
         for (path, thing) in &self.before {
             let Thing::File(mark) = thing else { continue };
             if shown.contains(mark.trim()) {
@@ -444,7 +444,7 @@ impl Trial<'_> {
                 );
             }
         }
-        // What it changed.
+        // The changed files.
         let origin = |text: &str| {
             self.before
                 .iter()
@@ -453,7 +453,7 @@ impl Trial<'_> {
         };
         for (path, thing) in &after {
             let known = self.before.get(path);
-            // A command makes what it likes where nothing was, and no mount covers a link itself.
+            // A command can create anything where nothing was, and no mount covers a link itself.
             if known == Some(thing)
                 || tool == "bash" && matches!(known, None | Some(Thing::Link(_)))
             {
@@ -500,8 +500,8 @@ impl Trial<'_> {
         }
     }
 
-    /// What is allowed is reached by a call that the gates let pass: otherwise a host that refuses
-    /// all would do.
+    /// An allowed path is reached by an allowed call: otherwise a host that refuses everything
+    /// would pass.
     fn must_reach(&self, tool: &str, judge: &Judge<'_>, ran: bool, shown: &str, context: &str) {
         let is_folder = |path: &Path| {
             path == self.scene.granted
@@ -528,7 +528,7 @@ impl Trial<'_> {
             "copy_path" | "move_path" | "delete_path"
                 if !ran && shown.contains("PolicyBlocked") =>
             {
-                // Something in it, or in what it becomes, is against a rule.
+                // Something in it, or under its new name, is denied.
                 let is_clean =
                     |path: &Path| judge.lets(path, Access::Read) && judge.lets(path, Access::Write);
                 let (root, target) =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub(super) const FOLDERS: [&str; 4] = ["a", "b", "Cc", "d.d"];
 pub(super) const FILES: [&str; 4] = ["x.txt", "y.env", "Z.txt", "a"];
 
-/// Numbers that a seed brings about.
+/// Reproducible numbers from a seed.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// What lies at a path.
+/// The object at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Thing {
     Folder,
@@ -45,7 +45,7 @@ pub(super) enum Thing {
 
 pub(super) type Tree = BTreeMap<PathBuf, Thing>;
 
-/// Everything below a folder, by its path in it.
+/// Everything below a folder, by relative path.
 pub(super) fn tree(folder: &Path) -> Tree {
     let mut all = Tree::new();
     let mut pending = vec![folder.to_owned()];
@@ -67,7 +67,7 @@ pub(super) fn tree(folder: &Path) -> Tree {
     all
 }
 
-/// Fills an empty folder. Each file holds a mark of its own.
+/// Fills an empty folder. Each file holds its own mark.
 pub(super) fn plant(random: &mut Random, folder: &Path) {
     fn fill(random: &mut Random, root: &Path, at: &Path, depth: usize, marks: &mut usize) {
         for name in FILES {

@@ -1,5 +1,5 @@
-//! What multiplies, grows or writes without an end ends inside its bounds, and others are served
-//! meanwhile.
+//! Commands that multiply, grow or write without an end stay within their limits, and others are
+//! served meanwhile.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{Cli, Ended, not_tried};
 const CROWD: &str =
     "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
 
-/// Runs a command that has no end of its own, while others call.
+/// Runs a command without an end while others call.
 async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
     let scene = scene(settings, |_| {}).await;
     let (host, arguments) = (Arc::clone(&scene.host), json!({ "command": command, "timeout": 5 }));
@@ -25,7 +25,7 @@ async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_bomb_ends() {
+async fn fork_bomb_ends() {
     let answer =
         beside_others(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60").await;
     let failure = answer.outcome.expect_err("it can't come to a good end");
@@ -38,15 +38,15 @@ async fn number_of_processes_is_bounded() {
     call(&scene.host, json!({ "command": CROWD, "timeout": 20 })).await;
     let most =
         std::fs::read_to_string(scene.granted.join("started")).expect("some start").lines().count();
-    // For root, the kernel's own bound lies 300 above, and who watches comes a moment later.
+    // For root, the kernel's own limit is 300 higher, and the watching process comes a moment
+    // later.
     assert!((1..=32 + 300).contains(&most), "{most}");
     let many = call(&scene.host, json!({ "command": "for i in $(seq 100); do sleep 60 & done 2>/dev/null; wait", "timeout": 30 })).await;
     let failure = many.outcome.expect_err("they are too many");
     assert!(failure.category != berth_core::Category::Timeout, "{failure:?}");
 }
 
-/// Root is bounded by other means than users are, so what root tries, somebody else tries too. None
-/// where that can't be tried.
+/// Root has other limits than users, so another user tries the same. `None` if that can't be tried.
 fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)> {
     use std::os::unix::process::CommandExt;
 
@@ -91,14 +91,14 @@ fn number_of_processes_is_bounded_for_an_ordinary_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hog_ends() {
+async fn memory_hog_ends() {
     if !there_is("python3") {
         return;
     }
     let one = "/usr/bin/python3 -c 'x = []\nwhile True: x.append(bytearray(b\"x\" * (1 << 20)))'";
     let answer = beside_others(&["tools.shell.limits.memory_mib=256"], one).await;
     assert!(answer.outcome.is_err(), "{answer:?}");
-    // Each by itself stays inside the bound, and together they don't.
+    // Each stays within the limit, and all together don't.
     let many = "for i in 1 2 3 4 5 6; do /usr/bin/python3 -c 'import time\nx = bytearray(b\"x\" * (100 << 20))\ntime.sleep(60)' & done; wait";
     let answer = beside_others(&["tools.shell.limits.memory_mib=256"], many).await;
     let failure = answer.outcome.expect_err("they need more than they have");
@@ -106,7 +106,7 @@ async fn a_hog_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endless_writer_ends() {
+async fn endless_writer_ends() {
     let answer = beside_others(&[], "yes").await;
     let failure = answer.outcome.expect_err("it has no end");
     let kept = failure.structured.as_ref().map(|envelope| {
@@ -126,7 +126,7 @@ async fn an_endless_writer_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_that_is_asked_for_is_kept() {
+async fn requested_time_limit_is_kept() {
     let scene = scene(&[], |_| {}).await;
     let answer =
         call(&scene.host, json!({ "command": "echo begun; sleep 60; echo done", "timeout": 1 }))
@@ -137,7 +137,7 @@ async fn a_time_that_is_asked_for_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_long_output_the_end_is_kept_too() {
+async fn end_of_a_long_output_is_kept_too() {
     let scene = scene(&["tools.overflow.threshold=0"], |_| {}).await;
     let ran =
         run(&scene, "echo the-beginning; yes 'a warning' | head -n 400000; echo the-end").await;

@@ -1,4 +1,4 @@
-//! What a call has started ends with it, and with the host, whatever it does to stay.
+//! Processes of a call end with it and with the host, whatever they do to stay.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,11 +12,11 @@ use serde_json::json;
 use super::{scene, yes};
 use crate::support::{Cli, Recorder};
 
-/// How long something may take that is sure to come.
+/// Time limit for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that leaves processes behind in every way that there is, and says when it has. `mark`
-/// stands in the command lines of all.
+/// A command that leaves processes behind in every possible way, and reports when it has. `mark` is
+/// in all their command lines.
 fn stubborn(mark: &str) -> String {
     format!(
         "trap '' TERM INT HUP; sleep {mark} & setsid sleep {mark} & (setsid nohup sh -c 'trap \"\" TERM; sleep {mark}' >/dev/null 2>&1 &) ; \
@@ -48,7 +48,7 @@ fn mark(kind: u32, number: u32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outlives_a_cancelled_call() {
+async fn no_process_outlives_a_cancelled_call() {
     let scene = scene(&[], |_| {}).await;
     for number in 0..100 {
         let mark = mark(1, number);
@@ -76,7 +76,7 @@ async fn nothing_outlives_a_cancelled_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outlives_a_call_that_ends() {
+async fn no_process_outlives_an_ended_call() {
     let scene = scene(&[], |_| {}).await;
     let mark = mark(2, 0);
     let ran =
@@ -87,7 +87,7 @@ async fn nothing_outlives_a_call_that_ends() {
 }
 
 #[test]
-fn nothing_outlives_a_killed_host() {
+fn no_process_outlives_a_killed_host() {
     let cli = Cli::new();
     for number in 0..100 {
         let mark = mark(3, number);
@@ -114,7 +114,7 @@ fn nothing_outlives_a_killed_host() {
             assert!(Instant::now() < until, "it runs");
             std::thread::yield_now();
         }
-        // SIGKILL: nothing of the host's own is run any more.
+        // SIGKILL: no code of the host runs any more.
         host.kill().expect("it can be killed");
         host.wait().expect("it ends");
         assert_gone(&mark);
@@ -128,7 +128,7 @@ fn nothing_outlives_a_killed_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_leaves_its_group_ends_when_it_ends() {
+async fn program_that_leaves_its_group_ends_with_its_call() {
     let scene = scene(&[], |_| {}).await;
     let answer =
         super::call(&scene.host, json!({ "command": "timeout 20 echo over", "timeout": 30 })).await;

@@ -36,7 +36,7 @@ fn environment(cli: &Cli, settings: &[&str]) -> String {
 }
 
 #[test]
-fn nothing_planted_is_found_in_a_commands_environment() {
+fn planted_variables_are_not_in_a_commands_environment() {
     let cli = Cli::new();
     let seen = environment(&cli, &[]);
     assert!(!seen.contains("planted"), "{seen}");

@@ -1,4 +1,4 @@
-//! Where the machine gives no namespaces: nothing runs, or what runs is confined by the rest.
+//! On a machine without namespaces: nothing runs, or commands are confined by the rest.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Cli, Ended, not_tried};
 
-/// Runs `berth` where no further namespace of users can be made. None where this machine doesn't
-/// let itself be changed so.
+/// Runs `berth` where no further user namespace can be created. `None` if this machine can't be
+/// changed that way.
 fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
     let berth = cli.command(line);
     let mut command = Command::new("unshare");
@@ -93,7 +93,7 @@ fn best_effort_sandbox_starts_and_reports_missing_parts() {
 }
 
 #[test]
-fn nothing_stays_behind_without_namespaces_either() {
+fn no_process_stays_without_namespaces_either() {
     let cli = Cli::new();
     let mark = format!("{}", 8_000_000 + std::process::id());
     let command = format!(

@@ -1,4 +1,4 @@
-//! What a command can't read and can't change, whichever program tries.
+//! Files that a command can't read or change, with any program.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -52,7 +52,7 @@ async fn each(scene: &Scene, ways: &[(&str, &str)], file: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outside_is_written() {
+async fn command_writes_nothing_outside() {
     let scene = scene(&[], |root| {
         symlink(root.join("outside/secret.txt"), root.join("granted/to-file"))
             .expect("a link is made");
@@ -72,7 +72,7 @@ async fn nothing_outside_is_written() {
             scene.assert_untouched();
         }
     }
-    // The same ways work where they may.
+    // The same ways work where they are allowed.
     run(&scene, "echo first > own.txt; echo second >> own.txt").await;
     assert_eq!(
         fs::read_to_string(scene.granted.join("own.txt")).expect("it was written"),
@@ -81,7 +81,7 @@ async fn nothing_outside_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outside_is_read() {
+async fn command_reads_nothing_outside() {
     let scene = scene(&[], |root| {
         fs::write(root.join("outside/other.txt"), SECRET).expect("a secret is written");
         symlink(root.join("outside/other.txt"), root.join("granted/to-file"))
@@ -114,7 +114,7 @@ async fn denied_files_are_unreadable_for_programs() {
             "{file}"
         );
     }
-    // A directory above what is denied, moved by one call, and read by the next.
+    // A directory above denied files, moved by one call and read by the next.
     run(&scene, "mv deep elsewhere; mv deep/secrets shown; mkdir -p new; mv deep new/").await;
     let ran = run(&scene, "cat elsewhere/.env shown/keys/key.pem new/deep/.env").await;
     assert!(!ran.stdout.contains(SECRET), "{ran:?}");
@@ -167,7 +167,7 @@ async fn protected_files_stay_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn berths_own_folders_are_out_of_reach() {
-    // The folders lie below what is granted.
+    // The folders are below the granted one.
     let scene = scene(&["tools.shell.allowed_paths=[\"{root}\"]"], |_| {}).await;
     let data = scene.root().join("berth/data");
     // The first call is recorded, and makes the folder.
@@ -230,7 +230,7 @@ async fn kernel_interfaces_lead_nowhere() {
 }
 
 #[test]
-fn nothing_that_is_open_is_handed_down() {
+fn open_descriptors_are_not_inherited() {
     let cli = Cli::new();
     let outside = cli.root.path().join("secret.txt");
     let line = [
@@ -285,7 +285,7 @@ async fn links_in_place_of_protected_files_do_not_stop_a_command() {
     )
     .await;
     assert_eq!(run(&scene, "echo works").await.stdout, "works\n");
-    // Where the link leads, the repository is protected.
+    // The repository at the link's target is protected.
     assert_ne!(run(&scene, "echo x > repository/config").await.code, 0);
     assert_eq!(
         fs::read_to_string(scene.granted.join("repository/config")).expect("it is there"),
@@ -318,7 +318,7 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
         fs::read_to_string(scene.granted.join("sub/berth.toml")).expect("it is still there"),
         "tools.call = 5\n"
     );
-    // While one command runs, another ends: the first keeps its wall.
+    // While one command runs, another ends: the first stays confined.
     let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > berth.toml");
     let quick = async {
         for _ in 0..5 {

@@ -1,8 +1,8 @@
-//! Commands in their sandbox: what they must not reach, and what they need for ordinary work.
+//! Commands in their sandbox: what they must not reach, and what ordinary work needs.
 //!
-//! Each test of a wall looks behind it: at the listening socket, the file outside, the list of
-//! processes. And each has a counterpart, where the same command gets through because it may, so
-//! that a command which fails for another reason proves nothing.
+//! Each test of a limit checks the other side: the listening socket, the file outside, the list of
+//! processes. And each has a counterpart in which the same command is allowed and succeeds, so that
+//! a command that fails for another reason proves nothing.
 
 mod bounds;
 mod ended;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::approvals::Person;
 use crate::support::{Scene, not_tried};
 
-/// A scene in which commands run unasked, for as long as a slow machine needs.
+/// A scene in which commands run without approval, with enough time for a slow machine.
 pub(super) async fn scene(settings: &[&str], prepare: impl FnOnce(&Path)) -> Scene {
     let mut all = vec![
         "tools.call=60",
@@ -34,7 +34,7 @@ pub(super) async fn scene(settings: &[&str], prepare: impl FnOnce(&Path)) -> Sce
     Scene::with(&all, prepare).await
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) code: i64,
@@ -42,17 +42,17 @@ pub(super) struct Ran {
     pub(super) stderr: String,
 }
 
-/// Somebody who agrees to everything: what holds back here is not a person.
+/// Approves everything: no person holds anything back here.
 pub(super) fn yes() -> Arc<dyn Approver> {
     Person::yes(Scope::Once)
 }
 
-/// Calls the tool, unasked.
+/// Calls the tool without approval.
 pub(super) async fn call(host: &Host, arguments: Value) -> Answer {
     host.call(Request { approver: Some(yes()), ..Request::new("bash", arguments) }).await
 }
 
-/// Runs a command, which has to come to an exit code.
+/// Runs a command that must end with an exit code.
 pub(super) async fn run(scene: &Scene, command: &str) -> Ran {
     ran_of(scene, json!({ "command": command })).await
 }
@@ -63,7 +63,7 @@ pub(super) async fn ran_of(scene: &Scene, arguments: Value) -> Ran {
     ran(&answer).unwrap_or_else(|| panic!("{arguments}: {:?}", answer.outcome))
 }
 
-/// What a command came to. None where it didn't run to its end.
+/// The result of a command.
 pub(super) fn ran(answer: &Answer) -> Option<Ran> {
     let structured = match &answer.outcome {
         Ok(output) => output.structured.clone()?,
@@ -80,7 +80,7 @@ pub(super) fn ran(answer: &Answer) -> Option<Ran> {
     })
 }
 
-/// Whether a program is there to be run. Says so where it isn't: less is tried then.
+/// Whether a program is installed. Reports if it isn't: less is tried then.
 pub(super) fn there_is(program: &str) -> bool {
     let there = ["/usr/bin", "/bin", "/usr/local/bin"]
         .iter()

@@ -1,11 +1,11 @@
-//! Bits of a file's mode that would lend its owner's rights to whoever runs it outside.
+//! Mode bits that would give the owner's rights to whoever runs the file outside.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{run, scene, there_is};
 
-/// Every way to give a file such a bit, each by the program that it takes.
+/// Every way to set such a bit, each with the program that it needs.
 const WAYS: [(&str, &str); 15] = [
     ("chmod", "chmod u+s FILE"),
     ("chmod", "chmod g+s FILE"),
@@ -84,7 +84,7 @@ async fn other_modes_are_set_as_ever() {
         [mode("program"), mode("shared"), mode("other"), mode("third")],
         [0o755, 0o1777, 0o700, 0o755]
     );
-    // What is passed beside the flags counts for nothing where no file is made.
+    // The mode argument is ignored if no file is created.
     if there_is("python3") {
         let ran = run(&scene, "/usr/bin/python3 -c 'import os; print(os.read(os.open(\"program\", os.O_RDONLY, 0o6777), 2))'").await;
         assert_eq!(ran.stdout, "b'#!'\n", "{ran:?}");

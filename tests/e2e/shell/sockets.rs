@@ -1,5 +1,5 @@
-//! Sockets of other programs: where they have a path, they are as far away as files; where they
-//! have none, they aren't there.
+//! Sockets of other programs: with a path, they are as unreachable as files; without one, they
+//! don't exist.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -24,7 +24,7 @@ async fn sockets_outside_stay_untouched() {
     }
     for network in ["deny", "allow"] {
         let scene = scene(&[&format!("tools.shell.network={network}")], |_| {}).await;
-        // As those of docker, D-Bus and agents that hold keys lie.
+        // Like those of docker, D-Bus and agents that hold keys.
         let [docker, bus] = ["docker.sock", "bus"].map(|name| scene.root().join(name));
         let listeners =
             [&docker, &bus].map(|path| UnixListener::bind(path).expect("a socket is made"));
@@ -65,7 +65,7 @@ async fn sockets_in_the_project_need_a_grant() {
         for path in ["supervisor.sock", "run/deep/tmux.sock", "link"] {
             assert_ne!(run(&scene, &connect(&format!("\"{path}\""))).await.code, 0, "{path}");
         }
-        // Moved by one command, asked by the next; and the granted one's place taken by a link.
+        // Moved by one command, used by the next; and the granted socket replaced by a link.
         run(&scene, "mv supervisor.sock other.sock; mv run/deep run/deeper; ln supervisor.sock third.sock; rm -f supervisor.sock").await;
         for path in ["other.sock", "run/deeper/tmux.sock", "third.sock", "supervisor.sock"] {
             assert_ne!(run(&scene, &connect(&format!("\"{path}\""))).await.code, 0, "{path}");
@@ -76,8 +76,7 @@ async fn sockets_in_the_project_need_a_grant() {
         run(&scene, "mv run/may.sock aside; ln -s deep/tmux.sock run/may.sock").await;
         assert_ne!(run(&scene, &connect("\"run/may.sock\"")).await.code, 0);
         assert_eq!(arrived(&deep), 0);
-        // What a program has left behind is in nobody's way, and what a command makes itself, it
-        // uses.
+        // A left-over socket is no obstacle, and a command can use its own sockets.
         drop(listen("left.sock"));
         let own = "/usr/bin/python3 -c 'import os, socket; os.unlink(\"left.sock\"); l = socket.socket(socket.AF_UNIX); l.bind(\"left.sock\"); \
                    l.listen(); socket.socket(socket.AF_UNIX).connect(\"left.sock\"); l.accept(); print(\"through\")'";

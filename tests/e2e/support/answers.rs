@@ -1,9 +1,9 @@
-//! Looking at answers.
+//! Checks of answers.
 
 use berth_core::{Answer, Category, Failure};
 
-/// What an attack got. It has to have got something: with this a test shows that the attack works
-/// where it may.
+/// What an attack got. It must have got something: this shows that the attack works where it is
+/// allowed.
 #[track_caller]
 pub(crate) fn loot(answer: &Answer) -> String {
     answer
@@ -15,7 +15,7 @@ pub(crate) fn loot(answer: &Answer) -> String {
         .joined_text()
 }
 
-/// The failure of a call, which has to be of a category and code.
+/// The failure of a call, with this category and code.
 #[track_caller]
 pub(crate) fn failure<'a>(
     answer: &'a Answer,
@@ -32,7 +32,7 @@ pub(crate) fn failure<'a>(
     failure
 }
 
-/// The failure of a call that a rule of the operator stopped. `rule` stands in the rule's name.
+/// The failure of a call that a rule of the operator refused. The rule's name contains `rule`.
 #[track_caller]
 pub(crate) fn refused<'a>(answer: &'a Answer, rule: &str) -> &'a Failure {
     let failure = failure(answer, Category::PolicyBlocked, None);

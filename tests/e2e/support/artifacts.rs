@@ -20,8 +20,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}"))
 }
 
-/// The folder of other people's clients in a language. `None`, which is said, where this machine
-/// could not fetch them.
+/// The folder of third-party clients in a language. `None`, with a notice, if this machine couldn't
+/// fetch them.
 pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
     let folder = built("").join(format!("../clients/{language}"));
     if !folder.join("fetched").exists() {
@@ -47,7 +47,7 @@ pub(crate) fn builtin(name: &'static str) -> Builtin {
     builtin
 }
 
-/// What was built beside this program, in `target/debug`.
+/// Files that were built beside this program, in `target/debug`.
 pub(crate) fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a test knows its program");
     let folder = program.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");

@@ -1,5 +1,5 @@
-/// The tests of attacks, each under the name of the tool that it tests, and in a process of its
-/// own, whose memory is bounded. `TESTED` has the names, so that an attack without a test is found.
+/// The tests of attacks, each named after the tool that it tests, and in its own process with
+/// limited memory. `TESTED` has the names, so that an attack without a test is found.
 macro_rules! attacks {
     ($($(#[$meta:meta])* async fn $name:ident() $body:block)*) => {
         /// The attacks that are tested here.

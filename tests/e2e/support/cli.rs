@@ -13,7 +13,7 @@ pub(crate) struct Cli {
     pub(crate) root: TempDir,
 }
 
-/// What a command came to.
+/// The result of a command.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -51,16 +51,16 @@ impl Cli {
         Ended::from_output(self.command(line).output().expect("berth starts"))
     }
 
-    /// The same at a terminal, where somebody answers each question with a line of `input`, and the
-    /// input ends where more is asked. `None`, which is said, where this machine has no `script`,
-    /// which makes terminals.
+    /// The same at a terminal, where a line of `input` answers each question, and the input ends
+    /// after the last one. `None`, with a notice, if this machine has no `script`, which creates
+    /// terminals.
     pub(crate) fn typed(&self, line: &[&str], input: &str) -> Option<Ended> {
         self.at_a_terminal(&quoted(line), "", input)
     }
 
-    /// The same, where somebody has typed `ahead` before the command started.
+    /// The same with `ahead` typed before the command started.
     pub(crate) fn typed_ahead(&self, line: &[&str], ahead: &str, input: &str) -> Option<Ended> {
-        // What is typed lies in the terminal once the shell has got a line of it.
+        // Typed text is in the terminal once the shell has read a line of it.
         self.at_a_terminal(&format!("read line; {}", quoted(line)), &format!("\n{ahead}"), input)
     }
 
@@ -92,7 +92,7 @@ impl Cli {
                 0 => break,
                 read => shown.extend_from_slice(&part[..read]),
             }
-            // A question stands on the last line, and the place for its answer behind it.
+            // A question is on the last line, with the cursor after it.
             if shown.ends_with(b"] ") || shown.ends_with(b"]: ") {
                 match answers.next() {
                     Some(answer) => types(&mut keyboard, answer),
@@ -111,7 +111,7 @@ impl Cli {
     }
 }
 
-/// A command of `berth` as a shell reads it.
+/// A command of `berth` for a shell.
 fn quoted(line: &[&str]) -> String {
     let words = std::iter::once(berth().display().to_string())
         .chain(line.iter().map(|word| (*word).to_owned()));

@@ -1,4 +1,4 @@
-//! Components as text: what no compiler would make.
+//! Components as text, which no compiler would make.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// A harmless one.
+    /// A harmless tool.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -35,30 +35,30 @@ impl Offer {
 pub(crate) struct Component {
     /// What it offers.
     pub(crate) offers: Vec<Offer>,
-    /// Instructions that run before `list-tools` answers.
+    /// Instructions that run before memory is allocated for the host's data.
     pub(crate) on_list: &'static str,
     /// Instructions that run instead of a tool. They leave nothing on the stack.
     pub(crate) on_call: &'static str,
-    /// What its tools answer, where `on_call` comes to an end.
+    /// The answer of its tools if `on_call` ends.
     pub(crate) answer: &'static str,
-    /// What the core module imports, its memory `memory` among it; nothing: it has a memory of its
-    /// own.
+    /// The imports of the core module, its memory `memory` among them; empty: it has its own
+    /// memory.
     pub(crate) imports: &'static str,
-    /// Where that comes from.
+    /// The source of these imports.
     pub(crate) with: &'static str,
-    /// Instructions that run before memory is given for what the host writes into it.
+    /// Instructions that run before memory is allocated for the host's data.
     pub(crate) on_realloc: &'static str,
-    /// Instructions that run behind each answer, when the host has read it.
+    /// Instructions that run after each answer, when the host has read it.
     pub(crate) on_return: &'static str,
     /// More fields of the core module.
     pub(crate) in_module: &'static str,
     /// More fields of the component, before everything else.
     pub(crate) in_component: &'static str,
-    /// What stands in each of its manifest sections.
+    /// The content of each manifest section.
     pub(crate) manifests: Vec<Vec<u8>>,
 }
 
-/// A manifest with nothing but what has to be there.
+/// A manifest with only the required fields.
 pub(crate) fn manifest(name: &str) -> Vec<u8> {
     format!(r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"Made by hand"}}"#)
         .into_bytes()
@@ -210,7 +210,7 @@ const SUBJECT: usize = 24;
 const OUTPUT: usize = 40;
 const CONTENT: usize = 36;
 
-/// The answer of `list-tools` as it lies in memory: the canonical ABI, by hand.
+/// The answer of `list-tools` in memory: the canonical ABI, by hand.
 struct Image {
     bytes: Vec<u8>,
     /// Texts that are there already.
@@ -245,7 +245,7 @@ impl Image {
         image
     }
 
-    /// The answer of `call-tool`: no error, and one part, a text. Returns where it lies.
+    /// The answer of `call-tool`: no error and one text part. Returns its address.
     fn answer(&mut self, text: &str) -> u32 {
         let (answer, part) = (self.room(OUTPUT), self.room(CONTENT));
         self.put(answer + 8, BASE + part as u32);

@@ -1,4 +1,4 @@
-//! A host whose plugins come and go.
+//! A host whose plugins change.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,10 +15,10 @@ use tokio::sync::watch::Receiver;
 
 use super::{Component, Offer, berth, builtin, log, shared_cache};
 
-/// How long something may take that is sure to come.
+/// Time limit for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The folders of a host, and what is in them.
+/// The folders of a host and their content.
 pub(crate) struct Living {
     root: TempDir,
     pub(crate) folders: Folders,
@@ -57,7 +57,7 @@ impl Living {
         self.plugins().join(format!("{name}.wasm"))
     }
 
-    /// Puts a component into the folder, whole at once.
+    /// Writes a component into the folder in one step.
     pub(crate) fn put(&self, name: &str, component: &[u8]) {
         let aside = self.root().join("aside");
         fs::write(&aside, component)
@@ -65,18 +65,18 @@ impl Living {
             .expect("the plugin is put into its folder");
     }
 
-    /// Approves what lies there.
+    /// Approves the component in the folder.
     pub(crate) fn approve(&self, name: &str) {
         let candidate = Candidate::file(&self.file(name)).expect("it is a component");
         Approvals::open(&self.folders).approve(&candidate).expect("it is approved");
     }
 
-    /// A host that looks at its plugins when it is told to.
+    /// A host that reloads its plugins when it is told to.
     pub(crate) async fn host(&self, settings: &[&str]) -> Arc<Host> {
         self.build(settings, false).await
     }
 
-    /// A host that keeps up by itself.
+    /// A host that watches its plugins.
     pub(crate) async fn watching(&self, settings: &[&str]) -> Arc<Host> {
         self.build(settings, true).await
     }
@@ -97,7 +97,7 @@ impl Living {
     }
 
     async fn build(&self, settings: &[&str], watch: bool) -> Arc<Host> {
-        // The handmade tools say nothing about themselves, so they count as acting.
+        // The handmade tools declare nothing, so they count as acting.
         let settings = ["tools.autonomy=full"].iter().chain(settings);
         let settings = settings
             .map(|&setting| setting.replace("{root}", &self.root().display().to_string()))
@@ -128,7 +128,7 @@ pub(crate) fn version(name: &str, version: &str, answer: &'static str) -> Compon
     }
 }
 
-/// What a plugin says. `Err` has the message of the failure, and what to try.
+/// The answer of a plugin. `Err` has the message of the failure and its suggestion.
 pub(crate) async fn said(host: &Host, plugin: &str) -> Result<String, String> {
     let Answer { outcome, .. } = host.call(Request::new(format!("{plugin}__say"), json!({}))).await;
     outcome.map(|output| output.joined_text()).map_err(|failure| {
@@ -137,7 +137,7 @@ pub(crate) async fn said(host: &Host, plugin: &str) -> Result<String, String> {
     })
 }
 
-/// How a plugin fares.
+/// The state of a plugin.
 #[track_caller]
 pub(crate) fn state(host: &Host, plugin: &str) -> PluginState {
     let states = host.plugins();
@@ -148,13 +148,13 @@ pub(crate) fn state(host: &Host, plugin: &str) -> PluginState {
         .clone()
 }
 
-/// Why a plugin's latest version does not serve.
+/// Why a plugin's latest version doesn't serve.
 #[track_caller]
 pub(crate) fn waiting(host: &Host, plugin: &str) -> String {
     state(host, plugin).waiting.expect("a version waits").reason
 }
 
-/// Waits until the plugins of a host are as they are sure to become.
+/// Waits until the plugins of a host reach an expected state.
 pub(crate) async fn until(host: &Host, what: &str, holds: impl Fn() -> bool) {
     let mut changes = host.changes();
     while !holds() {
@@ -162,7 +162,7 @@ pub(crate) async fn until(host: &Host, what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until a plugin says what it is sure to; `None`: until it is gone.
+/// Waits until a plugin gives the expected answer; `None`: until it is gone.
 pub(crate) async fn until_says(host: &Host, plugin: &str, what: Option<&str>) {
     let mut changes = host.changes();
     while said(host, plugin).await.as_deref().ok() != what {
@@ -170,7 +170,7 @@ pub(crate) async fn until_says(host: &Host, plugin: &str, what: Option<&str>) {
     }
 }
 
-/// Waits until something holds that nobody announces.
+/// Waits until a condition is true that nothing announces.
 pub(crate) async fn soon(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     let mut looks = tokio::time::interval(Duration::from_millis(2));
@@ -185,9 +185,9 @@ async fn changed(changes: &mut Receiver<u64>, what: &str) {
     changed.unwrap_or_else(|_| panic!("it never came to this: {what}")).expect("the host lives");
 }
 
-/// How often files below `folder` are mapped into this process as code: once for each version that
-/// is loaded. What a memory begins with is mapped too, for each instance that waits or has a place
-/// that it can take.
+/// Number of mappings of files below `folder` as code into this process: one for each loaded
+/// version. Initial memory is mapped too, for each warm instance and each slot that can be used
+/// again.
 pub(crate) fn mappings_below(folder: &Path) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").expect("a process sees its own memory");
     maps.lines()

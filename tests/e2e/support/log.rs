@@ -8,12 +8,12 @@ use tracing_subscriber::layer::SubscriberExt;
 
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// What the host has logged of a call, line by line.
+/// The host's log of a call, line by line.
 pub(crate) fn log_of(id: &CallId) -> Vec<String> {
     log_with(&[&id.to_string()])
 }
 
-/// The lines of the host's log in which all of this stands.
+/// The lines of the host's log that contain all of this.
 pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
     let kept = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = String::from_utf8_lossy(&kept);
@@ -23,7 +23,7 @@ pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Keeps what is logged from now on, for the whole process.
+/// Stores the log from now on, for the whole process.
 pub(super) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

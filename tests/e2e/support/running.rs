@@ -7,8 +7,7 @@ use tokio::runtime::Builder;
 
 use super::process::peak_memory_mib;
 
-/// A test that takes longer hangs. Far more than any takes, since a machine may have a lot else to
-/// do.
+/// A test that takes longer hangs. Far more than any test needs, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs a test on a reactor of its own, and fails one that hangs.
@@ -30,14 +29,14 @@ pub(crate) fn run(test: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// What an attack may have a process take: 60 MiB for a host and the tests around it, 64 for a
-/// guest with all the memory that it may have, and about as much for what is copied of that.
+/// Memory that a process may use during an attack: 60 MiB for a host and the tests around it, 64
+/// for a guest with its largest memory, and about as much for copies of it.
 pub(crate) const ATTACK_MIB: u64 = 192;
 
-/// Says to this program that it is the process of one test.
+/// Marks this program as the process of one test.
 const ALONE: &str = "BERTH_TEST_ALONE";
 
-/// The same in a process of its own, which fails if it has ever held more than `most_mib`: so every
+/// The same in its own process, which fails if it has ever used more than `most_mib`: so every
 /// attack is measured by itself.
 #[track_caller]
 pub(crate) fn run_alone(most_mib: u64, test: impl Future<Output = ()> + Send + 'static) {

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use super::artifacts::{berth, builtin, plugin};
 use super::log;
 
-/// Small bounds, so that what runs into one does so soon.
+/// Small limits, so that a call reaches them soon.
 const BOUNDS: [&str; 8] = [
-    // Attacks are about what holds without a person.
+    // Attacks are about the limits that hold without a person.
     "tools.autonomy=full",
     "tools.call=1",
     "tools.limits.cpu_secs=1",
@@ -26,23 +26,23 @@ const BOUNDS: [&str; 8] = [
     "tools.max_concurrent=8",
 ];
 
-/// A folder that is granted, another beside it that is not, and a host with the hostile plugin, the
-/// file tools and an `echo`.
+/// A granted folder, another beside it that isn't, and a host with the hostile plugin, the file
+/// tools and an `echo`.
 pub(crate) struct Scene {
     root: TempDir,
-    /// The folder that is granted, the host's working directory.
+    /// The granted folder, the host's working directory.
     pub(crate) granted: PathBuf,
-    /// The folder that is not.
+    /// The folder that isn't granted.
     pub(crate) outside: PathBuf,
-    /// A file out there.
+    /// A file outside.
     pub(crate) secret_file: PathBuf,
-    /// What stands in the file, and nowhere else.
+    /// The content of the file, which is nowhere else.
     pub(crate) secret: String,
     before: BTreeMap<PathBuf, Trace>,
     pub(crate) host: Arc<Host>,
 }
 
-/// What must not change of something outside.
+/// Parts of the outside that must not change.
 type Trace = (Option<Vec<u8>>, u32, u64, i64, i64);
 
 impl Scene {
@@ -51,14 +51,14 @@ impl Scene {
         Self::with(&[], |_| {}).await
     }
 
-    /// A scene with settings over the plain ones. `{root}`, `{granted}` and `{outside}` in them
-    /// stand for the folders. `prepare` fills the folders before the host is made, and gets the one
-    /// that holds both.
+    /// A scene with settings in addition to the plain ones. `{root}`, `{granted}` and `{outside}`
+    /// in them are the folders. `prepare` fills the folders before the host is built, and gets the
+    /// one that holds both.
     pub(crate) async fn with(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         Self::in_folders(settings, prepare, |_| None).await
     }
 
-    /// The same with Berth's own folders where `folders` says.
+    /// The same with Berth's own folders from `folders`.
     pub(crate) async fn in_folders(
         settings: &[&str],
         prepare: impl FnOnce(&Path),
@@ -130,7 +130,7 @@ impl Scene {
         self.host.call(Request::new(tool, arguments)).await
     }
 
-    /// Calls a tool of the hostile plugin, and looks whether it has told the secret, or changed
+    /// Calls a tool of the hostile plugin, and checks that it hasn't revealed the secret or changed
     /// anything outside.
     pub(crate) async fn attack(&self, tool: &str, arguments: Value) -> Answer {
         let answer = self.call(&format!("hostile__{tool}"), arguments).await;
@@ -138,7 +138,7 @@ impl Scene {
         answer
     }
 
-    /// The same with somebody who listens.
+    /// The same with a listener for events.
     pub(crate) async fn attack_heard(
         &self,
         tool: &str,
@@ -178,7 +178,7 @@ impl Scene {
         }
     }
 
-    /// The secret is nowhere in an answer, and everything outside is as it was.
+    /// The secret is nowhere in an answer, and everything outside is unchanged.
     #[track_caller]
     pub(crate) fn assert_safe(&self, answer: &Answer) {
         let whole = format!("{:?}", answer.outcome);
@@ -186,19 +186,19 @@ impl Scene {
         self.assert_untouched();
     }
 
-    /// Everything outside is as it was.
+    /// Everything outside is unchanged.
     #[track_caller]
     pub(crate) fn assert_untouched(&self) {
         assert_eq!(traces(&self.outside), self.before, "something outside was changed");
     }
 }
 
-/// Keeps what a call tells while it runs.
+/// Stores the events of a running call.
 #[derive(Default)]
 pub(crate) struct Recorder {
     pub(crate) progress: Mutex<Vec<Progress>>,
     pub(crate) parts: Mutex<Vec<Content>>,
-    /// Wakes up who waits for a part.
+    /// Wakes the task that waits for a part.
     pub(crate) emitted: tokio::sync::Notify,
 }
 
@@ -213,7 +213,7 @@ impl Events for Recorder {
     }
 }
 
-/// Where the user's own tools are, for commands.
+/// The folders of the user's own tools, for commands.
 fn tools_of_the_user() -> Vec<(OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| ["PATH", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|known| name == known))
@@ -243,7 +243,7 @@ fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
     traces
 }
 
-/// A configuration in which what acts does so unasked, and nothing else is said.
+/// A configuration in which acting calls need no approval, and nothing else is set.
 pub(crate) fn unasked(folders: &Folders) -> config::Loaded {
     let settings = vec!["tools.autonomy=full".to_owned()];
     config::load(folders, &Inputs { settings, ..Inputs::default() }).expect("the setting is valid")

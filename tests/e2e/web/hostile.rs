@@ -1,5 +1,5 @@
-//! Pages that are made to cost more than they are: a megabyte each, through the tools, in the
-//! sandbox, within the bounds of every call.
+//! Pages that are expensive to process: a megabyte each, through the tools, in the sandbox, within
+//! the limits of every call.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::support::server::Server;
 /// Bytes of a page: what `max_body_kib` lets through.
 const SIZE: usize = 1 << 20;
 
-/// A page out of the same part, with a beginning.
+/// A page of repeated parts, with a beginning.
 fn repeated(beginning: &str, part: &str) -> String {
     let mut page = beginning.to_owned();
     while page.len() + part.len() <= SIZE {

@@ -1,5 +1,5 @@
-//! The web tools, the real ones, against real servers on loopback: what they answer, where they
-//! don't go, who is asked, and what becomes of secrets on the way.
+//! The real web tools against real servers on loopback: their answers, the hosts that they refuse,
+//! who is asked, and what happens to secrets.
 
 mod asking;
 mod hostile;
@@ -21,15 +21,14 @@ use tempfile::TempDir;
 use crate::support::server::{Asked, Server, Wire, answer};
 use crate::support::{berth, builtin, shared_cache};
 
-/// A host with the web tools, which reaches some servers on loopback and asks nobody else for their
-/// names.
+/// A host with the web tools, which reaches some servers on loopback and asks no other resolver.
 pub(crate) struct Web {
     folder: TempDir,
     pub(crate) host: Host,
 }
 
 impl Web {
-    /// With servers that are opened, each by its address and port.
+    /// With opened servers, each by its address and port.
     pub(crate) async fn new(servers: &[&Server], settings: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder is made");
         let folders =
@@ -52,14 +51,14 @@ impl Web {
         Self { host: host.build().await.expect("the host starts"), folder }
     }
 
-    /// Calls a tool for a person, who gets the text as it is.
+    /// Calls a tool for a person, who gets the unchanged text.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
         self.host
             .call(Request { audience: Audience::Person, ..Request::new(tool, arguments) })
             .await
     }
 
-    /// What `fetch` says of a URL, part by part.
+    /// The answer of `fetch` for a URL, part by part.
     pub(crate) async fn fetch(&self, url: impl Into<String>) -> Vec<String> {
         texts(&self.call("fetch", json!({ "url": url.into() })).await)
     }
@@ -78,7 +77,7 @@ pub(crate) fn texts(answer: &Answer) -> Vec<String> {
     output.content.iter().map(|part| part.as_text().expect("it is a text").to_owned()).collect()
 }
 
-/// Has every name here, but for one that leads into a private network, and one that there isn't.
+/// Resolves every name to this machine, except one in a private network and one that doesn't exist.
 #[derive(Debug)]
 struct Names;
 
@@ -105,7 +104,7 @@ pub(crate) fn page(wire: &mut dyn Wire, media_type: &str, body: &[u8]) -> io::Re
     answer(wire, "200 OK", &[("content-type", media_type)], body)
 }
 
-/// A page for whoever asks.
+/// The same page for every request.
 pub(crate) fn hello(_: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
     page(wire, "text/plain", b"hello")
 }

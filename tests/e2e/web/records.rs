@@ -1,4 +1,4 @@
-//! Each request stands in the record of its call, whatever became of it.
+//! Each request is in the record of its call, whatever its result.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn trail(scene: &Scene) -> Trail {
     Trail::open(&Folders::inside(&scene.root().join("berth"))).expect("it is readable")
 }
 
-/// The records of a call, all of which have to hold.
+/// The records of a call; the log must be valid.
 #[track_caller]
 fn records(scene: &Scene, id: &str) -> Vec<Value> {
     let trail = trail(scene);
@@ -116,7 +116,7 @@ fn each_hop_and_each_refusal_is_recorded_before_the_outcome() {
         assert!(refused.get("status").is_none() && refused.get("address").is_none(), "{refused}");
         assert_eq!(closed.connections(), 0);
 
-        // What can't be read as a URL is told as far as it can be.
+        // An invalid URL is recorded as far as possible.
         let call = scene
             .call(
                 "hostile-http__send",

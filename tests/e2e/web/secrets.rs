@@ -1,5 +1,5 @@
-//! Secrets are put into the requests that they are for. Nobody else gets one: no guest, no model,
-//! no other host, no log and no record.
+//! Secrets are put into the requests that they are for. Nobody else gets one: no guest, model,
+//! other host, log or record.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,14 +17,13 @@ use crate::support::{Cli, Scene, failure, log_with, loot, plugin, run};
 /// Other characters in each encoding.
 const SECRET: &str = "zq-7731/Wert+&=42~Ka";
 
-/// What any trace of it has in it: itself, in hexadecimal, with percent signs, and in base64
-/// wherever it stands in what was encoded.
+/// Every trace of it: itself, in hexadecimal, with percent signs, and in base64 at any offset.
 fn traces() -> Vec<Vec<u8>> {
     let bytes = SECRET.as_bytes();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut traces = vec![SECRET.to_owned(), hex.to_uppercase(), hex, escaped(SECRET)];
     for before in 0..3 {
-        // Three bytes are four characters. Those at the ends depend on what stands beside it.
+        // Three bytes are four characters. Those at the ends depend on their neighbours.
         let whole = [&[0; 2][..before], bytes, &[0; 2]].concat();
         let within = (before * 8).div_ceil(6)..(before + bytes.len()) * 8 / 6;
         traces.extend(
@@ -59,7 +58,7 @@ fn assert_untold(what: &str, bytes: &[u8]) {
     }
 }
 
-/// Everything below a folder, but for files of this name.
+/// Everything below a folder, except files of this name.
 #[track_caller]
 fn assert_untold_below(folder: &Path, but: &str) -> usize {
     let mut files = 0;
@@ -76,7 +75,7 @@ fn assert_untold_below(folder: &Path, but: &str) -> usize {
     files
 }
 
-/// What a server got of it: in a header, or decoded from the query.
+/// What a server received of it: in a header, or decoded from the query.
 fn got(asked: &Asked) -> Option<String> {
     let bearer = asked.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
     if let Some(header) = bearer.or_else(|| asked.header("x-key")) {
@@ -93,7 +92,7 @@ fn got(asked: &Asked) -> Option<String> {
     Some(decoded)
 }
 
-/// Says back what it was sent, in four forms, in its headers and in a body of small pieces.
+/// Echoes what it received, in four forms, in its headers and in a body of small pieces.
 fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     let sent = got(asked).unwrap_or_default();
     let hex: String = sent.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -117,7 +116,7 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     answer(wire, "200 OK", &[], b"hello")
 }
 
-/// A scene whose hostile plugin may reach these places, with settings over that. The secret lies in
+/// A scene whose hostile plugin may reach these places, with further settings. The secret is in
 /// `{root}/token`.
 async fn scene(opened: &[String], settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
@@ -137,15 +136,15 @@ async fn attack(scene: &Scene, tool: &str, arguments: Value) -> Answer {
     answer
 }
 
-/// Each source, put into a header and into the query, by the tools that come with the program. Then
-/// everything that is left of it all.
+/// Each source, in a header and in the query, with the built-in tools. Then every trace that is
+/// left.
 #[test]
 fn secret_from_each_source_reaches_its_server_only() {
     let server = Server::plain(echo);
     let cli = Cli::new();
     let token = cli.root.path().join("config/token");
     fs::write(&token, format!("{SECRET}\n")).expect("it is written");
-    // Stands for the keyring's own program, which asks a desktop.
+    // Replaces the keyring's own program, which asks a desktop.
     let programs = cli.root.path().join("programs");
     fs::create_dir(&programs).expect("a folder is made");
     let looks_up = format!(
@@ -272,14 +271,13 @@ fn secret_goes_only_to_its_host_methods_and_paths() {
             (sent("/api/away"), sent("/api/down")),
             (vec![Some(SECRET.to_owned())], vec![Some(SECRET.to_owned())])
         );
-        // The path with dots in it comes out here, too.
+        // The path with dots is resolved here too.
         assert_eq!(sent("/other"), [None::<String>, None]);
         assert_eq!(other.asked().iter().map(got).collect::<Vec<_>>(), [None::<String>, None]);
         for asked in other.asked() {
             assert_untold("what another host was sent", asked.head.as_bytes());
         }
-        // What a guest puts there itself gives way, and what it knows of the secret it can't send
-        // along.
+        // A guest's own header is replaced, and it can't send a secret that it has guessed.
         let headers = json!([["authorization", "Bearer of-the-guest"]]);
         loot(
             &attack(&scene, "send", json!({ "url": format!("{base}/api"), "headers": headers }))
@@ -335,9 +333,9 @@ fn secret_over_tls_goes_to_its_host_name_only() {
     });
 }
 
-/// A guest gets a server's echoes without the secret, and finds it nowhere in its own memory.
+/// A guest gets a server's echoes without the secret, and doesn't find it in its own memory.
 #[test]
-fn a_guest_never_has_a_secret_in_its_memory() {
+fn guest_never_has_a_secret_in_its_memory() {
     run(async {
         let server = Server::plain(echo);
         let secret = r#"plugins.hostile-http.secrets.token={command=["cat", "{root}/token"], hosts=["ADDRESS"]}"#;
@@ -369,8 +367,8 @@ fn a_guest_never_has_a_secret_in_its_memory() {
             "{headers:?}"
         );
 
-        // With one added to each byte, so that what is looked for is not found where it is asked
-        // for. The last one is there.
+        // With one added to each byte, so that the searched text isn't found in the request itself.
+        // The last one is present.
         let needles: Vec<Vec<u8>> = traces().into_iter().chain([b"and no more".to_vec()]).collect();
         let needles: Vec<Vec<u8>> = needles
             .into_iter()
@@ -391,7 +389,7 @@ fn a_guest_never_has_a_secret_in_its_memory() {
 }
 
 #[test]
-fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
+fn secret_that_can_t_be_read_fails_the_call_in_words() {
     run(async {
         let server = Server::plain(ok);
         let sources = [
@@ -434,7 +432,7 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
                 json!({ "url": format!("http://{}/{name}", server.address) }),
             )
             .await;
-            // The words are for the operator: a guest has no use for the name of a file.
+            // The message is for the operator: a guest has no use for the name of a file.
             let message = &failure(&answer, Category::PermanentFailure, None).message;
             assert!(
                 message.contains("ConfigurationError")
@@ -450,7 +448,7 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
         }
         assert_eq!(server.connections(), 0);
         assert_untold("the log", log_with(&[]).join("\n").as_bytes());
-        // Where none is needed, nothing is amiss.
+        // If no secret is needed, nothing is wrong.
         loot(
             &attack(&scene, "send", json!({ "url": format!("http://{}/", server.address) })).await,
         );
@@ -494,7 +492,7 @@ fn secret_file_is_closed_to_every_tool() {
         );
         assert_untold_below(&cli.work(), "token");
     }
-    // What stands beside it is there for them.
+    // The text beside it is for them.
     assert!(cli.run(&["call", "read", "path=keys/other"]).ends(0).stdout.contains("another file"));
     assert!(
         cli.run(&["call", "bash", "command=cat keys/other"])

@@ -1,4 +1,4 @@
-//! What the tools make of what servers answer.
+//! What the tools make of responses.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::support::{failure, run};
 const PACKED: &str =
     "H4sIAAAAAAAC/7MpySzJSbULSEzOTk2x0YfwbAqgAgqJeSkKpXkFUE56Ymaeno1+gR0AVSjsdDYAAAA=";
 
-/// A page about nothing, with what pages have around their text.
+/// A page without content, with the usual parts around it.
 const PAGE: &str = "<!doctype html><html><head><title>Site</title></head><body><nav><a href='/'>Home</a> <a href='/all'>All</a></nav>\
     <main><h1>Anchors</h1><p>An anchor holds a ship, and <a href='../chain'>a chain</a> holds the anchor. It has held for a while now.</p>\
     <table><tr><th>Kind<th>Weight<tr><td>Stockless<td>9 t</table><pre><code class='language-sh'>drop --all</code></pre></main>\
@@ -373,7 +373,7 @@ fn http_request_sends_its_arguments_and_returns_the_response() {
             (&Value::Null, Some("image/png"))
         );
         assert_eq!(output.content[1].body, Body::Bytes(b"\x89PNG\0".to_vec()));
-        // What belongs to the connection is the host's.
+        // Headers of the connection are the host's.
         let headers = json!({ "Host": "other.example", "Accept-Encoding": "identity", "Content-Length": "3" });
         let asked = web.call("http_request", json!({ "url": at, "headers": headers })).await;
         drop(asked);
@@ -383,7 +383,7 @@ fn http_request_sends_its_arguments_and_returns_the_response() {
 }
 
 #[test]
-fn a_status_that_is_a_failure_says_whether_asking_again_helps() {
+fn failing_status_says_whether_a_retry_helps() {
     run(async {
         let server = Server::plain(site);
         let (web, at) = (Web::new(&[&server], &[]).await, format!("http://{}", server.address));
@@ -434,7 +434,7 @@ fn error_body_is_fenced_content() {
 }
 
 #[test]
-fn a_server_that_is_busy_is_asked_again_when_it_says_and_one_that_acts_is_not() {
+fn busy_server_is_retried_at_its_time_unless_the_call_acts() {
     run(async {
         let count = AtomicUsize::new(0);
         let server = Server::plain(move |_, wire| match count.fetch_add(1, Ordering::SeqCst) {
@@ -455,7 +455,7 @@ fn a_server_that_is_busy_is_asked_again_when_it_says_and_one_that_acts_is_not() 
         assert_eq!(server.asked().len(), 2);
         assert!(web.call("fetch", json!({ "url": url })).await.outcome.is_err());
         assert_eq!(server.asked().len(), 4);
-        // Its status is an answer, and what acts is done once.
+        // Its status is an answer, and an acting request is made once.
         web.call("http_request", json!({ "url": url, "method": "POST" }))
             .await
             .outcome

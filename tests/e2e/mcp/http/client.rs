@@ -1,4 +1,4 @@
-//! A client that writes HTTP itself, so that it can also say what no client would.
+//! A client that writes HTTP itself, so that it can also send what no real client would.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::super::client::MODERN;
 use crate::support::Cli;
 
-/// How long an answer may take that is sure to come.
+/// Time limit for an answer that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What bytes come from and go to.
+/// The byte stream.
 pub(crate) trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
@@ -27,18 +27,18 @@ pub(crate) struct Serving {
     child: Child,
     /// `127.0.0.1:PORT`, or a socket's path.
     pub(crate) place: String,
-    /// What callers bring; none where nobody does.
+    /// The callers' token; `None` without authentication.
     pub(crate) token: Option<String>,
     token_file: Option<PathBuf>,
 }
 
 impl Serving {
-    /// At a free port, for callers with its own token.
+    /// At a free port, with the server's own token.
     pub(crate) fn new(cli: &Cli, more: &[&str]) -> Self {
         Self::at(cli, "0", more, true)
     }
 
-    /// At a place, with its own token or without.
+    /// At this address, with or without its own token.
     pub(crate) fn at(cli: &Cli, place: &str, more: &[&str], own_token: bool) -> Self {
         let line: Vec<&str> = ["serve", "--http", place].iter().chain(more).copied().collect();
         let mut child = cli
@@ -64,7 +64,7 @@ impl Serving {
             let line = lines.next().expect("it tells where the token lies").expect("is UTF-8");
             PathBuf::from(line.split_once("lies in ").expect("it names the file").1)
         });
-        // It may go on to say things.
+        // The server may print more.
         std::thread::spawn(move || lines.for_each(drop));
         let token = file
             .as_ref()
@@ -94,15 +94,14 @@ impl Serving {
         Box::new(stream)
     }
 
-    /// Sends a request's bytes and begins to read what is answered.
+    /// Sends a request's bytes and starts to read the response.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Answering {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("the server reads");
         Answering::new(stream)
     }
 
-    /// The bytes of a request, with these lines in its head beside those that every client sends,
-    /// or in their place.
+    /// The bytes of a request, with these header lines added to or replacing the usual ones.
     pub(crate) fn request(
         &self,
         method: &str,
@@ -139,7 +138,7 @@ impl Serving {
         self.posted(message, head).whole()
     }
 
-    /// Sends a message, and begins to read what is answered.
+    /// Sends a message and starts to read the response.
     pub(crate) fn posted(&self, message: &Value, head: &[(&str, &str)]) -> Answering {
         self.raw(&self.request("POST", "/mcp", head, &message.to_string()))
     }
@@ -153,7 +152,7 @@ impl Serving {
         self.posted(&message, &lines)
     }
 
-    /// Calls a tool in the way of 2026-07-28.
+    /// Calls a tool in the form of 2026-07-28.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, arguments: &Value, head: &[(&str, &str)]) -> Value {
         let answer = self
@@ -163,7 +162,7 @@ impl Serving {
         answer.message()["result"].clone()
     }
 
-    /// Begins a connection in the way before that: the id that goes with what follows.
+    /// Opens a connection in the older form and returns the ID for later requests.
     #[track_caller]
     pub(crate) fn handshake(&self, version: &str, asks: bool, head: &[(&str, &str)]) -> String {
         let capabilities = if asks { json!({ "elicitation": {} }) } else { json!({}) };
@@ -185,7 +184,7 @@ impl Serving {
         id
     }
 
-    /// Tells the process to end, and waits until it has.
+    /// Tells the process to end and waits for its end.
     pub(crate) fn ends(mut self) -> i32 {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
@@ -200,7 +199,7 @@ impl Drop for Serving {
     }
 }
 
-/// A message of 2026-07-28, and the lines of the head that go with it.
+/// A message of 2026-07-28 with its header lines.
 pub(crate) fn modern(method: &str, params: &Value) -> (Value, Vec<(String, String)>) {
     let mut params = params.clone();
     params["_meta"] = json!({
@@ -221,14 +220,14 @@ pub(crate) fn modern(method: &str, params: &Value) -> (Value, Vec<(String, Strin
     (json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }), lines)
 }
 
-/// An answer that is being read.
+/// A response that is being read.
 pub(crate) struct Answering {
     pub(crate) status: u16,
     pub(crate) head: BTreeMap<String, String>,
     body: Box<dyn BufRead + Send>,
 }
 
-/// One that was read.
+/// A response that was read.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -237,11 +236,11 @@ pub(crate) struct Answered {
 }
 
 impl Answering {
-    /// What a connection is answered.
+    /// The response on a connection.
     pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
-        // A connection that is cut answers nothing, which has no status.
+        // A cut connection has no response and no status.
         let _ = stream.read_line(&mut line);
         let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
         let mut head = BTreeMap::new();
@@ -265,7 +264,7 @@ impl Answering {
         Self { status, head, body }
     }
 
-    /// The next message: what there is, or the next event that has one.
+    /// The next message: the body, or the next event with one.
     #[track_caller]
     pub(crate) fn message(&mut self) -> Value {
         if self.head.get("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
@@ -321,7 +320,7 @@ impl Answered {
     }
 }
 
-/// A body in chunks, as it was.
+/// A chunked body.
 struct Chunked<R> {
     stream: BufReader<R>,
     left: usize,

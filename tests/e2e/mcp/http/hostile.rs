@@ -1,5 +1,4 @@
-//! Clients over HTTP that do not mean well, or die: the next one is served, and what they took
-//! comes back.
+//! Hostile and crashing clients over HTTP: the next one is served, and their resources are freed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +14,7 @@ use super::calls;
 use super::client::{Serving, modern};
 use crate::support::{Cli, plugin};
 
-/// A request that reads a file, with these lines in its head.
+/// A request that reads a file, with these header lines.
 fn read(serving: &Serving, head: &[(&str, &str)]) -> u16 {
     serving
         .modern(
@@ -220,7 +219,7 @@ fn unfinished_handshakes_are_bounded() {
             "the one that was ended is taken up again"
         );
     }
-    // The revision that has no handshake is no way around.
+    // The revision without a handshake doesn't bypass this.
     let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": MODERN, "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } });
     let begun = serving.post(&begin, &[("mcp-protocol-version", MODERN)]);
@@ -259,7 +258,7 @@ fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
                 scope.spawn(|| {
                     for _ in 0..count {
                         let mut stream = serving.connect();
-                        // Who is refused has gone before it has written all.
+                        // A refused client has gone before it has written everything.
                         let _ = stream.write_all(&request());
                         let mut some = [0; 64];
                         let _ = match reads {
@@ -273,7 +272,7 @@ fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
     };
     all(2, true);
     let before = resident(serving.pid());
-    // Kept, they would be 40 MiB.
+    // If they were kept, they would be 40 MiB.
     all(40, true);
     let after = resident(serving.pid());
     assert!(after < before + 24 * 1024, "read: {before} KiB before, {after} KiB after");
@@ -321,8 +320,7 @@ fn request_that_programs_in_front_read_in_another_way_is_refused() {
     assert_eq!(status("/mcp", &[("content-type", "application/json; charset=\"UTF-8\"")], ""), 200);
 }
 
-/// Programs in front that go by the length would take what comes behind for a request of somebody
-/// else.
+/// A proxy that uses the length would take the rest for another client's request.
 #[test]
 fn request_with_a_length_beside_chunks_ends_its_connection() {
     let cli = Cli::new();
@@ -337,7 +335,7 @@ fn request_with_a_length_beside_chunks_ends_its_connection() {
     assert!(String::from_utf8_lossy(&both).contains("content-length: "), "it has both");
     let mut stream = serving.connect();
     stream.write_all(&both).expect("the server reads");
-    // What comes behind may find the connection closed already.
+    // The next request may find the connection closed already.
     let _ = stream.write_all(&serving.request("POST", "/mcp", &head, &text));
     let mut answers = Vec::new();
     let _ = stream.read_to_end(&mut answers);
@@ -366,7 +364,7 @@ fn connections_without_a_token_leave_room_for_others() {
             .expect("it is counted");
         open.parse::<u32>().expect("it is a number")
     };
-    // Those that were told to go take a moment.
+    // Closed connections need a moment.
     let since = std::time::Instant::now();
     while open() > 64 {
         assert!(since.elapsed().as_secs() < 60, "{} are open", open());

@@ -24,7 +24,7 @@ fn notes(cli: &Cli) -> String {
     fs::read_to_string(cli.work().join("notes.txt")).expect("it is there")
 }
 
-/// What the record has of calls that ended.
+/// The records of ended calls.
 fn calls(cli: &Cli) -> Vec<Value> {
     match cli.root.path().join("data/audit/audit.jsonl").exists() {
         true => records(&cli.root.path().join("data")),
@@ -116,12 +116,12 @@ fn requests_without_the_token_are_refused() {
 }
 
 #[test]
-fn the_token_is_the_user_s_and_lasts() {
+fn token_is_private_and_stays() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     let (token, file) = (serving.token.clone(), serving.token_file());
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
-    // No tool reads it, whatever it is granted.
+    // No tool can read it, whatever is granted.
     let root = cli.root.path().canonicalize().expect("it is there");
     let granting = Serving::new(&cli, &["--allow", root.to_str().expect("is UTF-8")]);
     let read = granting.call("read", &json!({ "path": file }), &[]);
@@ -155,7 +155,7 @@ fn socket_is_private_and_can_work_without_a_token() {
         assert_eq!(serving.ends(), 0);
         assert!(!path.exists(), "it goes with the server");
     }
-    // One that was killed leaves its socket, which is in nobody's way.
+    // A killed server leaves its socket, which is no obstacle.
     drop(Serving::at(&cli, &place, &["--no-auth"], false));
     assert!(path.exists());
     let first = Serving::at(&cli, &place, &["--no-auth"], false);
@@ -172,7 +172,7 @@ fn socket_is_private_and_can_work_without_a_token() {
 }
 
 #[test]
-fn a_person_is_asked_over_the_stream_of_the_call() {
+fn person_is_asked_over_the_stream_of_the_call() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
     let id = serving.handshake(LEGACY, true, &[]);
@@ -198,7 +198,7 @@ fn a_person_is_asked_over_the_stream_of_the_call() {
 }
 
 #[test]
-fn a_ticket_counts_at_any_server_of_the_user_and_once() {
+fn ticket_is_valid_once_at_any_server_of_the_user() {
     let cli = Cli::new();
     let (here, there) = (Serving::new(&cli, &[]), Serving::new(&cli, &[]));
     let asked = here.modern("tools/call", &write(), &[]).message()["result"].clone();
@@ -260,7 +260,7 @@ fn session_approval_belongs_to_its_session() {
         serving.modern("tools/call", &write(), &[("berth-session", session)]).message()["result"]
             .clone()
     };
-    // The first change was from another text, and what is asked is about the change.
+    // The first change was from another text, and the question is about the change.
     fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
     assert_eq!(begun("one")["isError"], false);
     assert_eq!(notes(&cli), "changed\n");
@@ -350,7 +350,7 @@ fn disconnect_and_cancellation_end_the_call() {
             .any(|record| record["tool"] == "hostile__loop_forever" && what(record))
         {
             assert!(since.elapsed().as_secs() < 60, "it comes: {:?}", calls(&cli));
-            // Something to do meanwhile, which also says that others are answered.
+            // Another call meanwhile, which also shows that others are answered.
             serving.call("read", &json!({ "path": "notes.txt" }), &[]);
         }
     };

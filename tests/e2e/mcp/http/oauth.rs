@@ -81,7 +81,7 @@ fn with(mut claims: Value, key: &str, value: Value) -> Value {
     claims
 }
 
-/// What the server answers to a token: the status, and the challenge where there is one.
+/// The server's response to a token: the status, and the challenge if there is one.
 fn status(serving: &mut Serving, token: &str) -> (u16, String) {
     serving.token = Some(token.to_owned());
     let answer = serving
@@ -91,7 +91,7 @@ fn status(serving: &mut Serving, token: &str) -> (u16, String) {
 }
 
 #[test]
-fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_believed() {
+fn only_tokens_for_this_server_from_its_issuer_are_valid() {
     let cli = Cli::new();
     let (ed, ec, stranger) = (Key::ed(), Key::ec(), Key::ed());
     let keys = cli.root.path().join("keys.json");
@@ -228,7 +228,7 @@ fn callers_are_kept_apart_and_new_keys_are_fetched() {
     };
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     assert_eq!(serving.post(&list, &[("mcp-session-id", &id)]).status, 200);
-    // Another caller has neither the connection, nor what the first one brings.
+    // Another caller gets neither the connection nor the first caller's data.
     let asked = serving.modern("tools/call", &write(), &[]).message()["result"].clone();
     let mut again = write();
     again["requestState"] = asked["requestState"].clone();

@@ -1,4 +1,4 @@
-//! Clients that share a token, and share nothing else.
+//! Clients that share a token and nothing else.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::client::{LEGACY, text};
 use super::client::Serving;
 use crate::support::Cli;
 
-/// What only the first client's answers have in them.
+/// Text that is only in the first client's answers.
 const OWN: &str = "only-of-the-first";
 
 /// The id in an answer that was cut.
@@ -21,7 +21,7 @@ fn id(answer: &Value) -> String {
         .to_owned()
 }
 
-/// A long answer with something in it that is nobody else's business.
+/// A long answer with private text.
 fn long() -> Value {
     json!({ "path": "long.txt" })
 }
@@ -34,7 +34,7 @@ fn cli() -> Cli {
     cli
 }
 
-/// Nothing of the first client's is in what the second one gets, whichever way it asks.
+/// Nothing of the first client is in the second one's answers, by any request.
 fn assert_apart(first: &str, kept: &str, mut ask: impl FnMut(&str, Value) -> Value) {
     let read_on =
         ask("tools/call", json!({ "name": "read_overflow", "arguments": { "id": kept } }));
@@ -72,7 +72,7 @@ fn kept_answers_and_records_are_of_one_session() {
             serving.modern(method, &params, others).message()
         });
     }
-    // Connections before those, each a session of its own, also beside those with a name.
+    // Connections of older revisions, each its own session, also beside named ones.
     let connections =
         [serving.handshake(LEGACY, false, &[]), serving.handshake(LEGACY, false, &[])];
     let post = |connection: &str, method: &str, params: Value| {
@@ -99,8 +99,7 @@ fn kept_answers_and_records_are_of_one_session() {
     assert_eq!(serving.ends(), 0);
 }
 
-/// What stands in a file comes out of a resource as it does out of the tool: with marks in the
-/// place of secrets.
+/// A resource returns a file's text like the tool: with marks in place of secrets.
 #[test]
 fn secrets_don_t_leave_through_resources() {
     let cli = cli();
@@ -130,13 +129,13 @@ fn secrets_don_t_leave_through_resources() {
         .message();
     let marks = all.to_string().matches("[REDACTED:github-token").count();
     assert!(marks > 10 && !all.to_string().contains(token), "{all}");
-    // A call's own arguments stand in the record, and secrets in them don't.
+    // A call's arguments are in the record, without their secrets.
     serving.call("find_path", &json!({ "pattern": format!("*{token}*") }), &[]);
     let record =
         serving.modern("resources/read", &json!({ "uri": "berth://record" }), &[]).message();
     let told = record.to_string();
     assert!(told.contains("find_path") && !told.contains(token), "{told}");
-    // Files are no resources, however they are named.
+    // Files aren't resources, whatever their names are.
     for uri in [
         "file:///etc/passwd",
         "berth://kept//etc/passwd",

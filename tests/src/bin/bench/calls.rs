@@ -1,4 +1,4 @@
-//! What a call in a fresh sandbox costs, against starting the smallest process.
+//! The cost of a call in a fresh sandbox, against the start of the smallest process.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ const ROUNDS: usize = 15;
 /// The smallest program that there is.
 const RIVAL: &str = "/bin/true";
 
-/// Pairs in a round of what is made in pairs, and the rest before each.
+/// Pairs in a round of pairwise measurements, and the pause before each.
 const PAIRS: usize = 30;
 const REST: Duration = Duration::from_millis(5);
 
 /// How long each side of a round of the throughput measurement runs.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// So many call at the same time.
+/// Number of parallel callers.
 const THREADS: usize = 2;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
@@ -53,14 +53,13 @@ fn latency(sandbox: &Sandbox) -> Result<Row, String> {
     })
 }
 
-/// Two calls at once after a rest, as an agent makes them, both of which find an instance waiting.
-/// The first warms up what has cooled down, whatever runs; what is compared is the second one, of
-/// both sides.
+/// Two consecutive calls after a pause, as an agent makes them, both with a warm instance. The
+/// first one warms the caches again; the second ones of both sides are compared.
 fn ready(sandbox: &Sandbox) -> Result<Row, String> {
     let (mut first_of_ours, mut first_of_rival) = (Vec::new(), Vec::new());
     let ours = || {
         let call = || sandbox.call_and_wait(ECHO, json!({ "text": "hello" }));
-        // One that readies the next.
+        // A call that prepares the next.
         call()?;
         let rested = || sandbox.wait_until("instances wait", || sandbox.ready("bench") > 1);
         second_of_two(&mut first_of_ours, rested, || time(call))
@@ -87,8 +86,8 @@ fn ready(sandbox: &Sandbox) -> Result<Row, String> {
     })
 }
 
-/// The median time of the second of two, which follow each other after a rest. Those of the first
-/// are added to `first`.
+/// The median time of the second of two consecutive calls after a pause. The times of the first are
+/// added to `first`.
 fn second_of_two(
     first: &mut Vec<Duration>,
     rested: impl Fn() -> Result<(), String>,

@@ -1,5 +1,5 @@
-//! Figures held against those from before: of a file that `--json` wrote, or of another build of
-//! this program, measured in turn with this one.
+//! Compares figures with older ones: from a file of `--json`, or of another build of this program
+//! that is measured in turn with this one.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::noise::Change;
 use crate::table::{FORMAT, Row, align};
 
-/// What the figures are held against.
+/// What the figures are compared with.
 #[derive(Debug)]
 pub(crate) enum Before {
     File(Vec<Row>),
@@ -19,13 +19,13 @@ pub(crate) enum Before {
     Program(PathBuf),
 }
 
-/// What has become of a row.
+/// The comparison of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Verdict {
     Better,
     Worse,
     WithinNoise,
-    /// Too few figures to know the noise.
+    /// Too few figures to estimate the noise.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ impl Before {
     ///
     /// # Errors
     ///
-    /// It is neither, or figures that can't be held against those of this program on this machine.
+    /// It is neither, or its figures can't be compared with those of this program on this machine.
     pub(crate) fn open(path: &Path, machine: &str) -> Result<Before, String> {
         let failed = |error: std::io::Error| format!("can't read {}: {error}", path.display());
         let mut first = [0; 4];
@@ -91,13 +91,13 @@ fn parse(figures: &Value, machine: &str) -> Result<Vec<Row>, String> {
         .map(|row| Row::parse(row).ok_or(format!("a row in it is incomplete: {row}")))
         .collect::<Result<_, _>>()?;
     if figures["runs"] == 1 {
-        // They are the rounds of one run, which differ less than runs do.
+        // Rounds of a single run differ less than runs do.
         rows.iter_mut().for_each(Row::keep_median);
     }
     Ok(rows)
 }
 
-/// The rows that both have, and what the others of the second are about.
+/// The rows that both have, and reasons for the others of the second.
 pub(crate) fn compare(
     before: &[Row],
     after: Vec<Row>,
@@ -140,15 +140,15 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// This one.
+    /// This build.
     pub(crate) fn this(repository: &Path) -> Result<Program, String> {
         let path = std::env::current_exe()
             .map_err(|error| format!("this program can't find itself: {error}"))?;
         Ok(Program { path, root: repository.to_owned(), rows: Vec::new() })
     }
 
-    /// Another one. What lies in a `target/release` that has plugins beside it measures those, else
-    /// this clone's.
+    /// Another build. A build in a `target/release` with plugins beside it measures those,
+    /// otherwise this clone's.
     pub(crate) fn other(path: PathBuf, repository: &Path) -> Program {
         let root = path
             .ancestors()
@@ -176,7 +176,7 @@ impl Program {
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("can't start {}: {error}", self.path.display()))?;
-        // It also fails where a target is missed, of which nothing is said here.
+        // It also fails if a target is missed, which doesn't matter here.
         let bytes = fs::read(&file).map_err(|_| {
             let said = String::from_utf8_lossy(&ended.stderr);
             format!(
@@ -320,7 +320,7 @@ mod tests {
             line,
             "1.00 ×  1.50 ×  +50.0 %      ?  too few to tell  a x   1 ms → 1 ms  2 ms → 2 ms"
         );
-        // Of which one run has no figure, nobody knows which belong together.
+        // If one run has no figure, the pairs aren't known.
         let (compared, left_out) = compare(
             &[row("x", &[1.0; 7], Target::Lower)],
             vec![row("x", &[1.0; 6], Target::Lower)],

@@ -1,5 +1,5 @@
-//! Calls between marks, for tests that count what a call costs: system calls, by who watches this
-//! process, and page faults, by itself.
+//! Calls between marks, for tests that count the cost of a call: an outside tracer counts system
+//! calls, this process page faults.
 
 use std::fs;
 use std::path::Path;
@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{ECHO, Sandbox};
 
-/// Calls that fill what is filled once, and those that count.
+/// Calls that fill caches, and calls that count.
 const WARM_UP: usize = 20;
 const CALLS: usize = 15;
 
-/// Makes the calls of a case, each between a write to `/dev/null` that says `begin` and one that
-/// says `end`, and prints the page faults of each as JSON.
+/// Makes the calls of a case, each between two writes to `/dev/null`, `begin` and `end`, and prints
+/// the page faults of each as JSON.
 pub(crate) fn calls(repository: &Path, case: &str, cache: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| format!("no folder to call in: {error}"))?;
     let work = folder.path().join("work");
     make_files(&work)
         .map_err(|error| format!("can't make files in {}: {error}", work.display()))?;
-    // No other thread makes instances meanwhile, and no answer serves twice.
+    // No other thread prepares instances meanwhile, and no answer is reused.
     let own = ["tools.keep_ready=0", "tools.result_cache.enabled=false"];
     let unrecorded = [own[0], own[1], "audit.enabled=false"];
     let (settings, tool, arguments): (&[&str], &str, Value) = match case {
@@ -60,14 +60,14 @@ fn make_files(folder: &Path) -> std::io::Result<()> {
     })
 }
 
-/// Those so far of the threads that calls run on, without those that waited for a disk. The
-/// engine's own threads work beside the calls: what they do for one falls into the next, or
-/// doesn't, as it comes.
+/// Page faults so far of the threads that run calls, without those that waited for a disk. The
+/// engine's own threads work in parallel: their work for one call may count for the next or not at
+/// all.
 fn page_faults() -> Result<u64, String> {
     let failed = |error| format!("/proc/self/task: {error}");
     let mut faults = 0;
     for thread in fs::read_dir("/proc/self/task").map_err(failed)? {
-        // A thread may be over by now.
+        // A thread may have ended.
         let Ok(stat) = fs::read_to_string(thread.map_err(failed)?.path().join("stat")) else {
             continue;
         };

@@ -62,7 +62,7 @@ fn text() -> String {
     text
 }
 
-/// Reads in as many calls as the tool asks for.
+/// Reads in as many calls as the tool needs.
 fn read_whole(sandbox: &Sandbox, file: &Path) -> Result<(), String> {
     let mut offset = 1;
     loop {

@@ -1,5 +1,5 @@
-//! Filters: the engine in the sandbox against the same engine outside of any, and what an answer
-//! pays for being looked at.
+//! Filters: the engine in the sandbox against the same engine outside, and the time that filters
+//! add to an answer.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -22,7 +22,7 @@ const HOSTILE_ROUNDS: usize = 5;
 /// Bytes of the log.
 const LOG: usize = 10_000_000;
 
-/// Calls and questions of which the median counts.
+/// Number of measurements for a median.
 const CALLS: usize = 2001;
 
 /// The rule for logs.
@@ -53,7 +53,7 @@ fn input(text: &str) -> FilterInput {
     }
 }
 
-/// What a filter makes of a text, and how long that takes.
+/// The result of a filter on a text, and its time.
 fn filtered(sandbox: &Sandbox, rule: &str, text: &str) -> Result<(String, Duration), String> {
     let input = input(text);
     let began = Instant::now();
@@ -125,7 +125,7 @@ fn natively(filter: &Path, file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Rules among which every strategy is, and how often what is hostile repeats itself.
+/// Rules with every strategy, and the repetitions of hostile text.
 const RULES: [&str; 8] = [
     "cargo-test",
     "cargo-clippy",
@@ -138,8 +138,7 @@ const RULES: [&str; 8] = [
 ];
 const MANY: usize = 20_000;
 
-/// Outputs that a rule would take long for whose time grows faster than their length. The slowest
-/// one counts.
+/// Outputs on which a rule with more than linear time would take long. The slowest one counts.
 fn hostile(sandbox: &Sandbox) -> Result<Row, String> {
     let texts = [
         "error",
@@ -195,7 +194,7 @@ fn hostile(sandbox: &Sandbox) -> Result<Row, String> {
     })
 }
 
-/// A short output that a filter looks at, once it has looked at one.
+/// A short output on a filter that has run once before.
 fn short(sandbox: &Sandbox) -> Result<Row, String> {
     let mut text = String::from("running 20 tests\n");
     (0..20).for_each(|number| {
@@ -209,8 +208,8 @@ fn short(sandbox: &Sandbox) -> Result<Row, String> {
     Ok(micros("filter, an output of 23 lines", median(times), 50.0, String::new()))
 }
 
-/// What an answer pays that no filter fits: the time in which it is shaped, less that without
-/// filters.
+/// The time that filters add to an answer that none matches: shaping with filters less shaping
+/// without.
 fn unmatched(setting: &Setting, home: &Path) -> Result<Row, String> {
     let with = Sandbox::governed(&setting.repository, home, &["audit.keep=1"])?;
     let without =

@@ -1,5 +1,5 @@
-//! What deciding on calls and recording them costs, against the same call of the plugin with no
-//! host around it.
+//! The cost of deciding on calls and of recording them, against the same call of the plugin without
+//! a host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::table::{Row, Target, Unit, show_time};
 const ROUNDS: usize = 15;
 const CALLS: usize = 200;
 
-/// The most memory of a call, as by default.
+/// The memory limit of a call, as by default.
 const MEMORY: usize = 256 << 20;
 
-/// Callers of the durable log at a time, and the calls of each.
+/// Parallel callers with a durable log, and the calls of each.
 const CALLERS: [usize; 2] = [1, 16];
 const DURABLE_CALLS: usize = 20;
 
@@ -37,7 +37,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// No instance waits for either, so that both make their own.
+/// Neither has a warm instance, so both create their own.
 fn governed(setting: &Setting) -> Result<Row, String> {
     let home = setting.scratch.join("governed");
     let sandbox =
@@ -101,7 +101,7 @@ fn call() -> Call {
     }
 }
 
-/// Calls whose records are on the disk before their answers leave.
+/// Calls whose records are synced before their answers leave.
 fn durable(sandbox: &Arc<Sandbox>, callers: usize) -> Result<Row, String> {
     let calls = || {
         let each = |sandbox: Arc<Sandbox>| async move {

@@ -1,4 +1,4 @@
-//! Answers that serve again, against the same calls on a host that keeps none.
+//! Reused answers, against the same calls on a host without a cache.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -16,12 +16,12 @@ const ROUNDS: usize = 51;
 /// Calls in a round.
 const CALLS: usize = 5;
 
-/// The tree that is searched: as large as a project of some size, and small enough for everything
-/// in it to be remembered.
+/// The searched tree: as large as a medium project, and small enough for the cache to store all its
+/// entries.
 const FOLDERS: usize = 100;
 const FILES: usize = 20;
 
-/// So many calls in a row that no kept answer serves mean that none is kept.
+/// After this number of calls without a cached answer, none is stored.
 const PATIENCE: usize = 200;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
@@ -78,7 +78,7 @@ fn row(
         times.map(median)
     };
     let Compared { ours, rival, ratios } = in_turn(ROUNDS, || of(keeping), || of(running))?;
-    // What is not kept may cost no more than it does without anything being kept.
+    // An answer that isn't stored may cost no more than without a cache.
     let (name, target) = if is_kept {
         ("kept answer", Target::AtMost(0.6))
     } else {
@@ -98,7 +98,7 @@ fn row(
 fn make_tree(root: &Path) -> std::io::Result<()> {
     let mut text = String::new();
     for number in 0..2000 {
-        // A string takes what is written to it.
+        // Writing to a string never fails.
         let _ = writeln!(text, "{number:>6} a line of text as it might stand in a file");
         if number == 19 {
             for folder in 0..FOLDERS {

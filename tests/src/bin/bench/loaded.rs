@@ -1,5 +1,5 @@
-//! What loaded plugins cost a process: the time to start, memory while it waits, and the time of a
-//! call. Each figure comes from a fresh process.
+//! The cost of loaded plugins for a process: the time to start, memory while idle, and the time of
+//! a call. Each figure comes from a fresh process.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +28,7 @@ pub(crate) fn memory(setting: &Setting) -> Result<Vec<Row>, String> {
 pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for copies in [1, 10, 100] {
-        // The first process compiles what no run before it has.
+        // The first process compiles what earlier runs haven't.
         figures(setting, copies)?;
         let figures = figures(setting, copies)?;
         let memory =
@@ -51,8 +51,8 @@ pub(crate) fn plugins(setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What the process that [`figures`] starts does: it loads, measures itself, and prints what it
-/// found as JSON.
+/// The work of a process that [`figures`] starts: it loads the plugins, measures itself, and prints
+/// JSON.
 pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
     let scratch = repository.join("target/bench");
     let begin = Instant::now();

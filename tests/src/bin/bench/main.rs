@@ -1,9 +1,9 @@
-//! Berth against what a user would otherwise run: each figure is a ratio of two measurements from
-//! the same run.
+//! Berth against the programs that a user would run otherwise: each figure is a ratio of two
+//! measurements from the same run.
 //!
-//! `cargo xtask bench` builds this in release and runs it. A rival that isn't installed leaves its
-//! row empty and says how to get it; a target that was measured and missed makes the exit code 1.
-//! So does, with `--compare`, a row that got worse by more than the noise.
+//! `cargo xtask bench` builds this in release and runs it. A missing rival leaves its row empty
+//! with advice on how to get it; a missed target makes the exit code 1. So does, with `--compare`,
+//! a row that got worse by more than the noise.
 
 mod calls;
 mod compare;
@@ -32,15 +32,15 @@ use std::process::ExitCode;
 use compare::{Before, Program};
 use table::{Row, Verdict};
 
-/// What the benches need to know of the machine and the build.
+/// Facts about the machine and the build for the benches.
 pub(crate) struct Setting {
     /// The root of the repository, with everything built.
     repository: PathBuf,
-    /// Files that are made once and kept: `target/bench`.
+    /// Files that are created once and kept: `target/bench`.
     scratch: PathBuf,
 }
 
-/// Runs of each program by default, where figures are kept or compared.
+/// Runs of each program by default if figures are stored or compared.
 const RUNS: usize = 7;
 
 /// A group of rows that share their preparation.
@@ -96,7 +96,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         .map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
     let machine = machine();
     let mut groups: Vec<&Group> = GROUPS.iter().filter(|group| arguments.wants(group)).collect();
-    // What can't be compared is said before anything is measured.
+    // An error in the comparison is reported before anything is measured.
     let before =
         arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()?;
     let several = arguments.json.is_some() || before.is_some();
@@ -136,7 +136,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     }
 }
 
-/// Measures here, or, where there is more than one run, each time in a process of its own.
+/// Measures in this process, or in a process of its own for each of several runs.
 fn measure(
     groups: &[&Group],
     runs: usize,
@@ -172,7 +172,7 @@ fn in_turn(
     for group in groups {
         eprintln!("measure {}, {runs} times with each", group.names.join(", "));
         for pair in 0..runs {
-            // A B, B A, A B, …: what changes slowly favours neither.
+            // A B, B A, A B, …: slow changes of the machine favour neither.
             let (first, second) =
                 if pair % 2 == 0 { (&mut before, &mut now) } else { (&mut now, &mut before) };
             first.run(group.names[0], &setting.scratch, machine)?;
@@ -182,7 +182,7 @@ fn in_turn(
     Ok(report(&compare::compare(&before.rows, now.rows, compare::pairs)))
 }
 
-/// Prints what has become of the rows.
+/// Prints the comparison of the rows.
 fn report((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitCode {
     println!("\n{}", compare::show(compared));
     left_out
@@ -196,14 +196,14 @@ fn report((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitC
 struct Arguments {
     repository: PathBuf,
     json: Option<PathBuf>,
-    /// The figures, or the other program, to hold this one's against.
+    /// The figures, or the other program, to compare with.
     compare: Option<PathBuf>,
-    /// So many runs of each program, each a process of its own unless it is the only one.
+    /// Runs of each program, each in its own process unless there is only one.
     runs: Option<usize>,
-    /// Measure this process with so many plugins loaded, and nothing else.
+    /// Measure this process with this number of plugins loaded, and nothing else.
     loaded: Option<usize>,
-    /// Make calls of a case between marks, with what is compiled in a folder, for who counts what
-    /// they do; and nothing else.
+    /// Make the calls of a case between marks, with compiled code in a folder, for a program that
+    /// counts; and nothing else.
     counted: Option<(String, PathBuf)>,
     /// Say lines back, and nothing else.
     echo_lines: bool,
@@ -262,7 +262,7 @@ impl Arguments {
     }
 }
 
-/// What the figures were measured on.
+/// The machine of the figures.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let details = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

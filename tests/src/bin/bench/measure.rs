@@ -1,9 +1,10 @@
-//! Measuring two things so that the machine's moods hit both: in turn, and compared pair by pair.
+//! Measures two things so that changes of the machine affect both: in turn, and compared pair by
+//! pair.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What came of measuring Berth and its rival in turn.
+/// The result of measuring Berth and its rival in turn.
 pub(crate) struct Compared {
     /// The median of Berth's rounds.
     pub(crate) ours: Duration,
@@ -38,7 +39,7 @@ pub(crate) fn in_turn(
     })
 }
 
-/// How long `work` takes.
+/// Time of `work`.
 ///
 /// # Errors
 ///
@@ -77,7 +78,7 @@ pub(crate) fn median(mut values: Vec<Duration>) -> Duration {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The value that so many of a hundred don't exceed.
+/// A percentile.
 pub(crate) fn percentile(values: &[Duration], percent: usize) -> Duration {
     let mut values = values.to_vec();
     values.sort_unstable();

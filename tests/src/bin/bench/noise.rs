@@ -2,21 +2,21 @@
 
 use crate::measure::median_ratio;
 
-/// How a figure has changed, as the ratio of what it is to what it was, and between what the
-/// machine's own noise leaves it open.
+/// The change of a figure as the ratio of new to old, and the interval that the machine's noise
+/// allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
     pub(crate) ratio: f64,
-    /// Nothing where there are too few figures to tell.
+    /// Nothing if there are too few figures.
     pub(crate) noise: Option<(f64, f64)>,
 }
 
 impl Change {
-    /// Of figures that were taken in pairs, one program right after the other: what slows the
-    /// machine down for a while slows both.
+    /// For figures in pairs, one program right after the other: slow phases of the machine affect
+    /// both.
     ///
-    /// The noise is the interval between two of the sorted ratios in which the true median lies in
-    /// 95 of 100 cases, whatever the noise is like. It takes six pairs.
+    /// The noise is the interval between two of the sorted ratios that contains the true median in
+    /// 95 of 100 cases, for any kind of noise. It needs six pairs.
     pub(crate) fn of_pairs(pairs: &[(f64, f64)]) -> Change {
         let mut ratios: Vec<f64> =
             pairs.iter().map(|(before, after)| ratio(*before, *after)).collect();
@@ -26,11 +26,11 @@ impl Change {
         Change { ratio: median_ratio(ratios), noise }
     }
 
-    /// Of the runs of two programs, at different times.
+    /// For runs of two programs at different times.
     ///
-    /// Each is compared with each. The noise is the interval between two of the sorted ratios in
-    /// which the true one lies in 95 of 100 cases, as in the test of Mann and Whitney. It takes
-    /// four runs of each.
+    /// Compares each with each. The noise is the interval between two of the sorted ratios that
+    /// contains the true one in 95 of 100 cases, as in the test of Mann and Whitney. It needs four
+    /// runs of each.
     pub(crate) fn of_runs(before: &[f64], after: &[f64]) -> Change {
         let mut ratios: Vec<f64> = before
             .iter()
@@ -42,7 +42,7 @@ impl Change {
         Change { ratio: median_ratio(ratios), noise }
     }
 
-    /// Whether it is more than noise. Nothing where nobody can tell.
+    /// Whether it is more than noise. Nothing if that isn't known.
     pub(crate) fn is_more_than_noise(&self) -> Option<bool> {
         self.noise.map(|(low, high)| low > 1.0 || high < 1.0)
     }
@@ -52,13 +52,11 @@ fn ratio(before: f64, after: f64) -> f64 {
     after / before.max(1e-9)
 }
 
-/// How many of so many sorted values can be left out at either end, so that the true median still
-/// lies between those that are left in 95 of 100 cases: it lies below all of `n` values in one of
-/// 2ⁿ cases.
+/// The number of sorted values that can be left out at either end so that the true median is
+/// between the others in 95 of 100 cases: it is below all of `n` values in one of 2ⁿ cases.
 fn left_out(count: usize) -> Option<usize> {
     let all = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
-    // The cases in which at most so many values lie on one side of it, which are a row of Pascal's
-    // triangle.
+    // The cases with at most this number of values on one side, a row of Pascal's triangle.
     let (mut cases, mut outside) = (all, 0.0);
     let mut found = None;
     for number in 0..count / 2 {
@@ -72,11 +70,10 @@ fn left_out(count: usize) -> Option<usize> {
     found
 }
 
-/// The same of the ratios of each of so many values to each of others: where both are alike, all
-/// orders of all values are as likely.
+/// The same for the ratios of each value to each of the others: if both are alike, all orders are
+/// equally likely.
 fn left_out_of_all(one: usize, other: usize) -> Option<usize> {
-    // How many orders there are in which so many ratios are below 1, by the values that were put in
-    // so far.
+    // The number of orders with this number of ratios below 1, by the values used so far.
     let mut orders = vec![vec![vec![0.0_f64; one * other + 1]; other + 1]; one + 1];
     for ones in 0..=one {
         for others in 0..=other {
@@ -138,7 +135,7 @@ mod tests {
             (change.ratio - 1.1).abs() < 1e-9 && change.is_more_than_noise() == Some(true),
             "{change:?}"
         );
-        // As runs of their own they tell nothing.
+        // As separate runs they show nothing.
         let (before, after): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         assert_eq!(Change::of_runs(&before, &after).is_more_than_noise(), Some(false));
     }

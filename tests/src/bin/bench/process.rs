@@ -1,5 +1,5 @@
-//! `berth call` as a process of its own, against the start of the interpreter that tools are
-//! otherwise written for.
+//! `berth call` as its own process, against the start of the interpreter in which tools are written
+//! otherwise.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         .map_err(|error| format!("can't write the file to read: {error}"))?;
     let call = |home: &Path| {
         let mut command = Command::new(&berth);
-        // A machine of its own: no configuration, and the caches that this home has.
+        // Its own environment: no configuration, and the caches of this home folder.
         command
             .args(["call", "read", "path=hello.txt"])
             .current_dir(folder.path())

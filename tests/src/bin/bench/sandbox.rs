@@ -1,5 +1,4 @@
-//! Hosts to measure, each with what it needs and nothing else. The rows know nothing of how a host
-//! is made.
+//! Hosts to measure, each with only what it needs. The rows don't know how a host is built.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -29,7 +28,7 @@ impl Sandbox {
         Sandbox::build(builder(repository)?.working_directory(directory), ECHO)
     }
 
-    /// The same, keeping answers as it does by default.
+    /// The same with the default cache of answers.
     pub(crate) fn with_kept_answers(
         repository: &Path,
         directory: &Path,
@@ -40,7 +39,7 @@ impl Sandbox {
         )
     }
 
-    /// The file tools, and the plugin that says things back.
+    /// The file tools and the echoing plugin.
     pub(crate) fn with_echo(repository: &Path, scratch: &Path) -> Result<Sandbox, String> {
         let plugin = repository.join("target/plugins/bench.wasm");
         Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin), ECHO)
@@ -62,7 +61,7 @@ impl Sandbox {
         Sandbox::build(builder, ECHO)
     }
 
-    /// The plugin that says things back, with folders of its own and settings over the defaults.
+    /// The echoing plugin, with its own folders and additional settings.
     pub(crate) fn governed(
         repository: &Path,
         home: &Path,
@@ -71,8 +70,8 @@ impl Sandbox {
         Sandbox::with_echo_in(repository, Folders::inside(home), repository, settings)
     }
 
-    /// The built-in tools and the plugin that says things back, with these folders, `directory` to
-    /// work in, and settings over the defaults.
+    /// The built-in tools and the echoing plugin, with these folders, `directory` to work in, and
+    /// additional settings.
     pub(crate) fn with_echo_in(
         repository: &Path,
         folders: Folders,
@@ -86,7 +85,7 @@ impl Sandbox {
         Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
     }
 
-    /// The file tools, and so many plugins that differ in nothing but their names.
+    /// The file tools and a number of plugins that differ only in their names.
     pub(crate) fn with_copies(
         repository: &Path,
         scratch: &Path,
@@ -107,7 +106,7 @@ impl Sandbox {
         Sandbox::build(builder, &format!("{}__echo", copy_name(copies.saturating_sub(1))))
     }
 
-    /// A host that keeps up with its plugin folder, which it trusts, and that folder.
+    /// A host that watches its plugin folder, which it trusts, and that folder.
     pub(crate) fn with_folder(
         repository: &Path,
         home: &Path,
@@ -125,7 +124,7 @@ impl Sandbox {
         Ok((Sandbox::build(builder, ECHO)?, plugins))
     }
 
-    /// What the calls run on.
+    /// The runtime of the calls.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -135,13 +134,13 @@ impl Sandbox {
         &self.host
     }
 
-    /// One call, which has to succeed. Its answer is taken whole, as that of the program is that it
-    /// is compared with.
+    /// One call, which must succeed. Its answer is read completely, like the output of the program
+    /// that it is compared with.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
         self.call_for(Audience::Person, tool, arguments).await
     }
 
-    /// One call, which has to succeed, whose answer is shaped for somebody.
+    /// One call, which must succeed, with a shaped answer.
     pub(crate) async fn call_for(
         &self,
         audience: Audience,
@@ -160,7 +159,7 @@ impl Sandbox {
         self.runtime.block_on(self.call(tool, arguments))
     }
 
-    /// One call: whether an earlier answer served.
+    /// One call: whether its answer came from the cache.
     pub(crate) fn is_kept(&self, tool: &str, arguments: &Value) -> Result<bool, String> {
         let answer = self.runtime.block_on(self.host.call(Request::new(tool, arguments.clone())));
         answer
@@ -169,19 +168,19 @@ impl Sandbox {
             .map_err(|failure| format!("{tool} failed: {}", failure.message))
     }
 
-    /// What the answer of a call holds for programs.
+    /// The structured answer of a call.
     pub(crate) fn structured(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         self.call_and_wait(tool, arguments)?
             .structured
             .ok_or(format!("{tool} answered without structured output"))
     }
 
-    /// How many instances wait for calls of a plugin.
+    /// The number of warm instances of a plugin.
     pub(crate) fn ready(&self, plugin: &str) -> usize {
         self.state(plugin, |state| state.ready)
     }
 
-    /// How many versions of a plugin have served.
+    /// The number of versions of a plugin that have served.
     pub(crate) fn generation(&self, plugin: &str) -> u64 {
         self.state(plugin, |state| state.generation)
     }
@@ -190,7 +189,7 @@ impl Sandbox {
         self.host.plugins().iter().find(|state| state.name == plugin).map(of).unwrap_or_default()
     }
 
-    /// Waits until something holds that is sure to come.
+    /// Waits until a condition is true.
     pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(30);
         while !holds() {
@@ -205,7 +204,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The median time of so many calls of the echo tool, one after the other.
+    /// The median time of this number of consecutive calls of the echo tool.
     pub(crate) fn p50(&self, calls: usize) -> Result<Duration, String> {
         self.runtime.block_on(async {
             let mut times = Vec::with_capacity(calls);
@@ -228,9 +227,9 @@ impl Sandbox {
     }
 }
 
-/// A host with the built-in plugins, and folders of its own: no one's configuration counts, and
-/// what is compiled is kept between runs. It keeps no answers, since most rows make the same call
-/// many times, and measure the run.
+/// A host with the built-in plugins and its own folders: nobody's configuration counts, and
+/// compiled code is kept between runs. It caches no answers, since most rows repeat the same call
+/// to measure its run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
@@ -238,7 +237,7 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
     };
     let builtins = [builtin("file")?, builtin("shell")?, builtin("web")?, builtin("filters")?];
     let folders = Folders::inside(&repository.join("target/bench/home"));
-    // Hundreds of thousands of calls are recorded; none of them is looked at.
+    // Hundreds of thousands of calls are recorded; the records aren't read.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;
     Ok(Host::builder().builtins(&builtins).config(loaded).folders(folders))
 }
@@ -255,7 +254,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     })
 }
 
-/// As long as the plugin's real name, so that it fits in its place.
+/// As long as the plugin's real name, so that it fits.
 fn copy_name(number: usize) -> String {
     format!("b{number:04}")
 }

@@ -99,7 +99,7 @@ fn rg(root: &Path) -> Command {
     command
 }
 
-/// Both must have found equally much: a search that finds less is no faster search.
+/// Both must have found the same number: a search that finds less isn't faster.
 fn compare(
     sandbox: &Sandbox,
     tool: &str,

@@ -1,5 +1,5 @@
-//! What becomes of an answer before it leaves: secrets are looked for, and a long one is cut and
-//! kept. Bytes in a second, not against a rival.
+//! Shaping an answer: secrets are searched, and a long answer is cut and stored. In bytes per
+//! second, without a rival.
 
 use std::fmt::Write;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! What a command costs in its sandbox, against the same command without any.
+//! The cost of a command in its sandbox, against the same command without one.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::table::{Row, Target, Unit, show_time};
 const ROUNDS: usize = 9;
 const CALLS: usize = 15;
 
-/// How long an agent thinks, at the least: what the last command left behind is gone then, and the
+/// The shortest time that an agent thinks: the processes of the last command are gone then, and the
 /// next helper waits.
 const REST: Duration = Duration::from_millis(30);
 
-/// What is told apart: settings, the rest before each command, what they mean, and what the ratio
-/// should be.
+/// The variants: settings, the pause before each command, their meaning, and the target of the
+/// ratio.
 const ROWS: [(&str, Duration, &[&str], Target); 5] = [
     (
         "in the sandbox, after a rest of 30 ms",
@@ -98,7 +98,7 @@ fn calls(sandbox: &Sandbox, rest: Duration) -> Result<Duration, String> {
     })
 }
 
-/// What an agent would do: the output is read, of which there is none.
+/// Like an agent, it reads the output, which is empty.
 fn directly(rest: Duration) -> Result<Duration, String> {
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {

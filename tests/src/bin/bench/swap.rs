@@ -1,5 +1,5 @@
-//! How long it takes until a version that is put into the plugin folder answers, of which waiting
-//! for the file to be whole is a part.
+//! The time until a new version in the plugin folder answers, including the wait for the file to be
+//! complete.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let component = setting.repository.join("target/plugins/bench.wasm");
     let component = std::fs::read(&component)
         .map_err(|error| format!("can't read {}: {error}", component.display()))?;
-    // Versions that no run before this one has compiled.
+    // Versions that no earlier run has compiled.
     let unique = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let version = |number: usize| with_mark(&component, format!("{unique}-{number}").as_bytes());
 
@@ -44,7 +44,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     Ok(vec![row("compiled", compiled), row("compiled before", cached)])
 }
 
-/// From the moment in which the file is in its place to the first answer of the new version.
+/// From the time at which the file is in place to the first answer of the new version.
 fn swap(sandbox: &Sandbox, folder: &Path, component: &[u8]) -> Result<Duration, String> {
     let (aside, file) = (folder.with_extension("aside"), folder.join("bench.wasm"));
     let failed = |error: std::io::Error| format!("can't write {}: {error}", file.display());
@@ -57,8 +57,8 @@ fn swap(sandbox: &Sandbox, folder: &Path, component: &[u8]) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// The component with a custom section more, which makes it another version and changes nothing
-/// else.
+/// The component with an additional custom section, which makes it another version and changes
+/// nothing else.
 fn with_mark(component: &[u8], mark: &[u8]) -> Vec<u8> {
     let name = b"mark";
     let size = u8::try_from(1 + name.len() + mark.len()).unwrap_or(0x7f).min(0x7f);

@@ -1,4 +1,4 @@
-//! What the benches found, as a table for people and as JSON for programs.
+//! The results of the benches, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::measure::median_ratio;
 
-/// Of the JSON: it changes when a figure comes to mean something else, so that the two are not
-/// compared.
+/// The version of the JSON: it changes when the meaning of a figure changes, so that old and new
+/// aren't compared.
 pub(crate) const FORMAT: u64 = 1;
 
 /// One thing that was measured.
@@ -17,18 +17,18 @@ pub(crate) struct Row {
     /// Chooses the row on the command line.
     pub(crate) name: &'static str,
     pub(crate) what: String,
-    /// The figure of each round, or of each run where there were several, of which the median
-    /// counts; none if it could not be measured.
+    /// The figure of each round, or of each of several runs; their median counts. Empty if it
+    /// couldn't be measured.
     pub(crate) samples: Vec<f64>,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
-    /// What Berth took, for people.
+    /// Berth's time, for people.
     pub(crate) ours: String,
-    /// What the rival took, or why there is no figure.
+    /// The rival's time, or the reason why there is none.
     pub(crate) rival: String,
 }
 
-/// What `value` counts.
+/// The unit of `value`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
     /// Berth's time to the rival's.
@@ -40,7 +40,7 @@ pub(crate) enum Unit {
     MegabytesPerSecond,
 }
 
-/// What a value has to reach.
+/// The target of a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     AtMost(f64),
@@ -51,7 +51,7 @@ pub(crate) enum Target {
     Higher,
 }
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Verdict {
     Reached,
@@ -80,7 +80,7 @@ impl Row {
         }
     }
 
-    /// What the target is about.
+    /// The subject of the target.
     pub(crate) fn value(&self) -> Option<f64> {
         if self.samples.is_empty() { None } else { Some(median_ratio(self.samples.clone())) }
     }
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    /// Leaves of the rounds of one run what counts.
+    /// Reduces the rounds of one run to their median.
     pub(crate) fn keep_median(&mut self) {
         self.samples = self.value().into_iter().collect();
     }
@@ -111,7 +111,7 @@ impl Row {
             _ => return None,
         };
         Some(Row {
-            // As long as the program, which parses a few.
+            // Lives as long as the program, which parses a few.
             name: text("name")?.leak(),
             what: text("what")?,
             samples: row["samples"].as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?,

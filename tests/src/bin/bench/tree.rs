@@ -13,9 +13,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The sources of all crates that cargo has unpacked here, if they are many enough; otherwise
-    /// as many copies of them as it takes, made once, in `folder`. Reads every file, so that the
-    /// page cache has what it can hold.
+    /// The sources of all crates that cargo has unpacked here, if there are enough; otherwise
+    /// copies of them, created once in `folder`. Reads every file, so that the page cache is
+    /// filled.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Tree {
         let copies = if size >= MIN_BYTES { 1 } else { MIN_BYTES.div_ceil(size) };
         let root = if copies == 1 { sources.clone() } else { folder.join("tree") };
         if copies > 1 {
-            // Made whole or not at all: the copies get their final name last.
+            // Created completely or not at all: the copies get their final name last.
             for copy in (0..copies)
                 .map(|number| root.join(number.to_string()))
                 .filter(|copy| !copy.exists())

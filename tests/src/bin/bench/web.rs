@@ -1,4 +1,4 @@
-//! `fetch` against what an agent would otherwise run: `curl`, and the same extraction compiled for
+//! `fetch` against what an agent would run otherwise: `curl`, and the same extraction compiled for
 //! this machine.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -174,8 +174,8 @@ fn many(sandbox: &Sandbox, address: SocketAddr) -> Result<Row, String> {
 
 const PARAGRAPHS: usize = 220;
 
-/// A page as they are: a head, navigation, an article with links, code and a table, a footer. About
-/// 100 KB.
+/// A typical page: a head, navigation, an article with links, code and a table, a footer. About 100
+/// KB.
 fn article() -> String {
     let nav: String = (0..60)
         .map(|item| {

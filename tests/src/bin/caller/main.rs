@@ -1,7 +1,7 @@
-//! Makes calls until it is killed, for the tests of the audit: `caller FOLDER MIB`, or
-//! `caller FOLDER MIB ROUNDS` to make so many and end. It says `ran ID` where a call that acts
-//! takes effect, `answered ID` once a call's answer is there, and `stopped ID: WHY` where the call
-//! was not run.
+//! Makes calls until it is killed, for the tests of the audit: `caller FOLDER MIB`, or `caller
+//! FOLDER MIB ROUNDS` to make a number of calls and end. It prints `ran ID` when an acting call
+//! takes effect, `answered ID` when a call is answered, and `stopped ID: WHY` if the call didn't
+//! run.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use berth_core::config::{self, Folders, Inputs};
 use berth_core::{Annotations, Host, Request};
 use serde_json::json;
 
-/// So many call at the same time.
+/// Number of parallel callers.
 const CALLERS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -67,7 +67,7 @@ async fn call_on(host: Arc<Host>, number: usize, rounds: usize) -> io::Result<()
     Ok(())
 }
 
-/// In one write, so that it is there whole, or not at all.
+/// In one write, so that it appears completely or not at all.
 fn said(what: &str, id: &str) -> io::Result<()> {
     rustix::io::write(io::stdout(), format!("{what} {id}\n").as_bytes())?;
     Ok(())

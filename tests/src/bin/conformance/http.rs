@@ -1,6 +1,6 @@
-//! The server of `berth serve --http`, at a Unix socket, where it wants no token, which the suite
-//! couldn't bring. In front of it lies a port whose bytes are passed on as they are, with the
-//! suite's own `Host` and `Origin`.
+//! The server of `berth serve --http` at a Unix socket, where it needs no token, which the suite
+//! couldn't send. In front of it is a port that forwards all bytes unchanged, with the suite's own
+//! `Host` and `Origin`.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,14 +21,14 @@ pub(crate) async fn serve(
     let socket = folder.join("socket");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
-    // The suite has a page of this very port come in, and one from elsewhere kept out.
+    // The suite expects that a page of this port is accepted, and one from elsewhere refused.
     let settings = Serve { allowed_origins: vec![origin.clone()], ..settings };
     let http = Http::bind(Place::Unix(socket.clone()), settings, folders, false).await?;
     println!("{origin}/mcp");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             let socket = socket.clone();
-            // What ends a connection is its client's matter.
+            // The client decides when a connection ends.
             tokio::spawn(async move {
                 copy_bidirectional(&mut client, &mut UnixStream::connect(socket).await?).await
             });

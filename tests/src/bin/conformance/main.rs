@@ -1,5 +1,5 @@
-//! Serves what the protocol's conformance suite wants to see: `conformance FOLDER PLUGIN`. It says
-//! where.
+//! Serves what the protocol's conformance suite expects: `conformance FOLDER PLUGIN`. It prints its
+//! address.
 
 mod extras;
 mod http;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{PNG, WAV};
 
-/// Those that only read, which nobody is asked about.
+/// Reading tools, which need no approval.
 const READING: [(&str, &str); 12] = [
     ("test_simple_text", "Answers with a text"),
     ("test_image_content", "Answers with an image"),
@@ -30,7 +30,7 @@ const READING: [(&str, &str); 12] = [
     ("protocol_error_job", "Comes to an error of the protocol after a while"),
 ];
 
-/// Those that act, which need approval: the suite's way to see whether and how a person is asked.
+/// Acting tools, which need approval: so the suite sees whether and how a person is asked.
 const ACTING: [&str; 8] = [
     "test_elicitation",
     "test_streaming_elicitation",
@@ -42,23 +42,23 @@ const ACTING: [&str; 8] = [
     "test_tool_with_task",
 ];
 
-/// Whose argument the client says again in a header.
+/// A tool whose argument the client repeats in a header.
 const HEADER: &str = "test_header";
 
 /// Answers at once.
 const GREET: &str = "greet";
 
-/// Takes as many seconds as it is told.
+/// Waits for this number of seconds.
 const SLOW: &str = "slow_compute";
 
 /// Longer than a request is held open for a client that takes tasks.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// What the suite calls, with a plugin that comes and goes.
+/// The suite's tools, with a plugin that is added and removed.
 pub(crate) struct Tools {
     /// A component.
     pub(crate) plugin: PathBuf,
-    /// Where it is put, in a folder that is watched.
+    /// Its path in a watched folder.
     pub(crate) place: PathBuf,
 }
 
@@ -173,7 +173,7 @@ impl Tools {
     }
 }
 
-/// Lets time pass, until the call is taken back.
+/// Waits until the call is cancelled.
 async fn wait(call: &Call, time: Duration) -> Result<(), Failure> {
     match tokio::time::timeout(time, call.cancel.cancelled()).await {
         Ok(()) => Err(Failure::new(Category::Cancelled, "it was taken back")),

@@ -1,5 +1,5 @@
-//! The client: lines of JSON over pipes, put together and read with as little work as there can be,
-//! the same for every server.
+//! The client: lines of JSON over pipes, written and read with as little work as possible, the same
+//! for every server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::measure::resident;
 
-/// Calls that are under way at a time, where many are.
+/// Parallel calls.
 pub(crate) const IN_FLIGHT: usize = 16;
 
 /// A server that runs, and its client.
@@ -17,7 +17,7 @@ pub(crate) struct Client {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// What was read last.
+    /// The last line.
     line: String,
     next: u64,
     /// From its start to its first answer.
@@ -53,8 +53,7 @@ impl Client {
         Ok(client)
     }
 
-    /// One call whose answer has to have this text, so that what is measured is what it is taken
-    /// for.
+    /// One call whose answer must have this text, so that the right thing is measured.
     pub(crate) fn check(&mut self, call: &str, text: &str) -> Result<(), String> {
         self.ask("tools/call", call)?;
         self.hear()?;
@@ -69,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The times of so many calls, one after the other.
+    /// The times of this number of consecutive calls.
     pub(crate) fn one_by_one(&mut self, call: &str, count: usize) -> Result<Vec<Duration>, String> {
         let each = |_| {
             let start = Instant::now();
@@ -80,7 +79,7 @@ impl Client {
         (0..count).map(each).collect()
     }
 
-    /// The time of each of so many calls, on average, while [`IN_FLIGHT`] are under way.
+    /// The average time of each of these calls with [`IN_FLIGHT`] in parallel.
     pub(crate) fn many(&mut self, call: &str, count: usize) -> Result<Duration, String> {
         let start = Instant::now();
         for asked in 0..count + IN_FLIGHT {
@@ -94,7 +93,7 @@ impl Client {
         Ok(start.elapsed() / u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// A call whose answer nobody waits for.
+    /// A call without waiting for its answer.
     pub(crate) fn leave_hanging(&mut self, call: &str) -> Result<(), String> {
         self.ask("tools/call", call)
     }
@@ -118,7 +117,7 @@ impl Client {
             .map_err(|error| format!("a server does not read: {error}"))
     }
 
-    /// Reads up to the next answer. A server may tell other things.
+    /// Reads up to the next answer. A server may send notifications too.
     fn hear(&mut self) -> Result<(), String> {
         loop {
             self.line.clear();
@@ -129,7 +128,7 @@ impl Client {
             if read == 0 {
                 return Err("a server has ended".to_owned());
             }
-            // Inside of a text, the quotes would stand behind a backslash.
+            // In a text, the quotes would be escaped.
             if self.line.contains("\"result\":") {
                 return Ok(());
             }
@@ -147,13 +146,13 @@ impl Drop for Client {
     }
 }
 
-/// The floor under what any server takes: says each call back as its answer, without looking at it.
+/// The lower limit for any server: returns each call as its answer without reading it.
 pub(crate) fn echo_lines() -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line).map_err(failed)? > 0 {
-        // What is no call is the beginning of a client, which is told once.
+        // A message that isn't a call is the handshake, which is answered once.
         if !line.windows(11).any(|word| word == b"initialized") {
             output
                 .write_all(b"{\"result\":")

@@ -1,6 +1,6 @@
 //! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for
-//! Node, one in Python, and a loop that only says lines back. The client is the same for all, and
-//! they take turns.
+//! Node, one in Python, and a loop that only echoes lines. The client is the same for all, and they
+//! take turns.
 
 mod client;
 mod servers;
@@ -18,14 +18,14 @@ use crate::table::{Row, Target, Unit, show_time};
 
 const ROUNDS: usize = 15;
 
-/// Calls before anything counts: Node compiles what it has run often.
+/// Calls before the measurement: Node compiles code that has run often.
 const WARM_UP: usize = 3_000;
 
-/// Calls of a round, one after the other and many at a time.
+/// Calls of a round, consecutive and parallel.
 const ONE_BY_ONE: usize = 300;
 const MANY: usize = 800;
 
-/// Starts of each server, and the calls after which its memory is looked at.
+/// Starts of each server, and the calls before its memory is read.
 const STARTS: usize = 5;
 const CALLS: usize = 1_000;
 
@@ -34,22 +34,22 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows = on_one_core(|| measure_calls(&place, "one core"))??;
     rows.extend(on_one_core(|| measure_process(&place))??);
     rows.push(on_one_core(|| beside_a_hung_call(&place))??);
-    // Where there is more than one core, figures depend on which of them a process woke up on: they
-    // are told and not judged.
+    // With several cores, figures depend on the core on which a process wakes up: they are shown
+    // and not judged.
     let wherever = measure_calls(&place, "all cores")?;
     rows.extend(wherever.into_iter().map(|row| Row { target: row.target.reported(), ..row }));
     Ok(rows)
 }
 
-/// What the measurements of one server came to.
+/// The measurements of one server.
 #[derive(Default)]
 struct Measured {
     name: &'static str,
     /// The median of each round.
     p50: Vec<Duration>,
-    /// All calls that were made one after the other.
+    /// All consecutive calls.
     times: Vec<Duration>,
-    /// The time of each call among many, on average in each round.
+    /// The time of each call among parallel ones, the average of each round.
     each: Vec<Duration>,
 }
 
@@ -110,7 +110,7 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// All servers run, and one after the other is measured, again and again.
+/// All servers run, and are measured in turn.
 fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
     let mut clients: Vec<Client> = servers.iter().map(Server::start).collect::<Result<_, _>>()?;
     for (server, client) in servers.iter().zip(&mut clients) {
@@ -134,7 +134,7 @@ fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
 /// The time to start, and the memory of a server that has answered some calls.
 fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
     let (servers, left_out) = place.echoing();
-    // What is compiled once for a machine has been.
+    // Code that is compiled once for a machine is ready.
     servers.iter().try_for_each(|server| server.start().map(drop))?;
     let mut started: Vec<Measured> = servers
         .iter()
@@ -185,7 +185,7 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// What a call that comes to no end costs the others of its client.
+/// The cost of a call without an end for the other calls of its client.
 fn beside_a_hung_call(place: &Place) -> Result<Row, String> {
     let (server, hung) = place.hanging();
     let (mut alone, mut beside) = (server.start()?, server.start()?);
@@ -210,7 +210,7 @@ fn beside_a_hung_call(place: &Place) -> Result<Row, String> {
     })
 }
 
-/// Does something with this thread, and the processes that it starts, on one core alone.
+/// Runs a function with this thread and its processes on one core.
 fn on_one_core<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let failed = |error| format!("can't stay on one core: {error}");
     let all = sched_getaffinity(None).map_err(failed)?;
@@ -227,7 +227,7 @@ fn find<'a>(measured: &'a [Measured], name: &str) -> Option<&'a Measured> {
     measured.iter().find(|measured| measured.name == name)
 }
 
-/// What the others came to, and why some did not.
+/// The results of the others, and the reasons for missing ones.
 fn against(
     measured: &[Measured],
     shown: &dyn Fn(&Measured) -> String,

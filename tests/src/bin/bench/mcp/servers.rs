@@ -10,7 +10,7 @@ use super::client::Client;
 use crate::Setting;
 use crate::measure::find_program;
 
-/// What is said back.
+/// The echoed text.
 const SAID: &str = "hello";
 
 /// Bytes of the file that is read.
@@ -22,16 +22,16 @@ pub(crate) const NODE: &str = "node";
 pub(crate) const PYTHON: &str = "python";
 pub(crate) const FLOOR: &str = "floor";
 
-/// A server that can be started any number of times, and the call that is made of it.
+/// A server that can be started any number of times, and its call.
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
-    /// The home of a server that shall find nothing of the user's.
+    /// The home folder of a server that must not find the user's files.
     home: Option<PathBuf>,
     directory: PathBuf,
     pub(crate) call: String,
-    /// What its answer has in it. Empty: it answers nothing that could be looked at.
+    /// Text in its answer. Empty: it isn't checked.
     answer: String,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         Ok(Self { repository: setting.repository.clone(), berth, bench, home, folder })
     }
 
-    /// The servers that say things back, Berth first, and why others are left out.
+    /// The echoing servers, Berth first, and the reasons for missing ones.
     pub(crate) fn echoing(&self) -> (Vec<Server>, Option<String>) {
         let call = |tool: &str, argument: &str| {
             json!({ "name": tool, "arguments": { argument: SAID } }).to_string()
@@ -98,7 +98,7 @@ impl Place {
         ])
     }
 
-    /// Berth, with a tool that comes to no end, and the call of that.
+    /// Berth with a tool that never ends, and a call of it.
     pub(crate) fn hanging(&self) -> (Server, String) {
         let mut server = self.berth(
             &["bench", "hostile"],
@@ -111,8 +111,8 @@ impl Place {
         (server, json!({ "name": "hostile__sleep_forever", "arguments": {} }).to_string())
     }
 
-    /// Berth with its defaults, but for what would measure something else: no answer serves twice,
-    /// and what is recorded is thrown away.
+    /// Berth with its defaults, except for what would measure something else: no answer is reused,
+    /// and records are thrown away.
     fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
         let mut arguments: Vec<String> =
             ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"]
@@ -172,7 +172,7 @@ impl Place {
         }
     }
 
-    /// Where the chores put what they fetch.
+    /// The folder for fetched programs.
     fn clients(&self) -> PathBuf {
         self.repository.join("target/clients")
     }
@@ -185,7 +185,7 @@ fn left_out<const N: usize>(servers: [Option<Server>; N]) -> (Vec<Server>, Optio
 }
 
 impl Server {
-    /// Starts it, and sees that it answers as it should.
+    /// Starts it and checks its answer.
     pub(crate) fn start(&self) -> Result<Client, String> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.directory);
