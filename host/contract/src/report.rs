@@ -154,7 +154,7 @@ impl Report {
     }
 
     /// The provider's promise to report everything that the call reads from now on: with
-    /// [`saw`](Self::saw), or that it can't.
+    /// [`add_seen`](Self::add_seen), or that it can't.
     pub fn tells_what_it_sees(&self) {
         let mut told = self.entries();
         if self.watched && told.seen == Seen::Untold {
