@@ -351,14 +351,14 @@ const SAMPLES: &[Sample] = &[
                 "a.md",
                 concat!(
                     "one two three four five six seven eight nine ten eleven twelve ",
-                    "thirteen fourteen fifteen sixteen\n"
+                    "thirteen fourteen fifteen sixteen seventeen\n"
                 ),
             ),
             (
                 "b.rs",
                 concat!(
                     "fn f() {}\n    /// one two three four five six seven eight nine ten eleven ",
-                    "twelve thirteen fourteen fifteen sixteen\n"
+                    "twelve thirteen fourteen fifteen sixteen seventeen\n"
                 ),
             ),
         ],
@@ -368,14 +368,14 @@ const SAMPLES: &[Sample] = &[
                 "a.md",
                 concat!(
                     "one\n```\none two three four five six seven eight nine ten eleven twelve ",
-                    "thirteen fourteen fifteen sixteen\n```\n"
+                    "thirteen fourteen fifteen sixteen seventeen\n```\n"
                 ),
             ),
             (
                 "b.rs",
                 concat!(
                     "/// | one two three four five six seven eight nine ten eleven twelve ",
-                    "thirteen fourteen fifteen sixteen |\n"
+                    "thirteen fourteen fifteen sixteen seventeen |\n"
                 ),
             ),
         ],
