@@ -1,16 +1,15 @@
-//! `cargo xtask bench`: Berth against what a user would otherwise run, in the same run, in release.
+//! `cargo xtask bench`: measures Berth and its rivals in the same run, in release builds.
 
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::{Done, cargo, clients, host, step};
+use crate::{CommandResult, cargo, clients, host, step};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     host::build()?;
     step::headline("build berth and the benches in release");
     host::compile_release(&["bench"])?;
-    // What the web tools and the filters are measured against: their own code, outside of any
-    // sandbox.
+    // The web tools and the filters are compared with the same code outside of any sandbox.
     for (package, example) in [("web", "page"), ("filters", "filter")] {
         let mut build = cargo::guests("build");
         step::run(
@@ -18,9 +17,9 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
             build.args(["--package", package, "--example", example, "--release"]),
         )?;
     }
-    clients::provide()
+    clients::fetch_all()
         .iter()
-        .for_each(|(clients, why)| eprintln!("NOT TRIED for want of {clients}: {why}"));
+        .for_each(|(clients, why)| eprintln!("NOT TRIED because {clients} is missing: {why}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));
     let status = bench

@@ -1,7 +1,7 @@
-//! Where things lie, and the cargo commands for the two workspaces.
+//! The folders of the repository, and the cargo commands for the two workspaces.
 //!
-//! Host crates are always built with `--workspace`: cargo unifies features over the packages it is
-//! asked for, and another selection would compile wasmtime a second time.
+//! Host crates are always built with `--workspace`. Cargo unifies features over the packages that
+//! are selected, so another selection would compile wasmtime a second time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one level below the root")
 }
 
-/// What has been built of the host: `target`.
+/// The host's build folder: `target`.
 pub(crate) fn target() -> PathBuf {
     root().join("target")
 }
@@ -53,9 +53,9 @@ pub(crate) fn cargo(folder: &Path, subcommand: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(folder).arg(subcommand);
-    // Each workspace keeps its own target folder wherever the user's others go: the build of the
-    // binary looks for plugins there. And what cargo told this process about xtask is not about the
-    // crates that it builds.
+    // Each workspace has its own target folder, even if the user's environment names another one:
+    // the build of the binary looks for plugins there. Cargo's variables about xtask don't describe
+    // the crates that it builds.
     command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
     for (name, _) in std::env::vars_os() {
         let about_xtask = name.to_str().is_some_and(|name| {

@@ -1,11 +1,9 @@
-//! Other people's clients and servers of the protocol, and its conformance suite, which the tests
-//! and the benches of the MCP server take, and real pages with what other extractors keep of them,
-//! which the test of the web tools takes: fetched once, in the versions that stand in
-//! `tests/clients`.
+//! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
+//! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
+//! the text that other extractors find in them, for the web tools.
 //!
-//! A machine without Node or Python, or without its registry, has to stay green. So nothing here is
-//! an error: what can't be had is not tried, and the tests and benches that would take it say so as
-//! well.
+//! Tests also pass on a machine without Node or Python, or without access to their registries. So
+//! nothing here is an error: tests and benches report what they can't try.
 
 use std::fs;
 use std::path::Path;
@@ -14,75 +12,77 @@ use std::process::Command;
 use crate::cargo;
 use crate::step;
 
-/// A language whose clients are taken.
+/// One folder of third-party software.
 struct Language {
-    /// Its folder, below `tests/clients` and `target/clients`.
+    /// Name of the folder below `tests/clients` and `target/clients`.
     name: &'static str,
-    /// The file there that fixes every version.
-    fixed: &'static str,
-    /// What goes beside what is fetched.
+    /// The file there that fixes all versions.
+    lock_file: &'static str,
+    /// Further files that are copied into the folder.
     files: &'static [&'static str],
-    /// Fetches all of it into a folder that has these files.
+    /// Fetches the software into the folder, which has these files already.
     fetch: fn(&Path) -> Result<(), String>,
 }
 
 const LANGUAGES: [Language; 3] = [
     Language {
         name: "node",
-        fixed: "package-lock.json",
+        lock_file: "package-lock.json",
         files: &["package.json", ".npmrc", "drive.mjs"],
         fetch: npm,
     },
-    Language { name: "python", fixed: "requirements.txt", files: &["drive.py"], fetch: pip },
+    Language { name: "python", lock_file: "requirements.txt", files: &["drive.py"], fetch: pip },
     Language {
         name: "pages",
-        fixed: "archives.txt",
+        lock_file: "archives.txt",
         files: &["requirements.txt", "reference.py"],
         fetch: pages,
     },
 ];
 
-/// What an unfinished folder doesn't have: a copy of the file that fixes the versions.
+/// The last file that is written: a copy of the file that fixes the versions. An unfinished folder
+/// doesn't have it.
 const FETCHED: &str = "fetched";
 
-/// Sees to it that the clients are there. Returns which are not, as tests name them, and why.
-pub(crate) fn provide() -> Vec<(String, String)> {
-    let missing = |language: &Language| {
-        Some((format!("clients/{}", language.name), language.provide().err()?))
+/// Fetches all folders that aren't up to date. Returns the folders that failed, by the names that
+/// tests use, and the reasons.
+pub(crate) fn fetch_all() -> Vec<(String, String)> {
+    let failure = |language: &Language| {
+        Some((format!("clients/{}", language.name), language.fetch_if_outdated().err()?))
     };
-    LANGUAGES.iter().filter_map(missing).collect()
+    LANGUAGES.iter().filter_map(failure).collect()
 }
 
 impl Language {
-    fn provide(&self) -> Result<(), String> {
+    fn fetch_if_outdated(&self) -> Result<(), String> {
         let (from, to) = (
             cargo::root().join("tests/clients").join(self.name),
             cargo::target().join("clients").join(self.name),
         );
         let failed =
             |what: &str, error: std::io::Error| format!("{what} in {}: {error}", to.display());
-        let fixed = fs::read_to_string(from.join(self.fixed))
-            .map_err(|error| failed("what fixes the versions can't be read", error))?;
-        let there = fs::read_to_string(to.join(FETCHED)).is_ok_and(|fetched| fetched == fixed);
-        if !there && to.exists() {
+        let fixed = fs::read_to_string(from.join(self.lock_file))
+            .map_err(|error| failed("can't read the file that fixes the versions", error))?;
+        let is_current = fs::read_to_string(to.join(FETCHED)).is_ok_and(|fetched| fetched == fixed);
+        if !is_current && to.exists() {
             fs::remove_dir_all(&to)
-                .map_err(|error| failed("an older version can't be removed", error))?;
+                .map_err(|error| failed("can't remove the older version", error))?;
         }
-        fs::create_dir_all(&to).map_err(|error| failed("no folder can be made", error))?;
-        for file in self.files.iter().chain([&self.fixed]) {
+        fs::create_dir_all(&to).map_err(|error| failed("can't create the folder", error))?;
+        for file in self.files.iter().chain([&self.lock_file]) {
             fs::copy(from.join(file), to.join(file))
-                .map_err(|error| failed("nothing can be written", error))?;
+                .map_err(|error| failed("can't write a file", error))?;
         }
-        if there {
+        if is_current {
             return Ok(());
         }
         step::headline(&format!("fetch clients in {}", self.name));
         (self.fetch)(&to)?;
-        fs::write(to.join(FETCHED), fixed).map_err(|error| failed("nothing can be written", error))
+        fs::write(to.join(FETCHED), fixed).map_err(|error| failed("can't write a file", error))
     }
 }
 
-/// Nothing that was fetched runs while it is installed.
+/// Installs without running scripts of the packages.
 fn npm(folder: &Path) -> Result<(), String> {
     let options = [
         "--ignore-scripts",
@@ -113,8 +113,8 @@ fn pip(folder: &Path) -> Result<(), String> {
     )
 }
 
-/// Archives of sources hold the pages. `pip` asks each for its metadata, for which the package's
-/// own build is run, so the archives are fixed by their digests.
+/// The pages are in source archives. `pip` runs a package's own build to get its metadata, so the
+/// archives are fixed by their digests.
 fn pages(folder: &Path) -> Result<(), String> {
     pip(folder)?;
     let options = [

@@ -1,11 +1,11 @@
-//! `cargo xtask demo`: builds everything and shows it.
+//! `cargo xtask demo`: builds everything and runs `berth demo`.
 
 use std::ffi::OsString;
 
-use crate::{Done, host, no_arguments, run};
+use crate::{CommandResult, host, no_arguments, run};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     let berth = host::build()?;
-    run::become_berth(&berth, &["demo".into()])
+    run::exec_berth(&berth, &["demo".into()])
 }

@@ -5,24 +5,26 @@ use std::path::{Path, PathBuf};
 use crate::plugins::{self, Guest};
 use crate::{cargo, machine, step};
 
-/// Builds the plugins and `target/debug/berth` that carries them, and returns its path.
+/// Builds the plugins and `target/debug/berth` with the plugins inside. Returns the path of the
+/// binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
     with_plugins(&plugins::build()?, compile)
 }
 
-/// Has the binary built by `compile` with these plugins and their compiled code inside, and returns
-/// its path.
+/// Builds the binary with `compile`, with these plugins and their compiled code inside. Returns its
+/// path.
 ///
-/// The binary compiles its own plugins ahead of time, so there are two builds. The first has no
-/// compiled code to carry on a fresh clone; the second runs only when there is new one. A binary
-/// whose sources and plugins haven't changed costs one look by cargo.
+/// The binary compiles its own plugins ahead of time, so there are two builds. On a fresh clone,
+/// the first build has no compiled code inside. The second build only runs if there is new compiled
+/// code. If neither the sources nor the plugins have changed, cargo is called once and builds
+/// nothing.
 pub(crate) fn with_plugins(
     guests: &[Guest],
     compile: impl Fn() -> Result<PathBuf, String>,
 ) -> Result<PathBuf, String> {
     for guest in guests {
-        guest.provide()?;
+        guest.ensure_component()?;
     }
     step::headline("build berth");
     let berth = compile()?;
@@ -39,12 +41,13 @@ pub(crate) fn with_plugins(
     compile()
 }
 
-/// Where the release binary lies once `compile_release` has run.
+/// The folder of the release binary, which `compile_release` builds.
 pub(crate) fn release_folder() -> PathBuf {
     cargo::target().join("release")
 }
 
-/// Builds the release binary, which carries what [`build`] has left, and whatever else is named.
+/// Builds the release binary with the plugins that [`build`] has compiled, and the binaries in
+/// `also`.
 pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
     let mut build = cargo::host("build");
     build.args(["--workspace", "--release", "--bin", "berth"]);
@@ -57,11 +60,11 @@ pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
 fn compile() -> Result<PathBuf, String> {
     step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", "berth"]))?;
     let berth = cargo::target().join("debug/berth");
-    existing(&berth)?;
+    check_exists(&berth)?;
     Ok(berth)
 }
 
-/// Refuses a build that left no binary.
-pub(crate) fn existing(binary: &Path) -> Result<(), String> {
-    if binary.is_file() { Ok(()) } else { Err(format!("cargo built no {}", binary.display())) }
+/// Fails if the build left no binary.
+pub(crate) fn check_exists(binary: &Path) -> Result<(), String> {
+    if binary.is_file() { Ok(()) } else { Err(format!("cargo didn't build {}", binary.display())) }
 }

@@ -1,4 +1,4 @@
-//! What the machine must have before anything is built.
+//! Checks of the machine before anything is built.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,16 +6,16 @@ use std::process::Command;
 use crate::cargo::{WASM, root};
 use crate::step;
 
-/// Refuses a platform that Berth doesn't run on, and sees to it that Rust can build for
-/// wasm32-wasip2.
+/// Fails on a platform that Berth doesn't run on, and installs the Rust target wasm32-wasip2 if it
+/// is missing.
 pub(crate) fn check() -> Result<(), String> {
-    platform(std::env::consts::OS, std::env::consts::ARCH)?;
-    provide(WASM)
+    check_platform(std::env::consts::OS, std::env::consts::ARCH)?;
+    ensure_target(WASM)
 }
 
-/// Sees to it that Rust can build for `target`.
-pub(crate) fn provide(target: &str) -> Result<(), String> {
-    if has(target)? {
+/// Installs the Rust target if it is missing.
+pub(crate) fn ensure_target(target: &str) -> Result<(), String> {
+    if has_target(target)? {
         return Ok(());
     }
     step::headline(&format!("add the Rust target {target}"));
@@ -23,64 +23,64 @@ pub(crate) fn provide(target: &str) -> Result<(), String> {
         "rustup",
         Command::new("rustup").current_dir(root()).args(["target", "add", target]),
     );
-    if added.is_ok() && has(target)? {
+    if added.is_ok() && has_target(target)? {
         return Ok(());
     }
     Err(format!(
-        "this Rust can't build for {target}. Run: rustup target add {target}   (rustup comes from https://rustup.rs)"
+        "the Rust target {target} is missing. Run: rustup target add {target}   (rustup is at https://rustup.rs)"
     ))
 }
 
-/// Where the compiler and its libraries lie.
+/// The folder of the Rust toolchain.
 pub(crate) fn sysroot() -> Result<PathBuf, String> {
     rustc(&["--print", "sysroot"]).map(PathBuf::from)
 }
 
-/// What the compiler answers to a question.
-pub(crate) fn rustc(question: &[&str]) -> Result<String, String> {
+/// Runs `rustc` and returns what it prints.
+pub(crate) fn rustc(arguments: &[&str]) -> Result<String, String> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let answer = rustc
+    let output = rustc
         .current_dir(root())
-        .args(question)
+        .args(arguments)
         .output()
         .map_err(|error| step::cannot_start(&rustc, &error))?;
-    if !answer.status.success() {
+    if !output.status.success() {
         return Err(format!(
             "rustc {} failed: {}",
-            question.join(" "),
-            String::from_utf8_lossy(&answer.stderr).trim()
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
         ));
     }
-    Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn platform(os: &str, architecture: &str) -> Result<(), String> {
+fn check_platform(os: &str, architecture: &str) -> Result<(), String> {
     match (os, architecture) {
         ("linux", "x86_64" | "aarch64") => Ok(()),
-        _ => {
-            Err(format!("Berth runs on Linux on x86-64 and arm64; this is {os} on {architecture}"))
-        }
+        _ => Err(format!(
+            "Berth runs on Linux on x86-64 and arm64; this machine is {os} on {architecture}"
+        )),
     }
 }
 
-fn has(target: &str) -> Result<bool, String> {
-    // The folder alone proves nothing: rustup leaves it behind when it removes a target.
+fn has_target(target: &str) -> Result<bool, String> {
+    // The folder of the target isn't enough: rustup leaves it behind when it removes a target.
     Ok(sysroot()?.join("lib/rustlib").join(target).join("lib").is_dir())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::platform;
+    use super::check_platform;
 
     #[test]
     fn only_linux_on_two_architectures_is_supported() {
-        assert_eq!(platform("linux", "x86_64"), Ok(()));
-        assert_eq!(platform("linux", "aarch64"), Ok(()));
+        assert_eq!(check_platform("linux", "x86_64"), Ok(()));
+        assert_eq!(check_platform("linux", "aarch64"), Ok(()));
         for (os, architecture) in
             [("macos", "aarch64"), ("windows", "x86_64"), ("linux", "riscv64")]
         {
-            let refused = platform(os, architecture).unwrap_err();
-            assert!(refused.contains(os) && refused.contains(architecture), "{refused}");
+            let error = check_platform(os, architecture).unwrap_err();
+            assert!(error.contains(os) && error.contains(architecture), "{error}");
         }
     }
 }

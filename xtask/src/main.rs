@@ -1,5 +1,5 @@
-//! Every chore of this repository, as `cargo xtask COMMAND`. One file a command; what they share is
-//! in `cargo`, `machine` and `step`.
+//! The chores of this repository, as `cargo xtask COMMAND`. Each command has a file. `cargo`,
+//! `machine` and `step` are shared.
 
 mod bench;
 mod cargo;
@@ -17,15 +17,15 @@ mod tidy;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// What a command comes to: an exit code, or what went wrong and what to do about it.
-type Done = Result<ExitCode, String>;
+/// The result of a command: an exit code, or an error that says what to do.
+type CommandResult = Result<ExitCode, String>;
 
 struct Command {
     name: &'static str,
-    /// What may follow the name, as the help shows it.
+    /// The arguments after the name, as the help shows them.
     arguments: &'static str,
     about: &'static str,
-    run: fn(&[OsString]) -> Done,
+    run: fn(&[OsString]) -> CommandResult,
 }
 
 const COMMANDS: [Command; 8] = [
@@ -44,7 +44,7 @@ const COMMANDS: [Command; 8] = [
     Command {
         name: "soak",
         arguments: "[-- ARGS]",
-        about: "run what takes long: the tests named soak, or `cargo test ARGS`",
+        about: "run the long tests: those named soak, or `cargo test ARGS`",
         run: test::soak,
     },
     Command {
@@ -56,7 +56,7 @@ const COMMANDS: [Command; 8] = [
     Command {
         name: "plugins",
         arguments: "",
-        about: "build the plugins into target/plugins, compiled ahead",
+        about: "build the plugins into target/plugins, and compile them",
         run: plugins::command,
     },
     Command {
@@ -68,7 +68,7 @@ const COMMANDS: [Command; 8] = [
     Command {
         name: "dist",
         arguments: "",
-        about: "make what is handed out: a static binary, its archive",
+        about: "make the release: a static binary and its archive",
         run: dist::command,
     },
     Command {
@@ -87,9 +87,9 @@ fn main() -> ExitCode {
     })
 }
 
-fn dispatch(arguments: &[OsString]) -> Done {
+fn dispatch(arguments: &[OsString]) -> CommandResult {
     let Some((name, rest)) = arguments.split_first() else {
-        return Err(format!("which chore?\n\n{}", help()));
+        return Err(format!("the command is missing\n\n{}", help()));
     };
     if name == "help" || name == "--help" || name == "-h" {
         println!("{}", help());
@@ -97,7 +97,7 @@ fn dispatch(arguments: &[OsString]) -> Done {
     }
     match COMMANDS.iter().find(|command| name == command.name) {
         Some(command) => (command.run)(rest),
-        None => Err(format!("there is no chore `{}`\n\n{}", name.display(), help())),
+        None => Err(format!("there is no command `{}`\n\n{}", name.display(), help())),
     }
 }
 
@@ -111,18 +111,20 @@ fn help() -> String {
     format!("cargo xtask COMMAND\n\n{}", lines.join("\n"))
 }
 
-/// For commands that take no arguments, so that a mistyped flag is not silently ignored.
+/// Fails if there are arguments, so that a command without arguments doesn't ignore a mistyped
+/// flag.
 fn no_arguments(arguments: &[OsString]) -> Result<(), String> {
     match arguments.first() {
         None => Ok(()),
-        Some(argument) => {
-            Err(format!("`{}` is one argument too many: this chore takes none", argument.display()))
-        }
+        Some(argument) => Err(format!(
+            "unexpected argument `{}`: this command takes no arguments",
+            argument.display()
+        )),
     }
 }
 
-/// What is left after the `--` that may stand before arguments for someone else.
-fn passed_on(arguments: &[OsString]) -> &[OsString] {
+/// The arguments for another program: all of them, without a `--` in first place.
+fn forwarded(arguments: &[OsString]) -> &[OsString] {
     match arguments.split_first() {
         Some((first, rest)) if first == "--" => rest,
         _ => arguments,

@@ -1,9 +1,9 @@
-//! `cargo xtask plugins`: the guests, as components and as code compiled ahead of time, in
-//! `target/plugins`.
+//! `cargo xtask plugins`: builds the plugins into `target/plugins`, as components and as compiled
+//! code.
 //!
-//! For each guest NAME there are `NAME.wasm`, `NAME.cwasm` (for the baseline CPU) and `NAME.key`,
-//! which says for which engine the code was compiled. Nothing is written that hasn't changed: the
-//! build of the binary watches these files.
+//! For each plugin NAME there are three files: `NAME.wasm`, `NAME.cwasm` (compiled for the baseline
+//! CPU), and `NAME.key`, which names the engine that the code was compiled for. A file is only
+//! written if it has changed: the build of the binary watches these files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,16 +12,16 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::cargo::WASM;
 use crate::tidy::manifest::Manifest;
-use crate::{Done, cargo, host, no_arguments, step};
+use crate::{CommandResult, cargo, host, no_arguments, step};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     host::build()?;
-    step::headline(&format!("the plugins lie in {}", cargo::target().join("plugins").display()));
+    step::headline(&format!("the plugins are in {}", cargo::target().join("plugins").display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds every plugin of the workspace for wasm32-wasip2, as the tests see them.
+/// Builds every plugin of the workspace for wasm32-wasip2, in the build that tests use.
 pub(crate) fn build() -> Result<Vec<Guest>, String> {
     build_with(
         &mut cargo::guests("build"),
@@ -30,8 +30,8 @@ pub(crate) fn build() -> Result<Vec<Guest>, String> {
     )
 }
 
-/// Builds every plugin with this command, which uses the folder `target`; they are to be installed
-/// in `folder`.
+/// Builds every plugin with this command. `target` is the build folder of the command; `folder` is
+/// where the plugins are installed afterwards.
 pub(crate) fn build_with(
     cargo_build: &mut Command,
     target: &Path,
@@ -48,9 +48,9 @@ pub(crate) fn build_with(
 /// A plugin that has been built.
 pub(crate) struct Guest {
     name: String,
-    /// Where the component and its code are put for the build of the binary.
+    /// The folder for the component and its compiled code, which the build of the binary reads.
     folder: PathBuf,
-    /// Where cargo left the component.
+    /// The component that cargo built.
     built: PathBuf,
 }
 
@@ -60,9 +60,9 @@ impl Guest {
         &self.name
     }
 
-    /// Puts the component where the binary's build looks, if there is none yet: it would build the
-    /// plugins a second time.
-    pub(crate) fn provide(&self) -> Result<(), String> {
+    /// Puts the component into the folder if there is none. Without it, the build of the binary
+    /// would build the plugins a second time.
+    pub(crate) fn ensure_component(&self) -> Result<(), String> {
         let component = self.file("wasm");
         if component.exists() {
             return Ok(());
@@ -71,22 +71,22 @@ impl Guest {
         replace(&component, &read(&self.built)?)
     }
 
-    /// Whether the folder holds this very component, compiled for the engine with this key.
+    /// Whether the folder has this component, compiled for the engine with this key.
     pub(crate) fn is_current(&self, key: &str) -> bool {
         let same_component = fs::read(self.file("wasm"))
             .ok()
             .zip(fs::read(&self.built).ok())
-            .is_some_and(|(had, built)| had == built);
+            .is_some_and(|(installed, built)| installed == built);
         let same_engine = fs::read_to_string(self.file("key")).is_ok_and(|stored| stored == key);
         same_component && same_engine && self.file("cwasm").exists()
     }
 
-    /// Compiles the component with `berth` and puts both into the folder.
+    /// Compiles the component with `berth`, and puts both into the folder.
     pub(crate) fn install(&self, berth: &Path, key: &str) -> Result<(), String> {
         let compiled = self.compile(berth)?;
         self.create_folder()?;
-        // In this order, so that an interruption never leaves a component beside the code of
-        // another: code goes first and comes last.
+        // The old code is removed first and the new code is written last. So an interruption never
+        // leaves a component with the code of another.
         for old in [self.file("key"), self.file("cwasm")] {
             match fs::remove_file(&old) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -96,8 +96,8 @@ impl Guest {
             }
         }
         let component = read(&self.built)?;
-        if fs::read(self.file("wasm")).is_ok_and(|had| had == component) {
-            // The same bytes: leave the file and its time alone.
+        if fs::read(self.file("wasm")).is_ok_and(|installed| installed == component) {
+            // The file keeps its time, so that the build of the binary sees no change.
         } else {
             replace(&self.file("wasm"), &component)?;
         }
@@ -122,28 +122,29 @@ impl Guest {
     }
 }
 
-/// Names the engine of `berth`: its version, settings and baseline CPU. Code compiled under another
-/// key doesn't run.
+/// The key of `berth`'s engine: its version, settings and baseline CPU. Code that was compiled
+/// under another key doesn't run.
 pub(crate) fn engine_key(berth: &Path) -> Result<String, String> {
     let key = helper(berth, "--key", Stdio::null())?;
     String::from_utf8(key)
         .map(|key| key.trim().to_owned())
-        .map_err(|_| "the engine's key is not text".to_owned())
+        .map_err(|_| "the engine's key isn't UTF-8".to_owned())
 }
 
-/// Runs `berth __compile`, the helper inside the binary, and returns what it wrote.
+/// Runs `berth __compile`, the helper inside the binary, and returns what it prints.
 fn helper(berth: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
     let mut command = Command::new(berth);
     command.args(["__compile", option]).stdin(input).stderr(Stdio::inherit());
-    let answer = command.output().map_err(|error| step::cannot_start(&command, &error))?;
-    if answer.status.success() && !answer.stdout.is_empty() {
-        Ok(answer.stdout)
+    let output = command.output().map_err(|error| step::cannot_start(&command, &error))?;
+    if output.status.success() && !output.stdout.is_empty() {
+        Ok(output.stdout)
     } else {
-        Err(format!("berth __compile {option} failed ({})", answer.status))
+        Err(format!("berth __compile {option} failed ({})", output.status))
     }
 }
 
-/// The members of the workspace that are components, with what cargo left of them in `built`.
+/// The members of the plugins' workspace that are components. `built` is the folder of the
+/// components.
 fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
     let workspace = cargo::plugins();
     let mut guests = Vec::new();
@@ -154,7 +155,7 @@ fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
         }
         let name = manifest
             .string("package", "name")
-            .ok_or(format!("plugins/{member}/Cargo.toml names no package"))?;
+            .ok_or(format!("plugins/{member}/Cargo.toml has no package name"))?;
         let file = manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
         guests.push(Guest {
             name,
@@ -177,7 +178,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))
 }
 
-/// Writes a file beside its place and renames it, so that no build ever sees half of it.
+/// Writes a new file and renames it, so that no build sees an incomplete file.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let new = path.with_added_extension("new");
     fs::write(&new, bytes)

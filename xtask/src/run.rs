@@ -1,20 +1,20 @@
-//! `cargo xtask run -- ARGS`: the binary as it stands in the sources.
+//! `cargo xtask run -- ARGS`: builds the binary from the sources and runs it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Done, host, passed_on, step};
+use crate::{CommandResult, forwarded, host, step};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     let berth = host::build()?;
-    become_berth(&berth, passed_on(arguments))
+    exec_berth(&berth, forwarded(arguments))
 }
 
-/// Runs `berth` in the place of this process, so that signals, the terminal and the exit code are
-/// the binary's own.
-pub(crate) fn become_berth(berth: &Path, arguments: &[OsString]) -> Done {
+/// Replaces this process with `berth`, so that `berth` gets the signals and the terminal, and sets
+/// the exit code.
+pub(crate) fn exec_berth(berth: &Path, arguments: &[OsString]) -> CommandResult {
     let shown: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     step::headline(&format!("berth {}", shown.join(" ")));
     let mut command = Command::new(berth);

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that has to hold, the cheap first. It ends with one line:
-//! `N passed, N failed`.
+//! `cargo xtask test`: runs every check and test, the quick ones first. The last line has the
+//! counts: `N passed, N failed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -10,16 +10,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cargo::{self, WASM};
-use crate::{Done, clients, dist, host, machine, passed_on, step, tidy};
+use crate::{CommandResult, clients, dist, forwarded, host, machine, step, tidy};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
-    let filter = passed_on(arguments);
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
+    let filter = forwarded(arguments);
     run(if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] }, filter, Tally::default())
 }
 
-/// `cargo xtask soak`: whole, what `cargo xtask test` tries a small part of.
-pub(crate) fn soak(arguments: &[OsString]) -> Done {
-    let filter = passed_on(arguments);
+/// `cargo xtask soak`: runs in full the tests of which `cargo xtask test` runs a small part.
+pub(crate) fn soak(arguments: &[OsString]) -> CommandResult {
+    let filter = forwarded(arguments);
     let filter = if filter.is_empty() { &["soak".into()] } else { filter };
     run(
         &[CLIENTS, TESTS_OF_THE_PLUGINS, BUILD, TESTS],
@@ -28,15 +28,17 @@ pub(crate) fn soak(arguments: &[OsString]) -> Done {
     )
 }
 
-fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
+fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
     machine::check()?;
-    // What waits for the network does so while others compute.
-    tally.clients = Some(std::thread::spawn(clients::provide));
+    // Downloads run while other steps compute.
+    tally.clients = Some(std::thread::spawn(clients::fetch_all));
     let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
     tally.times.iter().for_each(|(step, time)| eprintln!("{:>7.1} s  {step}", time.as_secs_f64()));
-    let missing = tally.sum_up_not_tried(std::env::var_os("CI").is_some_and(|set| !set.is_empty()));
-    // On stdout and last, where the next program looks for them.
-    let failed = failed.map(|step| step.name).or(missing.then_some("what was not tried"));
+    let has_missing =
+        tally.report_not_tried(std::env::var_os("CI").is_some_and(|set| !set.is_empty()));
+    // On stdout and last, where other programs look for it.
+    let failed =
+        failed.map(|step| step.name).or(has_missing.then_some("checks that were not tried"));
     if let Some(step) = failed {
         println!("failed: {step}");
     }
@@ -44,11 +46,11 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What CI may lack: what a fresh machine lacks, and nothing for which a test could be done without
-/// it.
+/// What CI may lack: programs that a fresh machine doesn't have, and whose checks can't be done in
+/// another way.
 const CI_MAY_LACK: &[&str] = &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc"];
 
-/// One check. The next one runs only if it held.
+/// One check. The next step runs only if this one succeeds.
 struct Step {
     name: &'static str,
     check: fn(&mut Tally, &[OsString]) -> Result<(), String>,
@@ -56,7 +58,8 @@ struct Step {
 
 const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) };
 
-/// Before the tests that take them. Why some can't be had is said at once and at the end.
+/// Runs before the tests that use the clients. The reason for a missing client is printed here and
+/// at the end.
 const CLIENTS: Step = Step {
     name: "clients",
     check: |tally, _| {
@@ -64,7 +67,7 @@ const CLIENTS: Step = Step {
             .clients
             .take()
             .and_then(|clients| clients.join().ok())
-            .ok_or("fetching clients broke down")?;
+            .ok_or("the download of the clients panicked")?;
         for (clients, why) in provided {
             eprintln!("{clients}: {why}");
             tally.not_tried.entry(clients).or_default().insert(why);
@@ -94,13 +97,14 @@ const ALL: &[Step] = &[
     TESTS_OF_THE_PLUGINS,
     Step { name: "examples", check: |tally, _| examples(tally) },
     BUILD,
-    Step { name: "what is handed out", check: |tally, _| handed_out(tally) },
+    Step { name: "release target", check: |tally, _| release_target(tally) },
     Step { name: "documentation", check: |_, _| documentation() },
     TESTS,
 ];
 
 impl Step {
-    /// Whether it held. A step that fails without a failed test counts as one.
+    /// Returns whether the step succeeded. A step that fails without a failed test counts as one
+    /// failure.
     fn run(&self, tally: &mut Tally, arguments: &[OsString]) -> bool {
         step::headline(self.name);
         let (failed_before, started) = (tally.failed, Instant::now());
@@ -121,8 +125,8 @@ fn format() -> Result<(), String> {
     step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))
 }
 
-/// The versions of all dependencies are fixed: what is handed out, and who installs from sources,
-/// takes these and no other.
+/// Checks that the lock files are up to date. Releases, and builds from the sources, use exactly
+/// these versions.
 fn locks() -> Result<(), String> {
     for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?)
     {
@@ -134,7 +138,8 @@ fn locks() -> Result<(), String> {
     Ok(())
 }
 
-/// Both as the tests see them and as they ship: code for wasm only is invisible to a native build.
+/// Checks the plugins for the tests' target and for wasm. Code for wasm only is not part of a
+/// native build.
 fn clippy_of_the_plugins() -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     step::run("clippy", cargo::guests("clippy").args(["--workspace", "--all-targets"]).args(deny))?;
@@ -144,13 +149,13 @@ fn clippy_of_the_plugins() -> Result<(), String> {
     )
 }
 
-/// The example plugins, as their readers build them: each is a project of its own.
+/// Builds the example plugins as their readers do: each is a project of its own.
 fn examples(tally: &mut Tally) -> Result<(), String> {
     for folder in cargo::examples()? {
         let name = folder.display().to_string();
         let example = |subcommand: &str| {
             let mut command = cargo::cargo(&folder, subcommand);
-            // They share what the plugins have compiled already.
+            // Shares the build folder of the plugins, which has their dependencies already.
             command.arg("--target-dir").arg(cargo::plugins().join("target"));
             command
         };
@@ -162,12 +167,11 @@ fn examples(tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The host as `cargo xtask dist` builds it, up to where machine code would be made: clippy goes
-/// through all code for that target, and C is compiled. What is left to go wrong there is the
-/// linker's.
-fn handed_out(tally: &mut Tally) -> Result<(), String> {
+/// Checks the host for the target of `cargo xtask dist`, short of generating machine code: clippy
+/// checks all Rust code, and the C code is compiled. Only the linker isn't tried.
+fn release_target(tally: &mut Tally) -> Result<(), String> {
     let target = dist::target();
-    machine::provide(&target)?;
+    machine::ensure_target(&target)?;
     let paths = dist::Paths::of_this_machine(&target)?;
     let mut clippy = cargo::host("clippy");
     dist::with_c_compiler(&mut clippy, &target, "cc", &paths);
@@ -175,13 +179,13 @@ fn handed_out(tally: &mut Tally) -> Result<(), String> {
         "clippy",
         clippy.args(["--workspace", "--all-targets", "--target", &target, "--", "-D", "warnings"]),
     )?;
-    paths.are_absent_from_c_of(&target)?;
-    paths.are_those_of_sources_in(&cargo::target().join("debug/berth"))?;
-    other_machine(tally, &paths)
+    paths.check_absent_from_c_code(&target)?;
+    paths.check_only_sources_in(&cargo::target().join("debug/berth"))?;
+    other_architecture(tally, &paths)
 }
 
-/// The same for the other kind of machine, where there is a C compiler for it.
-fn other_machine(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
+/// Checks the host for the other architecture, if there is a C compiler for it.
+fn other_architecture(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
     let other = if std::env::consts::ARCH == "x86_64" { "aarch64" } else { "x86_64" };
     let (target, compiler) =
         (format!("{other}-unknown-linux-musl"), format!("{other}-linux-gnu-gcc"));
@@ -189,24 +193,23 @@ fn other_machine(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
         tally.not_tried.entry(compiler).or_default().insert(format!("cargo check for {target}"));
         return Ok(());
     }
-    machine::provide(&target)?;
+    machine::ensure_target(&target)?;
     let mut check = cargo::host("check");
     dist::with_c_compiler(&mut check, &target, &compiler, paths);
     step::run("cargo check", check.args(["--package", "berth-cli", "--target", &target]))
 }
 
 fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
-    // The library's examples are run by tests. With a filter, `cargo test` leaves them as they were
-    // built before.
+    // Tests run the library's examples. With a filter, `cargo test` doesn't rebuild them.
     step::run("cargo build", cargo::host("build").args(["--workspace", "--examples"]))?;
     tally
         .run("cargo test", cargo::host("test").args(["--workspace", "--no-fail-fast"]).args(filter))
 }
 
-/// The library's documentation: every link in it leads somewhere.
+/// Builds the library's documentation, and fails if a link in it has no target.
 fn documentation() -> Result<(), String> {
-    // All of them, for the target that clippy has looked at: another selection would have every
-    // dependency checked once more.
+    // Selects the same packages and target as clippy. Another selection would check every
+    // dependency once more.
     let target = dist::target();
     let mut command = cargo::host("doc");
     dist::with_c_compiler(&mut command, &target, "cc", &dist::Paths::of_this_machine(&target)?);
@@ -220,26 +223,25 @@ fn documentation() -> Result<(), String> {
     step::run("cargo doc", &mut command)
 }
 
-/// What the test programs have reported.
+/// Counts of what the test programs have reported.
 #[derive(Default)]
 struct Tally {
     passed: u64,
     failed: u64,
-    /// What this machine lacks, and for each the tests that leave something out for that, or what
-    /// else became of it.
+    /// What this machine lacks, and for each the tests or checks that didn't run because of it.
     not_tried: BTreeMap<String, BTreeSet<String>>,
-    /// Which clients can't be had, and why, once that is known.
+    /// The download of the clients. It returns the clients that are missing, and why.
     clients: Option<JoinHandle<Vec<(String, String)>>>,
-    /// Whether tests are to try all that they know, however long that takes.
+    /// Whether long tests run in full.
     soak: bool,
-    /// How long each step took.
+    /// Duration of each step.
     times: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
-    /// Runs test programs, passes on what they print, and counts.
+    /// Runs test programs, prints their output, and counts the results.
     fn run(&mut self, what: &str, command: &mut Command) -> Result<(), String> {
-        // A thread that waits, for an end of time or for a server, leaves its core to another test.
+        // More threads than cores, because some tests only wait for a deadline or a server.
         if std::env::var_os("RUST_TEST_THREADS").is_none() {
             let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             command.env("RUST_TEST_THREADS", (2 * cores).to_string());
@@ -251,15 +253,15 @@ impl Tally {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| step::cannot_start(command, &error))?;
-        let printed = child.stdout.take().map(|output| self.follow(BufReader::new(output)));
-        let status = child.wait().map_err(|error| format!("{what} got lost: {error}"))?;
-        if let Some(Err(error)) = printed {
-            return Err(format!("what {what} printed can't be read: {error}"));
+        let result = child.stdout.take().map(|output| self.forward(BufReader::new(output)));
+        let status = child.wait().map_err(|error| format!("can't wait for {what}: {error}"))?;
+        if let Some(Err(error)) = result {
+            return Err(format!("can't read the output of {what}: {error}"));
         }
         if status.success() { Ok(()) } else { Err(format!("{what} failed ({status})")) }
     }
 
-    fn follow(&mut self, mut output: impl BufRead) -> std::io::Result<()> {
+    fn forward(&mut self, mut output: impl BufRead) -> std::io::Result<()> {
         let mut stdout = std::io::stdout().lock();
         let mut line = Vec::new();
         while output.read_until(b'\n', &mut line)? > 0 {
@@ -270,15 +272,15 @@ impl Tally {
         stdout.flush()
     }
 
-    /// Says what was not tried. In CI, that is a failure for each thing that is not known to be
-    /// missing there. Returns whether there is one.
-    fn sum_up_not_tried(&mut self, ci: bool) -> bool {
+    /// Prints what was not tried. In CI, each missing thing that isn't in `CI_MAY_LACK` is a
+    /// failure. Returns whether there is such a failure.
+    fn report_not_tried(&mut self, ci: bool) -> bool {
         let mut failed = false;
         for (needed, tests) in &self.not_tried {
             let unknown = ci && !CI_MAY_LACK.contains(&needed.as_str());
             let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
             eprintln!(
-                "{}NOT TRIED for want of {needed}: {}",
+                "{}NOT TRIED because {needed} is missing: {}",
                 if unknown { "error: " } else { "" },
                 tests.join(", ")
             );
@@ -288,8 +290,8 @@ impl Tally {
         failed
     }
 
-    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`, or what `tests/not_tried.rs`
-    /// writes; every other line says nothing.
+    /// Counts a line like `test result: ok. 3 passed; 0 failed; …`, or a line of
+    /// `tests/not_tried.rs`. Other lines are ignored.
     fn count(&mut self, line: &str) {
         if let Some((test, needed)) =
             line.trim_end().strip_prefix("NOT TRIED: ").and_then(|rest| rest.split_once(": needs "))
@@ -316,7 +318,7 @@ mod tests {
     use super::{Step, Tally};
 
     #[test]
-    fn results_are_summed_up() {
+    fn test_results_are_added_up() {
         let mut tally = Tally::default();
         let printed = "running 3 tests\ntest a ... ok\n\n\
             test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_fails_in_ci_once_for_each_thing_that_is_missing() {
+    fn missing_requirement_is_one_failure_in_ci() {
         let mut tally = Tally::default();
         for line in [
             "NOT TRIED: a::b: needs make\n",
@@ -339,27 +341,27 @@ mod tests {
             tally.count(line);
         }
         assert_eq!(tally.not_tried["make"].iter().collect::<Vec<_>>(), ["a::b", "a::c"]);
-        assert!(!tally.sum_up_not_tried(false));
+        assert!(!tally.report_not_tried(false));
         assert_eq!(tally.failed, 0);
-        assert!(tally.sum_up_not_tried(true));
+        assert!(tally.report_not_tried(true));
         assert_eq!(tally.failed, 2);
     }
 
     #[test]
-    fn a_step_that_breaks_down_counts_as_a_failure_once() {
+    fn failed_step_without_failed_tests_counts_as_one_failure() {
         let mut tally = Tally::default();
-        let breaks_down = Step { name: "breaks down", check: |_, _| Err("for a test".to_owned()) };
-        assert!(!breaks_down.run(&mut tally, &[]));
+        let failing = Step { name: "failing", check: |_, _| Err("for a test".to_owned()) };
+        assert!(!failing.run(&mut tally, &[]));
         assert_eq!((tally.passed, tally.failed), (0, 1));
 
-        let has_failed_tests = Step {
-            name: "has failed tests",
+        let with_failed_tests = Step {
+            name: "with failed tests",
             check: |tally, _| {
                 tally.count("test result: FAILED. 1 passed; 2 failed; 0 ignored");
                 Err("for a test".to_owned())
             },
         };
-        assert!(!has_failed_tests.run(&mut tally, &[]));
+        assert!(!with_failed_tests.run(&mut tally, &[]));
         assert_eq!((tally.passed, tally.failed), (1, 3));
     }
 }

@@ -1,22 +1,22 @@
-//! The folder that is handed out, and the archive of it.
+//! The folder of a release, and its archive.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{ARCH, printed};
+use super::{ARCH, stdout_of};
 use crate::{cargo, step};
 
-/// What is handed out, as a folder in `target/dist`.
+/// The contents of a release, as a folder in `target/dist`.
 pub(crate) struct Archive {
-    /// Of the folder.
+    /// Name of the folder.
     name: String,
     folder: PathBuf,
 }
 
 impl Archive {
-    /// An empty one, in place of what an earlier run left.
+    /// Creates an empty folder, and removes what an earlier run left.
     pub(crate) fn new(version: &str) -> Result<Archive, String> {
         let name = format!("berth-{version}-{ARCH}-linux");
         let archive = Archive { folder: dist().join(&name), name };
@@ -33,7 +33,7 @@ impl Archive {
         &self.folder
     }
 
-    /// Where the folder is as one file, once it is sealed.
+    /// The path of the packed archive, which `seal` writes.
     pub(crate) fn packed(&self) -> PathBuf {
         dist().join(format!("{}.tar.gz", self.name))
     }
@@ -43,7 +43,7 @@ impl Archive {
         self.add(path, bytes, 0o644)
     }
 
-    /// Adds a file that can be executed.
+    /// Adds an executable file.
     pub(crate) fn program(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
         self.add(path, bytes, 0o755)
     }
@@ -57,12 +57,12 @@ impl Archive {
             .map_err(|error| format!("can't write {}: {error}", file.display()))
     }
 
-    /// Adds the checksums of all files, and packs the folder. Nothing is added afterwards.
+    /// Adds the checksums of all files, and packs the folder. No file can be added afterwards.
     pub(crate) fn seal(&self) -> Result<(), String> {
         let mut files = Vec::new();
         collect(&self.folder, "", &mut files)?;
         self.file("SHA256SUMS", checksums(&self.folder, &files)?.as_bytes())?;
-        // Nothing about this machine, its user or the time of day.
+        // The archive has no data about this machine, its user or the current time.
         let mut tar = Command::new("tar");
         tar.env_remove("TAR_OPTIONS").args([
             "--create",
@@ -75,7 +75,7 @@ impl Archive {
         tar.args([
             "--numeric-owner",
             "--mode=u=rwX,go=rX",
-            &format!("--mtime=@{}", time()),
+            &format!("--mtime=@{}", source_time()),
             "--file",
         ]);
         tar.arg(self.packed()).arg("--directory").arg(dist()).arg(&self.name);
@@ -90,20 +90,24 @@ fn dist() -> PathBuf {
     cargo::target().join("dist")
 }
 
-/// When the sources were last changed, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, or
-/// git.
-fn time() -> u64 {
-    let told = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let of_commit = || {
-        printed(Command::new("git").current_dir(cargo::root()).args(["log", "-1", "--format=%ct"]))
-            .ok()
+/// The time of the last change of the sources, in seconds since 1970: from `SOURCE_DATE_EPOCH`,
+/// otherwise from git.
+fn source_time() -> u64 {
+    let from_environment = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let from_git = || {
+        stdout_of(Command::new("git").current_dir(cargo::root()).args([
+            "log",
+            "-1",
+            "--format=%ct",
+        ]))
+        .ok()
     };
-    told.or_else(of_commit).and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
+    from_environment.or_else(from_git).and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Lines as `sha256sum` writes and checks them.
+/// Lines in the format of `sha256sum`.
 fn checksums(folder: &Path, files: &[String]) -> Result<String, String> {
-    printed(Command::new("sha256sum").current_dir(folder).arg("--").args(files))
+    stdout_of(Command::new("sha256sum").current_dir(folder).arg("--").args(files))
 }
 
 /// The paths of all files, sorted.

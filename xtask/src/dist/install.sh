@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs berth for one user: ./install.sh [--prefix DIR], and takes it away again: ./install.sh [--prefix DIR] --uninstall
+# Installs berth for one user: ./install.sh [--prefix DIR]
+# Uninstalls it: ./install.sh [--prefix DIR] --uninstall
 #
-# What lies in bin and share beside this script goes to bin and share below the prefix, ~/.local unless told otherwise. Each file is put
-# beside its place and renamed, the program last. Configuration is never touched, and there is no need for root.
+# Copies bin and share, which are beside this script, to the prefix. The default prefix is ~/.local. Each file is
+# written under another name and renamed, the program last. The script never changes the configuration, and doesn't
+# need root.
 set -eu
 
-# The machine that the program was built for, as `uname -m` names it.
+# The machine type that the program was built for, as printed by `uname -m`.
 arch=@ARCH@
 
 main() {
@@ -21,7 +23,7 @@ main() {
         esac
         shift
     done
-    [ -n "$prefix" ] && [ "$prefix" != /.local ] || die "there is no HOME to install into: name a directory with --prefix DIR"
+    [ -n "$prefix" ] && [ "$prefix" != /.local ] || die "HOME is missing: name a directory with --prefix DIR"
     case $prefix in
         /*) ;;
         *) prefix=$PWD/$prefix ;;
@@ -37,7 +39,8 @@ install() {
     cd -- "$here"
     check_platform
     check_files
-    # What an older version had, to take away what this one lacks. The list goes first: it names all that may be there from now on.
+    # Files that only the older version has are removed at the end. The list of both versions' files is written first,
+    # so that --uninstall removes all of them even after an interruption.
     old=
     if [ -f "$installed" ]; then old=$(cat -- "$installed"); fi
     new=$(files)
@@ -80,15 +83,15 @@ uninstall() {
         share/zsh/site-functions share/zsh share/fish/vendor_completions.d share/fish share bin; do
         rmdir -- "$prefix/$folder" 2>/dev/null || true
     done
-    echo "berth is gone from $prefix. Its configuration, data and cache are left: berth's folders in ~/.config, ~/.local/share and ~/.cache"
+    echo "berth is removed from $prefix. Its configuration, data and cache are kept in berth's folders in ~/.config, ~/.local/share and ~/.cache"
 }
 
-# What is to be installed, one path a line.
+# The files to install, one path a line.
 files() {
     sed -n -e 's/^[0-9a-f]*  bin\//bin\//p' -e 's/^[0-9a-f]*  share\//share\//p' SHA256SUMS
 }
 
-# The program knows best what it runs on; what it can't say itself is said for it.
+# Checks what the program can't report itself, because it would not start.
 check_platform() {
     system=$(uname -s) machine=$(uname -m)
     [ "$system" = Linux ] || die "berth runs on Linux; this is $system"
@@ -99,7 +102,7 @@ check_platform() {
             case $flags in
                 *" $flag "*) ;;
                 *)
-                    echo "this processor is older than x86-64-v2 (it lacks $flag): the first call will take seconds, to compile the tools for it"
+                    echo "this processor is older than x86-64-v2 (it lacks $flag): the first call takes seconds, because it compiles the tools"
                     break
                     ;;
             esac
@@ -107,22 +110,22 @@ check_platform() {
     fi
 }
 
-# Every file is the one that was packed, and there are no others to be taken for them.
+# Checks that every packed file is there and unchanged, and that the program starts.
 check_files() {
     command -v sha256sum > /dev/null || die "sha256sum is needed to check the files (in coreutils or busybox)"
     [ -f SHA256SUMS ] || die "SHA256SUMS is missing beside this script: unpack the whole archive"
-    told=$(sha256sum -c SHA256SUMS 2>&1) || die "the archive is damaged, nothing was installed:
-$(printf '%s\n' "$told" | grep -v ': OK$')"
-    ./bin/berth --version > /dev/null || die "the program does not start on this machine, nothing was installed"
+    output=$(sha256sum -c SHA256SUMS 2>&1) || die "the archive is damaged; nothing was installed:
+$(printf '%s\n' "$output" | grep -v ': OK$')"
+    ./bin/berth --version > /dev/null || die "the program does not start on this machine; nothing was installed"
 }
 
-# Standard input becomes a file of this mode, at once.
+# Writes standard input to the file $1 with the mode $2, in one step.
 put() {
-    [ ! -d "$1" ] || die "$1 is a directory: nothing can be put there"
+    [ ! -d "$1" ] || die "$1 is a directory: can't write a file there; move it away"
     cat > "$1.new.$$" && chmod "$2" "$1.new.$$" && mv -f -- "$1.new.$$" "$1"
 }
 
-# A file that was installed, by its path below the prefix.
+# Removes an installed file, by its path below the prefix.
 remove() {
     case $1 in
         '' | */../* | ../*) ;;

@@ -1,4 +1,4 @@
-//! The licences of what others wrote and the binary contains, which ask to be handed on.
+//! The licences of third-party code in the binary, which have to be distributed with it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use super::packages::Package;
 
-/// How files begin that tell a licence or whom to name.
+/// The first words in the names of files with a licence or the authors.
 const NAMES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 const ABOUT: &str = "\
-The berth binary contains the work of others, under licences of their own. What each says of itself comes first, then the texts that lie
-in their packages, each once. Rust's standard library is under MIT or Apache-2.0, by the Rust project's developers:
+The berth binary contains third-party packages under their own licences. First comes a list of the packages with the licence that each
+declares; then the texts in the packages, each once. Rust's standard library is under MIT or Apache-2.0, by the Rust project's developers:
 https://github.com/rust-lang/rust. The C library, musl, is under MIT, Copyright (c) 2005-2020 Rich Felker, et al.:
 https://git.musl-libc.org/cgit/musl/tree/COPYRIGHT.
 ";
 
-/// All of them as one text.
+/// The licences of all third-party packages, as one text.
 pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
     let others: Vec<&Package> =
         packages.iter().filter(|package| package.checksum.is_some()).collect();
@@ -41,8 +41,8 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The files in a package's folder that tell about a licence, of what the package has copied from
-/// others too, sorted.
+/// Collects the files with licences in a package's folder, sorted. Its subfolders may have licences
+/// of code that the package has copied.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;

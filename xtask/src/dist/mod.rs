@@ -1,9 +1,9 @@
-//! `cargo xtask dist`: what is handed out, in `target/dist`: one static binary with everything
-//! inside, and what belongs beside it, as a folder and as an archive. What was packed is then tried
-//! where there is nothing else.
+//! `cargo xtask dist`: builds a release in `target/dist`, as a folder and as an archive. It has one
+//! static binary with everything inside, and the files that are installed with it. The packed
+//! program is then tested in an empty environment.
 //!
-//! The same sources, compiler and machine kind give the same archive, byte for byte: no path, time,
-//! owner or order of the machine that builds goes into it.
+//! The same sources, compiler and kind of machine give the same archive, byte for byte. No path,
+//! time, owner or file order of the build machine is part of it.
 
 mod archive;
 mod licences;
@@ -18,86 +18,85 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::tidy::manifest::Manifest;
-use crate::{Done, cargo, host, machine, no_arguments, plugins, step};
+use crate::{CommandResult, cargo, host, machine, no_arguments, plugins, step};
 
 use archive::Archive;
 use packages::Package;
 pub(crate) use paths::Paths;
 
-/// How `uname -m` and Rust name the machine that builds, which is the one that is built for.
+/// The architecture of the build machine and of the release, as `uname -m` and Rust name it.
 const ARCH: &str = std::env::consts::ARCH;
 
-/// For C that is linked against another C library than the compiler's own, and is the same whenever
-/// it is compiled: no calls that only glibc knows, which are checked copies and the numbers of
-/// newer C, and no time of day.
+/// Flags for C code. It is linked with another C library than the compiler's own, so it may not
+/// call functions that only glibc has: the checked copies, and the parsers of numbers in newer C.
+/// It has no time of compilation, so that it is always the same.
 const C_FLAGS: &str =
     r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
 
-/// The shells that have a folder for the completions of programs, and what a program's file is
-/// called there.
+/// The shells that have a folder for completions, and the path of Berth's file there.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/berth"),
     ("fish", "fish/vendor_completions.d/berth.fish"),
     ("zsh", "zsh/site-functions/_berth"),
 ];
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     machine::check()?;
     let target = target();
-    machine::provide(&target)?;
-    let packages = packages::in_the_binary(&target)?;
+    machine::ensure_target(&target)?;
+    let packages = packages::in_binary(&target)?;
     let paths = Paths::of_this_machine(&target)?;
     let berth = build(&target, &paths)?;
-    verify::is_static(&berth)?;
-    paths.are_absent_from(&berth)?;
+    verify::check_static(&berth)?;
+    paths.check_absent_from(&berth)?;
 
     step::headline("pack");
     let archive = Archive::new(&version()?)?;
-    fill(&archive, &berth, &packages)?;
-    fill_in_pages(&archive, &berth)?;
+    add_files(&archive, &berth, &packages)?;
+    add_completions_and_pages(&archive, &berth)?;
     archive.seal()?;
-    verify::installs(&archive)?;
-    verify::runs_alone(&berth)?;
+    verify::check_install(&archive)?;
+    verify::check_runs_alone(&berth)?;
 
     let size = fs::metadata(&berth).map_or(0, |file| file.len());
     step::headline(&format!(
-        "berth has {:.1} MB; the archive is {}",
+        "berth is {:.1} MB; the archive is {}",
         size as f64 / 1e6,
         archive.packed().display()
     ));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the plugins and the binary, apart from what the other chores build.
+/// Builds the plugins and the binary, in other folders than the other commands.
 fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     let folder = cargo::target().join("dist-build");
     let (components, compiled) = (folder.join("components"), folder.join("plugins"));
     let mut components_build = cargo::guests("build");
     components_build.args(["--locked", "--target-dir"]).arg(&components);
     let guests =
-        plugins::build_with(paths.hidden_from(&mut components_build), &components, &compiled)?;
+        plugins::build_with(paths.hide_from(&mut components_build), &components, &compiled)?;
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build
             .args(["--locked", "--release", "--package", "berth-cli", "--target", target])
             .env("BERTH_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
-        step::run("cargo build --release", paths.hidden_from(&mut build))?;
+        step::run("cargo build --release", paths.hide_from(&mut build))?;
         let berth = cargo::target().join(target).join("release/berth");
-        host::existing(&berth)?;
+        host::check_exists(&berth)?;
         Ok(berth)
     })
 }
 
-/// What is built for: static, and without asking the machine it runs on for its C library's other
-/// half, as a static glibc does to look up names.
+/// The target of a release. A static musl binary never loads parts of the machine's C library; a
+/// static glibc binary does so to look up names.
 pub(crate) fn target() -> String {
     format!("{ARCH}-unknown-linux-musl")
 }
 
-/// Has a C compiler of the machine's compile what is in C, in the engine, the allocator and the
-/// grammar of the shell.
+/// Compiles C code with a compiler of this machine. The engine, the allocator and the shell grammar
+/// have C code.
 pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str, paths: &Paths) {
     build.env("CC_SHELL_ESCAPED_FLAGS", "1");
     for (name, value, always) in
@@ -110,8 +109,8 @@ pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str,
     }
 }
 
-/// Puts everything into the archive's folder. `bin` and `share` are what is installed.
-fn fill(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), String> {
+/// Adds everything to the archive's folder. `bin` and `share` are installed.
+fn add_files(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), String> {
     archive.program("bin/berth", &read(berth)?)?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         archive.file(&format!("share/doc/berth/{file}"), &read(&cargo::root().join(file))?)?;
@@ -125,14 +124,15 @@ fn fill(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), Str
     archive.program("install.sh", script.as_bytes())
 }
 
-/// What the program makes itself, and where shells and `man` look for it.
-fn fill_in_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
+/// Adds the completions and man pages, which the program prints itself, in the folders where shells
+/// and `man` look for them.
+fn add_completions_and_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
     for (shell, path) in COMPLETIONS {
-        let script = printed(Command::new(berth).args(["completions", shell]))?;
+        let script = stdout_of(Command::new(berth).args(["completions", shell]))?;
         archive.file(&format!("share/{path}"), script.as_bytes())?;
     }
     let pages = verify::fresh_folder("man")?;
-    printed(Command::new(berth).args(["man", "--all"]).arg(&pages))?;
+    stdout_of(Command::new(berth).args(["man", "--all"]).arg(&pages))?;
     let found = fs::read_dir(&pages).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     for page in found.map_err(|error| format!("can't list {}: {error}", pages.display()))? {
         archive.file(
@@ -143,30 +143,30 @@ fn fill_in_pages(archive: &Archive, berth: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The version of everything in the workspace.
+/// The version of the workspace.
 fn version() -> Result<String, String> {
     let manifest =
         Manifest::parse(&String::from_utf8_lossy(&read(&cargo::root().join("Cargo.toml"))?));
-    manifest.string("workspace.package", "version").ok_or("Cargo.toml names no version".to_owned())
+    manifest.string("workspace.package", "version").ok_or("Cargo.toml has no version".to_owned())
 }
 
-/// The version of Rust, whose standard library is in the binary.
+/// The version of Rust. Its standard library is in the binary.
 fn rust() -> Result<String, String> {
-    let told = machine::rustc(&["-vV"])?;
-    let version = told.lines().find_map(|line| line.strip_prefix("release: "));
-    version.map(str::to_owned).ok_or(format!("rustc -vV tells no release: {told}"))
+    let output = machine::rustc(&["-vV"])?;
+    let version = output.lines().find_map(|line| line.strip_prefix("release: "));
+    version.map(str::to_owned).ok_or(format!("the output of rustc -vV has no release: {output}"))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))
 }
 
-/// What a program prints that has to succeed.
-fn printed(command: &mut Command) -> Result<String, String> {
-    let answer = command.output().map_err(|error| step::cannot_start(command, &error))?;
-    if answer.status.success() {
-        return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
+/// Runs a program and returns its stdout. Fails if the program fails.
+fn stdout_of(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| step::cannot_start(command, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let told = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
-    Err(format!("{} failed ({}): {told}", command.get_program().display(), answer.status))
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(format!("{} failed ({}): {stderr}", command.get_program().display(), output.status))
 }

@@ -1,52 +1,62 @@
-//! Which packages are in the binary, as cargo tells.
+//! Lists the packages in the binary, with the help of cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{printed, read};
+use super::{read, stdout_of};
 use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
-/// The plugins that the binary carries: those that `host/cli/build.rs` names.
-const CARRIED: [&str; 5] = ["file", "filters", "hostile", "shell", "web"];
+/// The plugins in the binary: those in `host/cli/build.rs`.
+const BUILT_IN: [&str; 5] = ["file", "filters", "hostile", "shell", "web"];
 
-/// A package whose code is in the binary, in the host or in a plugin that it carries.
+/// A package whose code is in the binary: in the host or in a built-in plugin.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// As SPDX writes it.
+    /// An SPDX expression.
     pub(crate) licence: String,
-    /// The SHA-256 of the package as the registry has it. A package of this repository has none.
+    /// The SHA-256 of the package in the registry. `None` if the package is part of this
+    /// repository.
     pub(crate) checksum: Option<String>,
-    /// Where its sources lie.
+    /// The folder of its sources.
     pub(crate) folder: PathBuf,
 }
 
-/// Every package in the binary for `target`, once, by name and version.
-pub(crate) fn in_the_binary(target: &str) -> Result<Vec<Package>, String> {
+/// Every package in the binary for `target`, once for each name and version.
+pub(crate) fn in_binary(target: &str) -> Result<Vec<Package>, String> {
     let mut found = BTreeSet::new();
-    found.extend(of_workspace(cargo::root(), target, &["berth-cli"])?);
-    found.extend(of_workspace(&cargo::plugins(), WASM, &CARRIED)?);
+    found.extend(workspace_packages(cargo::root(), target, &["berth-cli"])?);
+    found.extend(workspace_packages(&cargo::plugins(), WASM, &BUILT_IN)?);
     Ok(found.into_iter().collect())
 }
 
-/// Where the sources of every package lie that a workspace may need for `target`.
+/// The source folders of every package that a workspace may need for `target`.
 pub(crate) fn folders(workspace: &Path, target: &str) -> Result<Vec<PathBuf>, String> {
     let mut metadata = cargo::cargo(workspace, "metadata");
-    let json =
-        printed(metadata.args(["--locked", "--format-version", "1", "--filter-platform", target]))?;
-    // Strings in JSON, and the one key is nobody else's: what it takes to read them all is more
-    // than what is needed here.
+    let json = stdout_of(metadata.args([
+        "--locked",
+        "--format-version",
+        "1",
+        "--filter-platform",
+        target,
+    ]))?;
+    // Only the strings after this key are needed, and no other object has such a key. That doesn't
+    // need a JSON parser.
     let manifests =
         json.split(r#""manifest_path":""#).skip(1).filter_map(|rest| rest.split('"').next());
     Ok(manifests.filter_map(|path| Some(Path::new(path).parent()?.to_owned())).collect())
 }
 
-fn of_workspace(workspace: &Path, target: &str, roots: &[&str]) -> Result<Vec<Package>, String> {
+fn workspace_packages(
+    workspace: &Path,
+    target: &str,
+    roots: &[&str],
+) -> Result<Vec<Package>, String> {
     let mut tree = cargo::cargo(workspace, "tree");
-    // What runs while others are compiled is in no binary.
+    // Packages that only run during the build are not in the binary.
     tree.args([
         "--locked",
         "--edges",
@@ -62,14 +72,14 @@ fn of_workspace(workspace: &Path, target: &str, roots: &[&str]) -> Result<Vec<Pa
         tree.args(["--package", root]);
     }
     let checksums = checksums(&String::from_utf8_lossy(&read(&workspace.join("Cargo.lock"))?));
-    let folders = by_name(&folders(workspace, target)?);
-    let printed = printed(&mut tree)?;
-    let lines: BTreeSet<(&str, &str, &str)> = printed.lines().filter_map(line).collect();
+    let folders = folders_by_name(&folders(workspace, target)?);
+    let output = stdout_of(&mut tree)?;
+    let lines: BTreeSet<(&str, &str, &str)> = output.lines().filter_map(parse_line).collect();
     let package = |(name, version, licence): (&str, &str, &str)| {
         let key = (name.to_owned(), version.to_owned());
         let folder = folders
             .get(&key)
-            .ok_or(format!("cargo doesn't tell where the sources of {name} {version} are"))?
+            .ok_or(format!("cargo doesn't name the folder of {name} {version}"))?
             .clone();
         let checksum = checksums.get(&key).cloned();
         Ok(Package { name: key.0, version: key.1, licence: licence.to_owned(), checksum, folder })
@@ -77,8 +87,8 @@ fn of_workspace(workspace: &Path, target: &str, roots: &[&str]) -> Result<Vec<Pa
     lines.into_iter().map(package).collect()
 }
 
-/// Name, version and licence from `name v1.2.3 (where)|licence (*)`.
-fn line(line: &str) -> Option<(&str, &str, &str)> {
+/// Parses the name, version and licence from `name v1.2.3 (where)|licence (*)`.
+fn parse_line(line: &str) -> Option<(&str, &str, &str)> {
     let (package, licence) = line.split_once('|')?;
     let mut words = package.split(' ');
     let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
@@ -100,8 +110,9 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     found
 }
 
-/// The folders by the name and version in their manifests, which may come from a workspace's.
-fn by_name(folders: &[PathBuf]) -> BTreeMap<(String, String), PathBuf> {
+/// The folders, by the name and version in their manifests. A version may come from a workspace's
+/// manifest.
+fn folders_by_name(folders: &[PathBuf]) -> BTreeMap<(String, String), PathBuf> {
     let manifest = |folder: &Path| {
         fs::read_to_string(folder.join("Cargo.toml")).map(|text| Manifest::parse(&text)).ok()
     };
@@ -123,24 +134,27 @@ fn by_name(folders: &[PathBuf]) -> BTreeMap<(String, String), PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{checksums, line};
+    use super::{checksums, parse_line};
 
     #[test]
-    fn lines_of_the_tree_are_read() {
+    fn lines_of_cargo_tree_are_parsed() {
         assert_eq!(
-            line("serde v1.0.2|MIT OR Apache-2.0 (*)"),
+            parse_line("serde v1.0.2|MIT OR Apache-2.0 (*)"),
             Some(("serde", "1.0.2", "MIT OR Apache-2.0"))
         );
         assert_eq!(
-            line("berth-cli v0.1.0 (/somewhere/host/cli)|MIT"),
+            parse_line("berth-cli v0.1.0 (/somewhere/host/cli)|MIT"),
             Some(("berth-cli", "0.1.0", "MIT"))
         );
-        assert_eq!(line("wasip2 v2.0.1+wasi-0.2.12|"), Some(("wasip2", "2.0.1+wasi-0.2.12", "")));
-        assert_eq!(line(""), None);
+        assert_eq!(
+            parse_line("wasip2 v2.0.1+wasi-0.2.12|"),
+            Some(("wasip2", "2.0.1+wasi-0.2.12", ""))
+        );
+        assert_eq!(parse_line(""), None);
     }
 
     #[test]
-    fn checksums_are_found_where_there_are_some() {
+    fn checksums_of_lock_file_are_found() {
         let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"ab\"\n\n[[package]]\nname = \"own\"\nversion = \"0.1.0\"\n";
         let found: Vec<_> = checksums(lock).into_iter().collect();
         assert_eq!(found, [(("a".to_owned(), "1.0.0".to_owned()), "ab".to_owned())]);

@@ -1,4 +1,4 @@
-//! Paths of the machine that builds, which don't go into what it builds.
+//! Paths of the build machine, which may not be in its output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,24 +9,24 @@ use super::{packages, read, verify};
 use crate::cargo::{self, WASM};
 use crate::machine;
 
-/// Where sources lie on this machine, each with the name that it gets in what is built.
+/// The source folders of this machine, each with the name that replaces it in the output.
 pub(crate) struct Paths(Vec<(PathBuf, String)>);
 
 impl Paths {
-    /// Those of the sources that both workspaces use.
+    /// The folders of the sources that both workspaces use.
     pub(crate) fn of_this_machine(target: &str) -> Result<Paths, String> {
         let own = cargo::root();
         let mut paths = vec![(own.to_owned(), "/berth".to_owned())];
         let folders =
             [packages::folders(own, target)?, packages::folders(&cargo::plugins(), WASM)?].concat();
-        // The folders in which cargo keeps the sources of packages; usually a single one.
+        // The folders in which cargo keeps the sources of packages; usually there is one.
         let others: BTreeSet<&Path> = folders
             .iter()
             .filter(|folder| !folder.starts_with(own))
             .filter_map(|folder| folder.parent())
             .collect();
         paths.extend(others.into_iter().map(|folder| (folder.to_owned(), "/crates".to_owned())));
-        // The standard library names itself like this where its sources aren't installed.
+        // The standard library has this name if its sources aren't installed.
         let version = machine::rustc(&["-vV"])?;
         let commit = version
             .lines()
@@ -36,17 +36,18 @@ impl Paths {
         Ok(Paths(paths))
     }
 
-    /// Has the Rust compilers that `cargo` starts write the other names.
-    pub(crate) fn hidden_from<'a>(&self, cargo: &'a mut Command) -> &'a mut Command {
-        // Flags of whoever builds would make another binary.
+    /// Sets the flags with which Rust compilers write the other names.
+    pub(crate) fn hide_from<'a>(&self, cargo: &'a mut Command) -> &'a mut Command {
+        // The user's flags would change the binary.
         cargo
             .env_remove("RUSTFLAGS")
             .env("CARGO_ENCODED_RUSTFLAGS", self.flags("--remap-path-prefix").join("\x1f"))
     }
 
-    /// The flags with which C compilers write the other names: `assert` tells of its file.
+    /// The flags with which C compilers write the other names. `assert` puts the name of its file
+    /// into the output.
     pub(crate) fn c_flags(&self) -> String {
-        // As a shell takes them apart.
+        // Quoted for a shell.
         let quoted = |flag: String| format!("'{}'", flag.replace('\'', r"'\''"));
         self.flags("-ffile-prefix-map").into_iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
@@ -56,12 +57,12 @@ impl Paths {
     }
 
     /// Fails if one of the paths is in the binary.
-    pub(crate) fn are_absent_from(&self, binary: &Path) -> Result<(), String> {
-        self.are_only_where(binary, &read(binary)?, |_| false)
+    pub(crate) fn check_absent_from(&self, binary: &Path) -> Result<(), String> {
+        self.check_allowed(binary, &read(binary)?, |_| false)
     }
 
-    /// Fails if one of the paths is in what was compiled from C for `target`.
-    pub(crate) fn are_absent_from_c_of(&self, target: &str) -> Result<(), String> {
+    /// Fails if one of the paths is in the compiled C code for `target`.
+    pub(crate) fn check_absent_from_c_code(&self, target: &str) -> Result<(), String> {
         let builds = cargo::target().join(target).join("debug/build");
         let list = |folder: &Path| {
             fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
@@ -71,24 +72,24 @@ impl Paths {
             .filter(|file| file.extension().is_some_and(|kind| kind == "a"))
             .collect();
         if archives.is_empty() {
-            return Err(format!(
-                "nothing below {} was compiled from C, which is not so",
-                builds.display()
-            ));
+            return Err(format!("there is no compiled C code below {}", builds.display()));
         }
-        archives.iter().try_for_each(|archive| self.are_absent_from(archive))
+        archives.iter().try_for_each(|archive| self.check_absent_from(archive))
     }
 
-    /// Fails if a binary that was built without hiding them has paths that wouldn't have been
-    /// hidden: others than those that the compilers write, which are of files with sources.
-    pub(crate) fn are_those_of_sources_in(&self, binary: &Path) -> Result<(), String> {
+    /// Checks a binary that was built without hiding the paths. Compilers write paths of source
+    /// files only, and the flags hide those. Fails if the binary has another path, which the flags
+    /// wouldn't hide.
+    pub(crate) fn check_only_sources_in(&self, binary: &Path) -> Result<(), String> {
         let bytes = read(binary)?;
         let loaded = verify::loaded(&bytes)
-            .ok_or_else(|| format!("{} is no 64-bit little-endian ELF file", binary.display()))?;
-        loaded.into_iter().try_for_each(|part| self.are_only_where(binary, part, names_a_source))
+            .ok_or_else(|| format!("{} isn't a 64-bit little-endian ELF file", binary.display()))?;
+        loaded
+            .into_iter()
+            .try_for_each(|part| self.check_allowed(binary, part, starts_with_source_path))
     }
 
-    fn are_only_where(
+    fn check_allowed(
         &self,
         file: &Path,
         bytes: &[u8],
@@ -100,10 +101,7 @@ impl Paths {
                 let shown: String =
                     text[at..].chars().take_while(|c| !c.is_control()).take(200).collect();
                 if !allowed(&shown) {
-                    return Err(format!(
-                        "{} names a path of this machine: {shown}",
-                        file.display()
-                    ));
+                    return Err(format!("{} has a path of this machine: {shown}", file.display()));
                 }
             }
         }
@@ -111,9 +109,8 @@ impl Paths {
     }
 }
 
-/// Whether a text begins with the name of a file with sources. Rust puts other text right behind
-/// it.
-fn names_a_source(text: &str) -> bool {
+/// Whether a text begins with the path of a source file. Rust puts other text directly behind it.
+fn starts_with_source_path(text: &str) -> bool {
     let name = text
         .split(|c: char| !(c.is_ascii_alphanumeric() || "/._-+@".contains(c)))
         .next()
@@ -125,27 +122,28 @@ fn names_a_source(text: &str) -> bool {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{Paths, names_a_source};
+    use super::{Paths, starts_with_source_path};
 
     #[test]
-    fn paths_of_sources_are_told_from_others() {
+    fn source_paths_are_recognized() {
         for source in
             ["/a/src/lib.rs", "/a/src/lib.rsan error", "/a/src/./parser.c", "/a/b.rs:1 of"]
         {
-            assert!(names_a_source(source), "{source}");
+            assert!(starts_with_source_path(source), "{source}");
         }
         for other in ["/a/target/debug/build/x-1/out", "/a/Cargo.toml", "/a/out more.rs", "/a"] {
-            assert!(!names_a_source(other), "{other}");
+            assert!(!starts_with_source_path(other), "{other}");
         }
     }
 
     #[test]
-    fn a_path_that_no_compiler_wrote_is_found_behind_others() {
+    fn other_path_is_found_after_source_paths() {
         let paths = Paths(vec![(PathBuf::from("/home/u/berth"), "/berth".to_owned())]);
-        let look =
-            |text: &str| paths.are_only_where(Path::new("binary"), text.as_bytes(), names_a_source);
-        assert_eq!(look("\0/home/u/berth/src/a.rs\0/home/u/berth/b.h\0"), Ok(()));
-        let found = look("\0/home/u/berth/src/a.rs\0/home/u/berth/target/out\0").unwrap_err();
+        let check = |text: &str| {
+            paths.check_allowed(Path::new("binary"), text.as_bytes(), starts_with_source_path)
+        };
+        assert_eq!(check("\0/home/u/berth/src/a.rs\0/home/u/berth/b.h\0"), Ok(()));
+        let found = check("\0/home/u/berth/src/a.rs\0/home/u/berth/target/out\0").unwrap_err();
         assert!(found.ends_with(": /home/u/berth/target/out"), "{found}");
     }
 }

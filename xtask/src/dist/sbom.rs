@@ -1,16 +1,16 @@
-//! What the binary is made of, for programs that look for known weaknesses: CycloneDX in JSON.
+//! The software bill of materials: the packages in the binary, in CycloneDX's JSON, for
+//! vulnerability scanners.
 
 use super::packages::Package;
 
-/// The bill of materials. It names no time and no serial number, which would make each build
-/// another.
+/// The bill of materials. It has no time and no serial number, which would differ in each build.
 pub(crate) fn document(version: &str, rust: &str, packages: &[Package]) -> String {
     let components: Vec<String> =
         packages.iter().map(component).chain([standard_library(rust), c_library()]).collect();
     format!(
         "{{\n  \"bomFormat\": \"CycloneDX\",\n  \"specVersion\": \"1.6\",\n  \"version\": 1,\n  \"metadata\": {{\n    \"component\": \
          {{\"type\": \"application\", \"bom-ref\": \"berth\", \"name\": \"berth\", \"version\": {}}}\n  }},\n  \"components\": [\n    {}\n  ]\n}}\n",
-        string(version),
+        json_string(version),
         components.join(",\n    ")
     )
 }
@@ -19,47 +19,49 @@ fn component(package: &Package) -> String {
     let Package { name, version, licence, checksum, .. } = package;
     let mut fields = vec![
         r#""type": "library""#.to_owned(),
-        format!(r#""bom-ref": {}"#, string(&format!("{name}@{version}"))),
-        format!(r#""name": {}"#, string(name)),
-        format!(r#""version": {}"#, string(version)),
+        format!(r#""bom-ref": {}"#, json_string(&format!("{name}@{version}"))),
+        format!(r#""name": {}"#, json_string(name)),
+        format!(r#""version": {}"#, json_string(version)),
     ];
     if !licence.is_empty() {
-        // A slash is the older way to write an alternative, which SPDX doesn't know.
+        // Older manifests write an alternative as a slash, which isn't valid in SPDX.
         let alternatives: Vec<&str> = licence.split('/').map(str::trim).collect();
         fields.push(format!(
             r#""licenses": [{{"expression": {}}}]"#,
-            string(&alternatives.join(" OR "))
+            json_string(&alternatives.join(" OR "))
         ));
     }
     if let Some(checksum) = checksum {
-        // Only what the registry has is known by that name to others. `+` is a space where such a
-        // name is read.
+        // A `purl` is valid only for packages of the registry. In it, a `+` means a space, so it is
+        // escaped.
         fields.push(format!(
             r#""purl": {}"#,
-            string(&format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")))
+            json_string(&format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")))
         ));
-        fields
-            .push(format!(r#""hashes": [{{"alg": "SHA-256", "content": {}}}]"#, string(checksum)));
+        fields.push(format!(
+            r#""hashes": [{{"alg": "SHA-256", "content": {}}}]"#,
+            json_string(checksum)
+        ));
     }
     format!("{{{}}}", fields.join(", "))
 }
 
-/// Compiled by those who make Rust.
+/// The standard library, which the Rust project compiles.
 fn standard_library(version: &str) -> String {
     format!(
         r#"{{"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": {}, "licenses": [{{"expression": "MIT OR Apache-2.0"}}]}}"#,
-        string(version)
+        json_string(version)
     )
 }
 
-/// Comes with the target.
+/// The C library, which is installed with the Rust target.
 fn c_library() -> String {
     r#"{"type": "library", "bom-ref": "musl", "name": "musl", "licenses": [{"expression": "MIT"}]}"#
         .to_owned()
 }
 
-/// A string as JSON writes it.
-fn string(text: &str) -> String {
+/// A string in JSON.
+fn json_string(text: &str) -> String {
     let mut json = String::from('"');
     for c in text.chars() {
         match c {
@@ -74,15 +76,18 @@ fn string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{packages, printed};
-    use super::{document, string};
+    use super::super::{packages, stdout_of};
+    use super::{document, json_string};
     use crate::cargo;
 
     #[test]
     fn every_package_of_the_binary_is_listed_once() {
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-        let listed =
-            document("1.0.0", "1.0.0", &packages::in_the_binary(&target).expect("cargo tells"));
+        let listed = document(
+            "1.0.0",
+            "1.0.0",
+            &packages::in_binary(&target).expect("cargo lists the packages"),
+        );
         for (workspace, target, root) in
             [(cargo::root(), &*target, "berth-cli"), (&cargo::plugins(), cargo::WASM, "file")]
         {
@@ -98,7 +103,7 @@ mod tests {
                 "--package",
                 root,
             ]);
-            let tree = printed(tree).expect("cargo tells");
+            let tree = stdout_of(tree).expect("cargo lists the packages");
             let packages: Vec<&str> = tree.lines().filter(|line| !line.is_empty()).collect();
             assert!(packages.len() > 10, "{packages:?}");
             for package in packages {
@@ -115,6 +120,6 @@ mod tests {
 
     #[test]
     fn strings_are_escaped() {
-        assert_eq!(string("a \"b\" \\ \n é"), "\"a \\\"b\\\" \\\\ \\u000a é\"");
+        assert_eq!(json_string("a \"b\" \\ \n é"), "\"a \\\"b\\\" \\\\ \\u000a é\"");
     }
 }

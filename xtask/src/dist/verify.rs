@@ -1,4 +1,4 @@
-//! What has to hold of what is handed out, tried on the thing itself.
+//! Tests of a release, on the finished files.
 
 use std::fs;
 use std::ops::Range;
@@ -6,30 +6,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::archive::Archive;
-use super::{printed, read};
+use super::{read, stdout_of};
 use crate::{cargo, step};
 
-/// Fails for a binary that asks for a loader, and so for libraries of the machine it runs on.
-pub(crate) fn is_static(binary: &Path) -> Result<(), String> {
+/// Fails if a binary asks for a loader, and so for libraries of the machine.
+pub(crate) fn check_static(binary: &Path) -> Result<(), String> {
     match interpreter(&read(binary)?) {
         Some(false) => Ok(()),
         Some(true) => Err(format!("{} is not static: it names a loader", binary.display())),
-        None => Err(format!("{} is no 64-bit little-endian ELF file", binary.display())),
+        None => Err(format!("{} isn't a 64-bit little-endian ELF file", binary.display())),
     }
 }
 
-/// Runs the install script into an empty folder, twice, and takes everything away again.
-pub(crate) fn installs(archive: &Archive) -> Result<(), String> {
+/// Runs the install script into an empty folder, twice, and uninstalls again.
+pub(crate) fn check_install(archive: &Archive) -> Result<(), String> {
     step::headline("install into an empty folder");
     let prefix = fresh_folder("prefix")?;
     let script = |more: &[&str]| {
         let mut install = Command::new(archive.folder().join("install.sh"));
         install.arg("--prefix").arg(&prefix).args(more);
-        printed(&mut install).map(drop)
+        stdout_of(&mut install).map(drop)
     };
     script(&[])?;
     script(&[])?;
-    printed(Command::new(prefix.join("bin/berth")).arg("--version"))?;
+    stdout_of(Command::new(prefix.join("bin/berth")).arg("--version"))?;
     script(&["--uninstall"])?;
     let left = fs::read_dir(&prefix).map_or(0, Iterator::count);
     if left == 0 {
@@ -39,19 +39,20 @@ pub(crate) fn installs(archive: &Archive) -> Result<(), String> {
     }
 }
 
-/// Runs the binary where there is nothing but itself and `/proc`: no library, no `/tmp`, no shell,
-/// no home.
-pub(crate) fn runs_alone(binary: &Path) -> Result<(), String> {
+/// Runs the binary in a root folder that has only the binary, a plugin, `/proc`, and empty `/work`
+/// and `/tmp`: no library, no shell, no home.
+pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
     step::headline("run in an empty root folder");
     let root = fresh_folder("root")?;
-    let made =
+    let filled =
         ["proc", "work", "tmp"].iter().try_for_each(|folder| fs::create_dir(root.join(folder)));
-    let made = made.and_then(|()| fs::copy(binary, root.join("berth")).map(drop));
-    let stranger = cargo::target().join("dist-build/plugins/bench.wasm");
-    made.and_then(|()| fs::copy(&stranger, root.join("stranger.wasm")).map(drop))
+    let filled = filled.and_then(|()| fs::copy(binary, root.join("berth")).map(drop));
+    let third_party = cargo::target().join("dist-build/plugins/bench.wasm");
+    filled
+        .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
     for check in CHECKS {
-        (check.run)(&Alone { root: &root })
+        (check.run)(&EmptyRoot { root: &root })
             .map_err(|why| format!("in an empty root folder, {}: {why}", check.name))?;
     }
     Ok(())
@@ -59,19 +60,22 @@ pub(crate) fn runs_alone(binary: &Path) -> Result<(), String> {
 
 struct Check {
     name: &'static str,
-    run: fn(&Alone<'_>) -> Result<(), String>,
+    run: fn(&EmptyRoot<'_>) -> Result<(), String>,
 }
 
 const CHECKS: [Check; 7] = [
-    Check { name: "`berth` does not start", run: |alone| alone.prints(&["--version"], "berth ") },
     Check {
-        name: "the tools are not all there",
-        run: |alone| alone.prints(&["tools"], "list_directory"),
+        name: "`berth` does not start",
+        run: |root| root.check_prints(&["--version"], "berth "),
+    },
+    Check {
+        name: "tools are missing",
+        run: |root| root.check_prints(&["tools"], "list_directory"),
     },
     Check {
         name: "the file tools don't work",
-        run: |alone| {
-            alone.prints(
+        run: |root| {
+            root.check_prints(
                 &[
                     "--set",
                     "tools.autonomy=full",
@@ -82,49 +86,50 @@ const CHECKS: [Check; 7] = [
                 ],
                 "note.txt",
             )?;
-            alone.prints(&["call", "read", "path=note.txt"], "tied up")?;
-            alone.prints(&["call", "grep", "pattern=t[ij]ed"], "note.txt")
+            root.check_prints(&["call", "read", "path=note.txt"], "tied up")?;
+            root.check_prints(&["call", "grep", "pattern=t[ij]ed"], "note.txt")
         },
     },
     Check {
-        name: "built-in plugins were compiled anew",
-        run: |alone| {
-            if alone.cached() == 0 {
+        name: "built-in plugins were compiled again",
+        run: |root| {
+            if root.cached_files() == 0 {
                 Ok(())
             } else {
-                Err("there is code in the cache, so what the binary carries is not used".to_owned())
+                Err("the cache has compiled code, so the compiled code in the binary isn't used"
+                    .to_owned())
             }
         },
     },
     Check {
-        name: "a stranger's plugin can't be compiled",
-        run: |alone| {
-            alone.prints(&["plugin", "inspect", "/stranger.wasm"], "bench")?;
-            alone.prints(&["--plugin", "/stranger.wasm", "tools"], "bench__echo")?;
-            if alone.cached() > 0 {
+        name: "a third-party plugin can't be compiled",
+        run: |root| {
+            root.check_prints(&["plugin", "inspect", "/third-party.wasm"], "bench")?;
+            root.check_prints(&["--plugin", "/third-party.wasm", "tools"], "bench__echo")?;
+            if root.cached_files() > 0 {
                 Ok(())
             } else {
-                Err("there is no code in the cache".to_owned())
+                Err("the cache has no compiled code".to_owned())
             }
         },
     },
     Check {
         name: "the doctor finds a failure",
-        run: |alone| alone.prints(&["doctor"], "Berth works here"),
+        run: |root| root.check_prints(&["doctor"], "Berth works here"),
     },
-    Check { name: "the demo fails", run: |alone| alone.prints(&["demo"], "") },
+    Check { name: "the demo fails", run: |root| root.check_prints(&["demo"], "") },
 ];
 
 /// An empty root folder with the binary in it.
-struct Alone<'a> {
+struct EmptyRoot<'a> {
     root: &'a Path,
 }
 
-impl Alone<'_> {
-    /// Runs `berth` with these arguments, which has to succeed and to print `expected`.
-    fn prints(&self, arguments: &[&str], expected: &str) -> Result<(), String> {
-        // As whoever builds, who needs no rights for it: a user namespace gives the right to change
-        // the root.
+impl EmptyRoot<'_> {
+    /// Runs `berth` with these arguments. Fails if it fails, or doesn't print `expected`.
+    fn check_prints(&self, arguments: &[&str], expected: &str) -> Result<(), String> {
+        // A user namespace gives the right to change the root, so the build needs no rights of
+        // root.
         let mut unshare = Command::new("unshare");
         unshare
             .args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--root"])
@@ -139,17 +144,17 @@ impl Alone<'_> {
         {
             unshare.env(format!("BERTH_{name}_DIR"), folder);
         }
-        let printed =
-            printed(&mut unshare).map_err(|why| format!("berth {}: {why}", arguments.join(" ")))?;
-        if printed.contains(expected) {
+        let stdout = stdout_of(&mut unshare)
+            .map_err(|why| format!("berth {}: {why}", arguments.join(" ")))?;
+        if stdout.contains(expected) {
             Ok(())
         } else {
-            Err(format!("berth {} printed no {expected:?}:\n{printed}", arguments.join(" ")))
+            Err(format!("berth {} didn't print {expected:?}:\n{stdout}", arguments.join(" ")))
         }
     }
 
-    /// How many files with compiled code the cache has.
-    fn cached(&self) -> usize {
+    /// Number of files with compiled code in the cache.
+    fn cached_files(&self) -> usize {
         fn count(folder: &Path) -> usize {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
@@ -158,7 +163,7 @@ impl Alone<'_> {
     }
 }
 
-/// An empty folder to work in, with nothing in it from an earlier run.
+/// Creates an empty folder, and removes what an earlier run left.
 pub(crate) fn fresh_folder(name: &str) -> Result<PathBuf, String> {
     let folder = cargo::target().join("dist-build").join(name);
     let removed = if folder.exists() { fs::remove_dir_all(&folder) } else { Ok(()) };
@@ -168,21 +173,21 @@ pub(crate) fn fresh_folder(name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Whether a program names a loader: a program header of the type `PT_INTERP`. Nothing where it is
-/// no program for 64 bits, lowest byte first.
+/// Whether a program names a loader, with a program header of type `PT_INTERP`. `None` if it isn't
+/// a 64-bit little-endian ELF file.
 fn interpreter(elf: &[u8]) -> Option<bool> {
     Some(headers(elf)?.iter().any(|(kind, _)| *kind == 3))
 }
 
-/// What of a program is in memory when it runs, without what only a debugger reads. Nothing where
-/// it is no such program.
+/// The parts of a program that are loaded into memory, without those for debuggers. `None` if it
+/// isn't a 64-bit little-endian ELF file.
 pub(super) fn loaded(elf: &[u8]) -> Option<Vec<&[u8]>> {
     let loaded = headers(elf)?.into_iter().filter(|(kind, _)| *kind == 1);
     loaded.map(|(_, bytes)| elf.get(bytes)).collect()
 }
 
-/// The program headers: the type of each (`PT_LOAD` is 1, `PT_INTERP` 3), and where the bytes are
-/// that it is about.
+/// The program headers: the type of each (`PT_LOAD` is 1, `PT_INTERP` 3), and the range of its
+/// bytes in the file.
 fn headers(elf: &[u8]) -> Option<Vec<(u64, Range<usize>)>> {
     let number = |at: usize, bytes: usize| -> Option<u64> {
         let bytes = elf.get(at..at.checked_add(bytes)?)?;
@@ -206,7 +211,7 @@ mod tests {
     use super::{interpreter, loaded};
 
     #[test]
-    fn a_loader_is_found() {
+    fn loader_is_found() {
         let mut elf = vec![0; 64 + 2 * 56];
         elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
         elf[32] = 64;

@@ -1,23 +1,23 @@
-//! Rules about Rust code, wherever it stands.
+//! Rules about Rust code in all folders.
 
 use std::collections::BTreeMap;
 
 use super::tree::Tree;
 use super::{Violation, at};
 
-/// Where our Rust lives.
+/// The folders with Rust code.
 const RUST: [&str; 4] = ["host/", "plugins/", "tests/", "xtask/"];
 
-/// The benches, whose pauses are part of what they measure.
+/// The benches. Their pauses are part of what they measure.
 const BENCHES: &str = "tests/src/bin/bench/";
 
-/// Aim at 400; a file that is longer than this has two concerns.
+/// The limit of lines in a file. Aim at 400: a longer file often has two concerns.
 const MAX_LINES: usize = 700;
 
-/// Lines of a crate without its tests; a larger one has rooms that could be crates.
+/// The limit of lines in a crate, without its tests. A larger crate has parts that could be crates.
 const MAX_CRATE: usize = 8_000;
 
-pub(crate) fn every_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn every_lint_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&RUST) {
         for attribute in ["allow(", "expect("] {
@@ -41,14 +41,14 @@ pub(crate) fn every_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-pub(crate) fn nothing_is_left_unfinished(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn no_code_is_unfinished(tree: &Tree) -> Vec<Violation> {
     const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
     const MARKS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
     let mut found = Vec::new();
     for file in &tree.files {
         let (code, comments) = match &file.source {
             Some(source) => (source.code.as_str(), source.comments.as_str()),
-            // What others' programs wrote is theirs.
+            // The corpus is output of third-party programs.
             None if file.path.starts_with("tests/corpus/") => continue,
             None if file.has_extension(&["wit", "toml", "sh", "md"]) => ("", file.text.as_str()),
             None => continue,
@@ -56,7 +56,7 @@ pub(crate) fn nothing_is_left_unfinished(tree: &Tree) -> Vec<Violation> {
         for (text, words) in [(code, MACROS.as_slice()), (comments, MARKS.as_slice())] {
             for (line, text) in text.lines().enumerate() {
                 for word in words.iter().filter(|word| mentions(text, word)) {
-                    found.push(at(file, line + 1, format!("`{word}`: finish it, or leave it out")));
+                    found.push(at(file, line + 1, format!("`{word}`: finish it, or remove it")));
                 }
             }
         }
@@ -64,13 +64,13 @@ pub(crate) fn nothing_is_left_unfinished(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-pub(crate) fn no_test_is_switched_off(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn no_test_is_disabled(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&RUST) {
         for (line, text) in source.code.lines().enumerate() {
             for attribute in ["#[ignore", "#[should_panic"] {
                 if text.contains(attribute) {
-                    let advice = "run it always, and assert on what the code returns";
+                    let advice = "always run the test, and assert on what the code returns";
                     found.push(at(file, line + 1, format!("`{attribute}]`: {advice}")));
                 }
             }
@@ -80,7 +80,7 @@ pub(crate) fn no_test_is_switched_off(tree: &Tree) -> Vec<Violation> {
                 found.push(at(
                     file,
                     line + 1,
-                    "an example that isn't compiled: mark it `no_run`, or `text` if it is no Rust"
+                    "an example that isn't compiled: mark it `no_run`, or `text` if it isn't Rust"
                         .to_owned(),
                 ));
             }
@@ -115,14 +115,14 @@ pub(crate) fn files_stay_small(tree: &Tree) -> Vec<Violation> {
             found.push(at(
                 file,
                 MAX_LINES,
-                format!("{lines} lines, more than {MAX_LINES}: split it by concern"),
+                format!("{lines} lines; the limit is {MAX_LINES}: split the file by concern"),
             ));
         }
     }
     found
 }
 
-/// The crates below `host/`, each with its lines of Rust without tests.
+/// The number of lines without tests of each crate below `host/`.
 pub(crate) fn sizes(tree: &Tree) -> BTreeMap<&str, usize> {
     let mut sizes = BTreeMap::new();
     for (file, _) in tree.rust(&["host/"]) {
@@ -137,8 +137,9 @@ pub(crate) fn crates_stay_small(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, lines) in sizes(tree).into_iter().filter(|(_, lines)| *lines > MAX_CRATE) {
         let root = format!("host/{name}/Cargo.toml");
-        let message =
-            format!("{lines} lines without tests, more than {MAX_CRATE}: split it by concern");
+        let message = format!(
+            "{lines} lines without tests; the limit is {MAX_CRATE}: split the crate by concern"
+        );
         found.extend(
             tree.files.iter().find(|file| file.path == root).map(|file| at(file, 1, message)),
         );
@@ -146,7 +147,7 @@ pub(crate) fn crates_stay_small(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn every_crate_has_a_description(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, manifest) in tree.manifests(&RUST) {
         if manifest.string("package", "name").is_none() {
@@ -156,7 +157,7 @@ pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
             found.push(at(
                 file,
                 1,
-                "no description: say in one line what the crate is for".to_owned(),
+                "the description is missing: say in one line what the crate is for".to_owned(),
             ));
         }
         let folder = file.path.trim_end_matches("Cargo.toml");
@@ -167,7 +168,8 @@ pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
                 found.push(at(
                     root,
                     1,
-                    "no crate documentation: begin with `//!` and what the crate does".to_owned(),
+                    "the crate documentation is missing: begin with `//!` and what the crate does"
+                        .to_owned(),
                 ));
             }
         }
@@ -175,9 +177,11 @@ pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn every_crate_uses_the_lints_and_versions_of_the_workspace(
+    tree: &Tree,
+) -> Vec<Violation> {
     let mut found = Vec::new();
-    // The examples stand alone: they have no workspace to take anything from.
+    // The examples have no workspace.
     for (file, manifest) in
         tree.manifests(&RUST).filter(|(file, _)| !file.path.starts_with("plugins/examples/"))
     {
@@ -196,7 +200,7 @@ pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Vio
             manifest.dependencies().iter().filter(|dependency| !dependency.from_workspace)
         {
             let advice =
-                "state its version in the workspace's Cargo.toml, and here `workspace = true`";
+                "put the version in the workspace's Cargo.toml, and `workspace = true` here";
             found.push(at(
                 file,
                 dependency.line,
@@ -207,7 +211,7 @@ pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Vio
     found
 }
 
-pub(crate) fn every_dependency_is_named_by_code(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn every_dependency_is_used(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&RUST).filter(|(_, manifest)| manifest.string("package", "name").is_some())
@@ -219,7 +223,7 @@ pub(crate) fn every_dependency_is_named_by_code(tree: &Tree) -> Vec<Violation> {
                 found.push(at(
                     file,
                     dependency.line,
-                    format!("no code names `{name}`: take `{}` out", dependency.name),
+                    format!("no code uses `{name}`: remove `{}`", dependency.name),
                 ));
             }
         }
@@ -248,7 +252,7 @@ fn is_attribute(before: &str) -> bool {
     before.rfind("cfg_attr(").is_some_and(|start| !before[start..].contains(']'))
 }
 
-/// Whether the text has the word by itself.
+/// Whether the text has the word, and not only as a part of a longer one.
 fn mentions(text: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -261,7 +265,7 @@ mod tests {
     use super::is_crate_root;
 
     #[test]
-    fn crate_roots_are_known_by_their_place() {
+    fn crate_roots_are_recognized_by_their_path() {
         for path in [
             "src/lib.rs",
             "src/main.rs",

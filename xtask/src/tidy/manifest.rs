@@ -1,19 +1,19 @@
-//! As much of TOML as the manifests of this repository use, so that xtask needs no dependency to
-//! read them.
+//! A parser for the part of TOML that the manifests of this repository use. So xtask needs no
+//! dependency.
 
-/// A `Cargo.toml`, line by line.
+/// A parsed `Cargo.toml`.
 pub(crate) struct Manifest {
     entries: Vec<Entry>,
 }
 
-/// One `key = value` and where it stands.
+/// One `key = value`, and its place.
 pub(crate) struct Entry {
     /// From 1.
     pub(crate) line: usize,
-    /// The table it is in: `dependencies`, `package`, `target.'cfg(unix)'.dependencies`.
+    /// The table that it is in: `dependencies`, `package`, `target.'cfg(unix)'.dependencies`.
     pub(crate) table: String,
     pub(crate) key: String,
-    /// As written, arrays over several lines joined.
+    /// The text of the value. The lines of an array are joined.
     pub(crate) value: String,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Entry {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// Only for tests, examples and benches.
+    /// Whether only tests, examples and benches use it.
     pub(crate) dev: bool,
-    /// The version and source come from the root's `[workspace.dependencies]`.
+    /// Whether the version and source come from the root's `[workspace.dependencies]`.
     pub(crate) from_workspace: bool,
 }
 
@@ -55,19 +55,19 @@ impl Manifest {
         Manifest { entries }
     }
 
-    /// The value of a key that is a string.
+    /// The value of a key with a string. `None` if the key is missing.
     pub(crate) fn string(&self, table: &str, key: &str) -> Option<String> {
         self.strings(table, key).into_iter().next()
     }
 
-    /// The strings of a key that is an array (or one string).
+    /// The strings of a key with an array (or with one string).
     pub(crate) fn strings(&self, table: &str, key: &str) -> Vec<String> {
         let value = self
             .entries
             .iter()
             .find(|entry| entry.table == table && entry.key == key)
             .map_or("", |entry| &entry.value);
-        // What stands between two quotes: every second piece.
+        // The texts between quotes: every second piece.
         value.split('"').skip(1).step_by(2).map(str::to_owned).collect()
     }
 
@@ -78,7 +78,7 @@ impl Manifest {
             .any(|entry| entry.table == table && entry.key == "workspace" && entry.value == "true")
     }
 
-    /// Everything that the package depends on, for whatever purpose and platform.
+    /// All dependencies of the package, for every purpose and platform.
     pub(crate) fn dependencies(&self) -> Vec<Dependency> {
         let mut found: Vec<Dependency> = Vec::new();
         for entry in &self.entries {
@@ -91,8 +91,8 @@ impl Manifest {
             let from_workspace =
                 attribute == "workspace" || entry.value.contains("workspace = true");
             let dev = kind == "dev-dependencies";
-            match found.iter_mut().find(|had| had.name == name && had.dev == dev) {
-                Some(had) => had.from_workspace |= from_workspace,
+            match found.iter_mut().find(|found| found.name == name && found.dev == dev) {
+                Some(known) => known.from_workspace |= from_workspace,
                 None => found.push(Dependency {
                     name: name.trim_matches('"').to_owned(),
                     line: entry.line,
@@ -105,7 +105,7 @@ impl Manifest {
     }
 }
 
-/// The kind of a table of dependencies, and the crate where the table is about a single one.
+/// The kind of a table of dependencies, and the crate's name if the table describes a single one.
 fn dependency_table(table: &str) -> Option<(&str, Option<&str>)> {
     if table.starts_with("workspace.") {
         return None;
@@ -135,7 +135,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// How many more brackets open than close.
+/// The number of opening brackets minus the number of closing ones.
 fn balance(value: &str) -> i32 {
     let mut quoted = false;
     let mut open = 0;

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of docs/architecture.md that a program can check.
 //!
-//! Each rule is a function whose name reads as the rule. It looks at the whole tree and says what
-//! breaks it, where, and what to do.
+//! Each rule is a function, and its name is the rule. It checks the whole tree and returns what
+//! breaks the rule, where, and what to do.
 
 mod architecture;
 mod code;
@@ -22,15 +22,15 @@ use std::process::ExitCode;
 
 use tree::{File, Tree};
 
-use crate::{Done, cargo, no_arguments, step};
+use crate::{CommandResult, cargo, no_arguments, step};
 
-pub(crate) fn command(arguments: &[OsString]) -> Done {
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
     check()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the repository against every rule and prints all that breaks one.
+/// Checks the repository against every rule, and prints all violations.
 pub(crate) fn check() -> Result<(), String> {
     let tree = Tree::load(cargo::root())?;
     let mut broken = 0;
@@ -59,12 +59,12 @@ pub(crate) fn check() -> Result<(), String> {
     if broken == 0 { Ok(()) } else { Err(format!("tidy found {broken} violations")) }
 }
 
-/// What breaks a rule.
+/// A place that breaks a rule.
 struct Violation {
     path: String,
     /// From 1.
     line: usize,
-    /// What is wrong and what to do about it.
+    /// What is wrong, and what to do.
     message: String,
 }
 
@@ -85,35 +85,35 @@ const RULES: &[Rule] = rules![
     places::contract_and_policy_do_no_io,
     places::one_place_creates_stores,
     places::one_place_starts_processes,
-    places::one_place_reaches_for_the_network,
+    places::one_place_connects_to_the_network,
     places::granted_paths_are_opened_in_the_path_layer,
-    places::other_paths_are_opened_where_it_is_known_whose_they_are,
-    places::unsafe_stands_only_where_compiled_code_is_mapped,
-    places::chores_have_no_dependencies,
-    code::every_exception_has_a_reason,
-    code::nothing_is_left_unfinished,
-    code::no_test_is_switched_off,
+    places::ungranted_paths_are_opened_in_listed_files,
+    places::unsafe_code_is_in_listed_files,
+    places::xtask_has_no_dependencies,
+    code::every_lint_exception_has_a_reason,
+    code::no_code_is_unfinished,
+    code::no_test_is_disabled,
     code::tests_do_not_sleep,
     code::files_stay_small,
     code::crates_stay_small,
-    names::functions_have_the_verb_of_what_they_do,
-    names::one_public_type_has_a_name,
-    code::every_crate_says_what_it_is,
-    code::every_crate_takes_what_the_workspace_fixes,
-    code::every_dependency_is_named_by_code,
+    names::function_names_say_what_functions_do,
+    names::public_types_have_different_names,
+    code::every_crate_has_a_description,
+    code::every_crate_uses_the_lints_and_versions_of_the_workspace,
+    code::every_dependency_is_used,
     text::text_is_clean,
-    text::prose_has_100_columns,
-    text::no_file_names_a_machine,
-    text::links_lead_somewhere,
-    text::documents_name_real_chores,
-    architecture::the_architecture_is_a_map,
+    text::prose_has_at_most_100_columns,
+    text::no_file_has_a_path_of_one_machine,
+    text::links_have_targets,
+    text::documents_name_existing_commands,
+    architecture::the_architecture_page_is_short,
     architecture::the_table_of_crates_is_complete,
     architecture::the_table_of_processes_is_complete,
     architecture::the_table_of_unsafe_files_is_complete,
     architecture::paths_in_the_architecture_exist,
     wit::every_item_of_the_contract_is_documented,
     wit::each_interface_has_its_own_file,
-    wit::copies_of_the_contract_are_true,
+    wit::copies_of_the_contract_are_identical,
 ];
 
 impl Rule {
@@ -123,7 +123,7 @@ impl Rule {
     }
 }
 
-/// A violation at a line, from 1, of a file.
+/// A violation in a line of a file. Lines count from 1.
 fn at(file: &File, line: usize, message: String) -> Violation {
     Violation { path: file.path.clone(), line, message }
 }

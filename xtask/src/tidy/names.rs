@@ -1,55 +1,60 @@
-//! Rules about names: one word for one thing.
+//! Rules about names: each thing has one name.
 
 use std::collections::BTreeMap;
 
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// Names that say nothing of what a function does.
-const EMPTY: [&str; 4] = ["kept", "of", "says", "told"];
+/// Names that don't say what a function does.
+const VAGUE: [&str; 4] = ["kept", "of", "says", "told"];
 
-/// Public types of one name in several crates below `host/`, and why.
+/// Names that public types of several crates below `host/` share, and why.
 const SHARED: [(&str, &str); 21] = [
-    ("Approvals", "of plugins in catalogue; the table of the configuration in config"),
-    ("Audit", "what writes the records in audit; the table of the configuration in config"),
-    ("Autonomy", WRITTEN),
-    ("Blocklist", "of any places in commands; with the places of rules in policy"),
-    ("Body", "of a part of an answer in contract; of a request in egress"),
+    ("Approvals", "approvals of plugins in catalogue; the table of the configuration in config"),
+    ("Audit", "the writer of records in audit; the table of the configuration in config"),
+    ("Autonomy", SETTINGS_AND_RULES),
+    ("Blocklist", "with places of any kind in commands; with the places of rules in policy"),
+    ("Body", "the body of a part of an answer in contract; of a request in egress"),
     ("Child", "a process in system; a guest's handle of one in runtime"),
-    ("Command", "read in commands; started in system"),
-    ("Definition", "of a tool in contract; what the rules see of one in policy"),
-    ("Dependencies", WRITTEN),
-    ("Finding", "of a verification in audit; of an examination in core"),
+    ("Command", "a parsed command in commands; a command to start in system"),
+    ("Definition", "the definition of a tool in contract; the part that rules use in policy"),
+    ("Dependencies", SETTINGS_AND_RULES),
+    ("Finding", "a finding of a verification in audit; of an examination in core"),
     (
         "Limits",
-        "of a call in runtime; of a command in system; of a request in egress; the table of the configuration in config",
+        "limits of a call in runtime; of a command in system; of a request in egress; the table of the configuration in config",
     ),
     (
         "Network",
-        "the table of the configuration in config; what the rules say in policy; what requests go through in egress",
+        "the table of the configuration in config; the rules in policy; the connections in egress",
     ),
-    ("Origin", "of a rule in policy; of a plugin in runtime"),
-    ("Output", "of a tool in contract; of a process in system"),
-    ("Pattern", "of a filter in contract; of a permission in policy; of a search in system"),
-    ("Plugin", "one that runs in runtime; the table of the configuration in config"),
-    ("Report", "of a call in contract; of an examination in core"),
-    ("Request", "of a call in core; of a capability in runtime"),
-    ("Scope", "of an approval in answers; of a request in egress; of a search in system"),
-    ("Secret", "as it is configured in config; as it is put into requests in egress"),
-    ("Web", WRITTEN),
+    ("Origin", "the origin of a rule in policy; of a plugin in runtime"),
+    ("Output", "the output of a tool in contract; of a process in system"),
+    (
+        "Pattern",
+        "the pattern of a filter in contract; of a permission in policy; of a search in system",
+    ),
+    ("Plugin", "a loaded plugin in runtime; the table of the configuration in config"),
+    ("Report", "the report of a call in contract; of an examination in core"),
+    ("Request", "the request for a call in core; for a capability in runtime"),
+    ("Scope", "the scope of an approval in answers; of a request in egress; of a search in system"),
+    ("Secret", "its configuration in config; its value in requests in egress"),
+    ("Web", SETTINGS_AND_RULES),
 ];
 
-const WRITTEN: &str = "as it is written in config; as it decides in policy";
+const SETTINGS_AND_RULES: &str = "the settings in config; the rules made of them in policy";
 
-pub(crate) fn functions_have_the_verb_of_what_they_do(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn function_names_say_what_functions_do(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&["host/", "plugins/", "tests/", "xtask/"]) {
         for (number, line) in source.code.lines().enumerate() {
-            if let Some(name) = item(line, &["fn"]).filter(|name| EMPTY.contains(name)) {
+            if let Some(name) = item(line, &["fn"]).filter(|name| VAGUE.contains(name)) {
                 found.push(at(
                     file,
                     number + 1,
-                    format!("`fn {name}` says nothing: take the verb of what it does"),
+                    format!(
+                        "`fn {name}` is too vague: use a verb that says what the function does"
+                    ),
                 ));
             }
         }
@@ -57,8 +62,8 @@ pub(crate) fn functions_have_the_verb_of_what_they_do(tree: &Tree) -> Vec<Violat
     found
 }
 
-pub(crate) fn one_public_type_has_a_name(tree: &Tree) -> Vec<Violation> {
-    // By name, and then by crate: where it is declared first.
+pub(crate) fn public_types_have_different_names(tree: &Tree) -> Vec<Violation> {
+    // For each name, and each crate, the first declaration.
     let mut declared: BTreeMap<&str, BTreeMap<&str, (&File, usize)>> = BTreeMap::new();
     for (file, source) in tree.rust(&["host/"]) {
         let Some((owner, "src", _)) =
@@ -72,7 +77,7 @@ pub(crate) fn one_public_type_has_a_name(tree: &Tree) -> Vec<Violation> {
         for (number, line) in
             source.code.lines().enumerate().filter(|(number, _)| !file.is_test(number + 1))
         {
-            // Those of a crate itself, and not of what a function or a module holds.
+            // Only declarations at the start of a line: not those inside a function or a module.
             let Some(name) = line
                 .strip_prefix("pub ")
                 .and_then(|line| item(line, &["struct", "enum", "trait", "type"]))
@@ -99,7 +104,8 @@ pub(crate) fn one_public_type_has_a_name(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The name of the item of one of these kinds that a line declares.
+/// The name of the item that a line declares. `None` if it doesn't declare an item of one of these
+/// kinds.
 fn item<'l>(line: &'l str, kinds: &[&str]) -> Option<&'l str> {
     let mut words = line.trim_start().split_ascii_whitespace();
     words

@@ -1,9 +1,9 @@
-//! Rules about what may stand where: which crate knows what, and which file alone may do something.
+//! Rules about places: which crate may use which, and which files alone may do something.
 
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// The crates from the bottom up, each with those that it depends on.
+/// The crates from the bottom up, each with the crates that it depends on.
 const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
     ("berth-commands", &["berth-contract"]),
@@ -71,7 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-cli", &["berth-core", "berth-mcp"]),
 ];
 
-/// What the crates without I/O may depend on: crates that were looked at and do none either.
+/// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
 const PURE: [&str; 16] = [
     "berth-commands",
     "berth-contract",
@@ -94,7 +94,7 @@ const PURE: [&str; 16] = [
 const WITHOUT_IO: [&str; 4] =
     ["host/commands/", "host/contract/", "host/policy/", "host/redaction/"];
 
-/// Paths that lead to the outside.
+/// Paths of the standard library and tokio that do I/O.
 const IO_PATHS: [&str; 15] = [
     "std::env",
     "std::fs",
@@ -113,7 +113,7 @@ const IO_PATHS: [&str; 15] = [
     "tokio",
 ];
 
-/// Methods of `Path` that ask the file system.
+/// Methods of `Path` that use the file system.
 const IO_METHODS: [&str; 10] = [
     ".canonicalize()",
     ".exists()",
@@ -127,42 +127,41 @@ const IO_METHODS: [&str; 10] = [
     ".try_exists()",
 ];
 
-/// The files that open by handle what a guest named: one decides on a single path, the other enters
-/// the folders of a search.
+/// The files that open the paths of guests, relative to a directory handle.
 const OPEN_BENEATH: [&str; 6] = [
-    "host/system/src/confine/view.rs", // the root directory of a program, and what is put there
+    "host/system/src/confine/view.rs", // the root directory of a program, and the mounts in it
     "host/system/src/files/kernel.rs",
     "host/system/src/files/open.rs",
-    "host/system/src/process/pinned.rs", // what stands in a granted directory while a command runs
-    "host/system/src/process/sockets.rs", // the granted directories, in which sockets are looked for
+    "host/system/src/process/pinned.rs", // what a granted directory contains while a command runs
+    "host/system/src/process/sockets.rs", // searches the granted directories for sockets
     "host/search/src/directory.rs",
 ];
 
-/// The files that open paths of their own, and whose those are. A front end's paths are its user's.
+/// The files that open other paths, and what these are. A front end opens the paths of its user.
 const OPEN_OWN: [&str; 19] = [
-    "host/cli/",                            // what the user names on the command line
-    "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
-    "host/config/",                        // the configuration, and the folders that it names
-    "host/core/src/builder.rs",            // the working directory
-    "host/core/src/doctor/folders.rs",     // Berth's own folders behind links
+    "host/cli/",                            // the paths on the command line
+    "host/core/src/approvals/outdated.rs",  // the file of a question, for the person who approves
+    "host/config/",                         // the configuration, and the folders in it
+    "host/core/src/builder.rs",             // the working directory
+    "host/core/src/doctor/folders.rs",      // Berth's own folders behind links
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
-    "host/mcp/src/http/connections.rs",    // the socket that the operator names
-    "host/mcp/src/http/keys.rs",           // the keys that the operator names
-    "host/runtime/src/load.rs",            // components that the operator names
-    "host/egress/src/secrets.rs",          // the files of secrets that the operator names
-    "host/system/src/confine/",            // /proc, and the trees that a program gets
-    "host/system/src/files/grants.rs",     // the granted directories, once
-    "host/system/src/files/kernel.rs",     // /proc
-    "host/system/src/mounts.rs",           // the table of mounts
-    "host/system/src/machine/", // /proc and /sys, and Berth's own folders, which are looked at
+    "host/mcp/src/http/connections.rs",     // the socket that the operator names
+    "host/mcp/src/http/keys.rs",            // the keys that the operator names
+    "host/runtime/src/load.rs",             // components that the operator names
+    "host/egress/src/secrets.rs",           // the files of secrets that the operator names
+    "host/system/src/confine/",             // /proc, and the trees that a program gets
+    "host/system/src/files/grants.rs",      // the granted directories, which are opened once
+    "host/system/src/files/kernel.rs",      // /proc
+    "host/system/src/mounts.rs",            // the table of mounts
+    "host/system/src/machine/", // /proc and /sys, and Berth's own folders, which it examines
     "host/system/src/processes.rs", // /proc
-    "host/system/src/process/", // /proc, and what lies in the granted directories and is denied
-    "host/system/src/private.rs", // the folders of the cache and of what is kept
+    "host/system/src/process/", // /proc, and the denied files in the granted directories
+    "host/system/src/private.rs", // the folders of the cache and of kept data
     "host/search/src/directory.rs", // /proc
 ];
 
-/// How a path is opened, looked at or changed without a handle to begin from.
-const OWN: [&str; 21] = [
+/// Functions that open, read or change a path without a directory handle.
+const PATH_CALLS: [&str; 21] = [
     ".canonicalize()",
     ".exists()",
     ".read_dir()",
@@ -190,15 +189,15 @@ const OWN: [&str; 21] = [
 pub(super) const STARTS_PROCESSES: [&str; 4] = [
     "host/cli/build.rs", // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs", // becomes the program, once it is confined
-    "host/egress/src/program.rs", // the operator's own, which prints a secret: it has the operator's rights
-    "host/system/src/process/helper.rs", // the helpers: one compiles, the other becomes a program
+    "host/egress/src/program.rs", // the operator's program that prints a secret, with the operator's rights
+    "host/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program
 ];
 
-/// The files that reach for the network.
+/// The files that use the network.
 const CONNECTS: [&str; 3] = [
-    "host/mcp/src/http/keys.rs", // asks for the keys that the operator names
-    "host/system/src/confine/raw.rs", // a socket that goes nowhere: the loopback interface is switched on through it
-    "host/egress/src/connect.rs",     // the way out: looks at every address before it connects
+    "host/mcp/src/http/keys.rs", // fetches the keys that the operator names
+    "host/system/src/confine/raw.rs", // a socket without a connection, which enables the loopback interface
+    "host/egress/src/connect.rs",     // checks every address before it connects
 ];
 
 /// Crates of the engine.
@@ -206,10 +205,10 @@ const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 
 /// The files that may contain `unsafe`.
 pub(super) const UNSAFE_FILES: [&str; 5] = [
-    "host/system/src/confine/raw.rs", // splits a process with one thread, and asks the kernel for what no crate does
+    "host/system/src/confine/raw.rs", // forks a process with one thread, and makes system calls that no crate offers
     "host/runtime/src/compiled.rs",   // maps compiled code
-    "host/cli/src/builtins.rs",       // promises that the built-in code is the compiler's
-    "plugins/hostile-http/src/lib.rs", // looks through all of its memory
+    "host/cli/src/builtins.rs",       // promises that the built-in code comes from the compiler
+    "plugins/hostile-http/src/lib.rs", // searches all of its memory for secrets
     "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
 ];
 
@@ -218,7 +217,11 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
     for (file, manifest) in tree.manifests(&["host/"]) {
         let name = manifest.string("package", "name").unwrap_or_default();
         let Some((_, allowed)) = EDGES.iter().find(|(known, _)| *known == name) else {
-            found.push(at(file, 1, format!("`{name}` has no place among the crates: give it one in xtask/src/tidy/places.rs")));
+            found.push(at(
+                file,
+                1,
+                format!("`{name}` is missing in the table of xtask/src/tidy/places.rs: add it"),
+            ));
             continue;
         };
         let dependencies = manifest.dependencies();
@@ -226,7 +229,8 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
             dependencies.iter().filter(|dependency| dependency.name.starts_with("berth-"))
         {
             if !allowed.contains(&&*dependency.name) {
-                let advice = "the table in xtask/src/tidy/places.rs has the edges between crates";
+                let advice =
+                    "xtask/src/tidy/places.rs lists the allowed dependencies between crates";
                 found.push(at(
                     file,
                     dependency.line,
@@ -238,7 +242,7 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
             .iter()
             .filter(|edge| dependencies.iter().all(|dependency| dependency.name != **edge))
         {
-            let advice = "take the edge out of the table in xtask/src/tidy/places.rs";
+            let advice = "remove it from the table in xtask/src/tidy/places.rs";
             found.push(at(
                 file,
                 1,
@@ -251,8 +255,7 @@ pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
     let outside = |file: &File| !file.path.starts_with("host/runtime/");
-    let advice =
-        "only host/runtime knows the engine: offer what is needed as a type of berth-runtime";
+    let advice = "only host/runtime may use the engine: add a type to berth-runtime that offers what you need";
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))
@@ -262,7 +265,7 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
                 found.push(at(
                     file,
                     dependency.line,
-                    format!("depends on `{}`; {advice}", dependency.name),
+                    format!("depends on `{}`: {advice}", dependency.name),
                 ));
             }
         }
@@ -276,7 +279,7 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
                 first == *engine
                     || first.strip_prefix(engine).is_some_and(|rest| rest.starts_with('_'))
             }) {
-                found.push(at(file, line, format!("names `{path}`; {advice}")));
+                found.push(at(file, line, format!("uses `{path}`: {advice}")));
             }
         }
     }
@@ -291,12 +294,12 @@ pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
             .iter()
             .filter(|dependency| !dependency.dev && !PURE.contains(&&*dependency.name))
         {
-            let advice = "is not known to do no I/O: look at it, then add it to PURE in xtask/src/tidy/places.rs";
+            let advice = "may do I/O: check that it doesn't, then add it to PURE in xtask/src/tidy/places.rs";
             found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
         }
     }
     for (file, source) in tree.rust(&WITHOUT_IO) {
-        let advice = "this crate does no I/O: take what was found out as a parameter";
+        let advice = "this crate does no I/O: take the result as a parameter";
         for (line, path) in source.paths().into_iter().filter(|(line, _)| !file.is_test(*line)) {
             if IO_PATHS.iter().any(|io| {
                 path == *io || path.strip_prefix(io).is_some_and(|rest| rest.starts_with("::"))
@@ -317,12 +320,12 @@ pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
-    let advice = "go through host/system/src/process, which confines what it starts";
+    let advice = "use host/system/src/process, which confines what it starts";
     only_in(tree, &["Command::new("], &STARTS_PROCESSES, advice)
 }
 
-pub(crate) fn one_place_reaches_for_the_network(tree: &Tree) -> Vec<Violation> {
-    let advice = "go through host/egress, which looks at every address";
+pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
+    let advice = "use host/egress, which checks every address";
     only_in(
         tree,
         &[
@@ -339,29 +342,29 @@ pub(crate) fn one_place_reaches_for_the_network(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {
     let advice =
-        "what a guest names is opened by the path layer: use a function of berth-system's `files`";
+        "only the path layer opens paths of guests: use a function of berth-system's `files`";
     only_in(tree, &["openat(", "openat2("], &OPEN_BENEATH, advice)
 }
 
-pub(crate) fn other_paths_are_opened_where_it_is_known_whose_they_are(
-    tree: &Tree,
-) -> Vec<Violation> {
-    let advice = "take a handle; or, if the path is Berth's or the operator's own, add the file to OPEN_OWN in xtask/src/tidy/places.rs";
-    only_in(tree, &OWN, &OPEN_OWN, advice)
+pub(crate) fn ungranted_paths_are_opened_in_listed_files(tree: &Tree) -> Vec<Violation> {
+    let advice = "use a directory handle; if the path belongs to Berth or the operator, add the file to OPEN_OWN in xtask/src/tidy/places.rs";
+    only_in(tree, &PATH_CALLS, &OPEN_OWN, advice)
 }
 
-pub(crate) fn unsafe_stands_only_where_compiled_code_is_mapped(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn unsafe_code_is_in_listed_files(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, source) in tree.rust(&["host/", "tests/", "plugins/", "xtask/"]) {
         if UNSAFE_FILES.contains(&&*file.path) {
             continue;
         }
         for (line, text) in source.code.lines().enumerate() {
-            // `#[unsafe(link_section = …)]` is how a guest names a section: an attribute that needs
-            // no proof.
+            // A guest names a section with `#[unsafe(link_section = …)]`. This attribute needs no
+            // proof.
             if has_word(&text.replace("#[unsafe(", ""), "unsafe") {
-                let message =
-                    format!("`unsafe` may not stand here: do without, or call {}", UNSAFE_FILES[0]);
+                let message = format!(
+                    "`unsafe` is not allowed in this file: remove it, or call {}",
+                    UNSAFE_FILES[0]
+                );
                 found.push(at(file, line + 1, message));
             }
         }
@@ -369,38 +372,37 @@ pub(crate) fn unsafe_stands_only_where_compiled_code_is_mapped(tree: &Tree) -> V
     found
 }
 
-pub(crate) fn chores_have_no_dependencies(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn xtask_has_no_dependencies(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, manifest) in tree.manifests(&["xtask/"]) {
         for dependency in manifest.dependencies() {
-            let advice = "makes the first `cargo xtask` of a fresh clone wait: do without";
+            let advice = "delays the first `cargo xtask` of a fresh clone: remove it";
             found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
         }
     }
     found
 }
 
-/// Something that a single file below `home` may do, wherever in it. Tests may do it too, and what
-/// runs when Berth is built.
+/// Checks that only one file below `home` does something. Tests and build scripts may do it too.
 fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut the_one = None;
+    let mut owner = None;
     for (file, source) in
         tree.rust(&["host/"]).filter(|(file, _)| !file.path.ends_with("/build.rs"))
     {
         for (line, pattern) in lines_with(file, &source.code, patterns) {
-            let one = *the_one.get_or_insert(&file.path);
+            let one = *owner.get_or_insert(&file.path);
             if !file.path.starts_with(home) {
                 found.push(at(
                     file,
                     line,
-                    format!("`{pattern}` {what}: only one file, below {home}, may"),
+                    format!("`{pattern}` {what}: only one file, below {home}, may do that"),
                 ));
             } else if one != &file.path {
                 found.push(at(
                     file,
                     line,
-                    format!("`{pattern}` {what}, and {one} does already: go through that"),
+                    format!("`{pattern}` {what}, and {one} already does: use that"),
                 ));
             }
         }
@@ -408,7 +410,7 @@ fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str)
     found
 }
 
-/// Something that only the listed files and folders of the host may do. Tests may do it too.
+/// Checks that only the listed files and folders of the host do something. Tests may do it too.
 fn only_in(
     tree: &Tree,
     patterns: &[&'static str],
@@ -426,7 +428,7 @@ fn only_in(
         .collect()
 }
 
-/// The lines outside tests that contain one of the patterns, each beginning where a word begins.
+/// The lines outside tests that contain one of the patterns at the start of a word.
 fn lines_with<'a>(
     file: &'a File,
     code: &'a str,

@@ -1,18 +1,18 @@
-//! Rust source taken apart as far as the rules need it: code without comments and the insides of
-//! literals, comments without code, and which lines belong to tests.
+//! A parser for Rust sources, as far as the rules need it. It separates code, comments and
+//! literals, and finds the lines of tests.
 
-/// One file. `code` and `comments` have the line breaks of the original, so that a line has the
-/// same number in each.
+/// One file. `code` and `comments` have the same line breaks as the file, so that lines have the
+/// same numbers.
 pub(crate) struct Source {
-    /// Comments and what stands between quotes are blank.
+    /// The code. Comments and literals are blank.
     pub(crate) code: String,
-    /// Only the comments; the rest is blank.
+    /// The comments. The rest is blank.
     pub(crate) comments: String,
-    /// The ranges of lines, from 1 and inclusive, that are compiled for tests only.
+    /// Ranges of lines that are compiled for tests only, from 1 and inclusive.
     tests: Vec<(usize, usize)>,
 }
 
-/// What a character belongs to.
+/// The part of the source that a character belongs to.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Code,
@@ -35,17 +35,17 @@ impl Source {
         Source { code, comments: only(Part::Comment), tests }
     }
 
-    /// Whether the line, from 1, stands in an item marked `#[cfg(test)]`.
+    /// Whether the line is in an item marked `#[cfg(test)]`. Lines count from 1.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         self.tests.iter().any(|(first, last)| (*first..=*last).contains(&line))
     }
 
-    /// Every path that the code spells, imports spread out (`use a::{b, c::d}` is `a::b` and
-    /// `a::c::d`), with its line.
+    /// Every path in the code, with its line. Imports are expanded: `use a::{b, c::d}` is `a::b`
+    /// and `a::c::d`.
     pub(crate) fn paths(&self) -> Vec<(usize, String)> {
         let mut found = Vec::new();
-        // What the groups that are open have before their brace; a block's brace counts as a group
-        // with nothing before it.
+        // The text before the brace of each open group. A block counts as a group with an empty
+        // text.
         let mut groups: Vec<String> = Vec::new();
         let mut path = String::new();
         let mut path_line = 1;
@@ -56,7 +56,7 @@ impl Source {
                 let end =
                     rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 if !path.is_empty() && !path.ends_with("::") {
-                    // Two words in a row, `use std`: the first was no path of interest.
+                    // Two words in a row, such as `use std`. The first isn't part of the path.
                     path = groups.last().cloned().unwrap_or_default();
                 }
                 if path.is_empty() || groups.last() == Some(&path) {
@@ -119,7 +119,7 @@ fn classify(text: &[char]) -> Vec<Part> {
     parts
 }
 
-/// The place of the first of `what` at or after `from`, or the end.
+/// The place of the first `what` at or after `from`. The end of the text if there is none.
 fn find(text: &[char], from: usize, what: &[char]) -> usize {
     (from..text.len()).find(|at| text[*at..].starts_with(what)).unwrap_or(text.len())
 }
@@ -148,7 +148,8 @@ fn string_end(text: &[char], from: usize) -> usize {
     (at + 1).min(text.len())
 }
 
-/// The end of `r"…"`, `r#"…"#`, `br"…"` or `cr"…"` that starts here, if one does.
+/// The end of a raw string that starts here: `r"…"`, `r#"…"#`, `br"…"` or `cr"…"`. `None` if none
+/// does.
 fn raw_string_end(text: &[char], from: usize) -> Option<usize> {
     let mut at = from + usize::from(text[from] != 'r');
     if text.get(at) != Some(&'r') {
@@ -164,7 +165,7 @@ fn raw_string_end(text: &[char], from: usize) -> Option<usize> {
     Some((find(text, at + 1, &closing) + closing.len()).min(text.len()))
 }
 
-/// The end of a character literal that starts here, or nothing where the quote starts a lifetime.
+/// The end of a character literal that starts here. `None` if the quote starts a lifetime.
 fn character_end(text: &[char], from: usize) -> Option<usize> {
     match (text.get(from + 1)?, text.get(from + 2)?) {
         ('\\', _) => Some((find(text, from + 3, &['\'']) + 1).min(text.len())),
@@ -177,7 +178,7 @@ fn follows_word(text: &[char], at: usize) -> bool {
     at > 0 && (text[at - 1].is_alphanumeric() || text[at - 1] == '_')
 }
 
-/// The lines of each item marked `#[cfg(test)]`: up to its `;`, or to the brace that closes it.
+/// The lines of each item marked `#[cfg(test)]`, up to its `;` or its closing brace.
 fn test_ranges(code: &str) -> Vec<(usize, usize)> {
     const MARK: &str = "#[cfg(test)]";
     let mut ranges = Vec::new();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_literals_are_no_code() {
+    fn comments_and_literals_are_blank_in_code() {
         check_code("a // unsafe\nb", "a b");
         check_code("a /* x /* y */ z */ b", "a b");
         check_code(r#"f("unsafe \" {", b"x", 'y', '\'', '"')"#, "f( , b , , , )");
@@ -228,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_keep_their_lines() {
+    fn comments_keep_their_line_numbers() {
         let source = Source::parse("let a = \"// not one\";\n// one\n/* two\n three */ b");
         let lines: Vec<&str> = source.comments.lines().map(str::trim).collect();
         assert_eq!(lines, ["", "// one", "/* two", "three */"]);
     }
 
     #[test]
-    fn test_modules_end_where_their_brace_closes() {
+    fn test_module_ends_at_its_closing_brace() {
         let source = Source::parse(
             "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\"; }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n",
         );
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_spread_out() {
+    fn imports_are_expanded() {
         let source = Source::parse(
             "use std::{fs, io::{self, Read}, path::Path};\nfn f() {\n std::fs::read(a::b); x.y() }\n",
         );

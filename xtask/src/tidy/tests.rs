@@ -1,10 +1,9 @@
-//! Every rule against a small tree that breaks it and one that doesn't: a rule that can't fail is
-//! no rule.
+//! Checks every rule with two small trees, one that breaks it and one that doesn't.
 
 use super::tree::{File, Tree};
 use super::{RULES, Rule};
 
-/// A rule's name, files that break it, the lines where they do, and files that keep it.
+/// Files that break a rule, the lines that do so, and files that don't break it.
 struct Sample {
     rule: &'static str,
     bad: &'static [(&'static str, &'static str)],
@@ -69,7 +68,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "functions_have_the_verb_of_what_they_do",
+        rule: "function_names_say_what_functions_do",
         bad: &[(
             "host/core/src/a.rs",
             "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n",
@@ -78,7 +77,7 @@ const SAMPLES: &[Sample] = &[
         good: &[("host/core/src/a.rs", "// fn of()\nfn of_call() {}\nfn find(of: u8) {}\n")],
     },
     Sample {
-        rule: "one_public_type_has_a_name",
+        rule: "public_types_have_different_names",
         bad: &[
             ("host/core/src/a.rs", "pub struct Thing;\n"),
             ("host/mcp/src/b.rs", "\npub enum Thing<T> {}\n"),
@@ -153,7 +152,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "one_place_reaches_for_the_network",
+        rule: "one_place_connects_to_the_network",
         bad: &[
             ("host/egress/src/connect.rs", "TcpStream::connect(address);\n"),
             (
@@ -196,7 +195,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "other_paths_are_opened_where_it_is_known_whose_they_are",
+        rule: "ungranted_paths_are_opened_in_listed_files",
         bad: &[
             ("host/runtime/src/a.rs", "std::fs::read(path);\nlet real = path.canonicalize();\n"),
             ("host/search/src/a.rs", "rustix::fs::open(path, flags, mode);\n"),
@@ -212,7 +211,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "unsafe_stands_only_where_compiled_code_is_mapped",
+        rule: "unsafe_code_is_in_listed_files",
         bad: &[
             ("host/core/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"),
             ("plugins/file/src/lib.rs", "unsafe fn f() {}\n"),
@@ -225,7 +224,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "chores_have_no_dependencies",
+        rule: "xtask_has_no_dependencies",
         bad: &[("xtask/Cargo.toml", "[dependencies]\nclap.workspace = true\n")],
         lines: &["xtask/Cargo.toml:2"],
         good: &[
@@ -234,7 +233,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "every_exception_has_a_reason",
+        rule: "every_lint_exception_has_a_reason",
         bad: &[(
             "host/core/src/a.rs",
             "#![allow(missing_docs)]\n#[expect(\n    dead_code,\n)]\nfn f() {}\n#[cfg_attr(test, allow(unused))]\nfn g() {}\n",
@@ -246,7 +245,7 @@ const SAMPLES: &[Sample] = &[
         )],
     },
     Sample {
-        rule: "nothing_is_left_unfinished",
+        rule: "no_code_is_unfinished",
         bad: &[
             ("host/core/src/a.rs", "fn f() { todo!() }\n// FIXME: later\n"),
             ("wit/a/a.wit", "// TODO\n"),
@@ -263,7 +262,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "no_test_is_switched_off",
+        rule: "no_test_is_disabled",
         bad: &[(
             "tests/tests/a.rs",
             "#[test]\n#[ignore]\nfn f() {}\n#[should_panic(expected = \"x\")]\nfn g() {}\n/// ```ignore\nfn h() {}\n",
@@ -291,7 +290,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "every_crate_says_what_it_is",
+        rule: "every_crate_has_a_description",
         bad: &[
             ("host/core/Cargo.toml", "[package]\nname = \"a\"\n"),
             ("host/core/src/lib.rs", "mod a;\n"),
@@ -304,7 +303,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "every_crate_takes_what_the_workspace_fixes",
+        rule: "every_crate_uses_the_lints_and_versions_of_the_workspace",
         bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n")],
         lines: &["host/core/Cargo.toml:1", "host/core/Cargo.toml:4"],
         good: &[
@@ -319,7 +318,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "every_dependency_is_named_by_code",
+        rule: "every_dependency_is_used",
         bad: &[
             (
                 "host/core/Cargo.toml",
@@ -345,7 +344,7 @@ const SAMPLES: &[Sample] = &[
         good: &[("a.md", "one\n```\n1\ttwo\n```\n"), ("b.json", "{}"), ("c.toml", "")],
     },
     Sample {
-        rule: "prose_has_100_columns",
+        rule: "prose_has_at_most_100_columns",
         bad: &[
             (
                 "a.md",
@@ -381,7 +380,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "no_file_names_a_machine",
+        rule: "no_file_has_a_path_of_one_machine",
         bad: &[
             ("a.md", "fine\nrun /srv/checkout/berth/x\n"),
             ("b.rs", concat!("// /home", "/jane/src\n")),
@@ -390,7 +389,7 @@ const SAMPLES: &[Sample] = &[
         good: &[("a.md", "/home/u/src and /srv/checkout/berth-2\n")],
     },
     Sample {
-        rule: "links_lead_somewhere",
+        rule: "links_have_targets",
         bad: &[
             ("docs/a.md", "[x](b.md)\n[y](../README.md#no-such)\n[z](../../out.md)\n"),
             ("README.md", "# Berth\n"),
@@ -402,7 +401,7 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
-        rule: "documents_name_real_chores",
+        rule: "documents_name_existing_commands",
         bad: &[("README.md", "Run\n`cargo xtask demonstrate`.\n")],
         lines: &["README.md:2"],
         good: &[("README.md", "`cargo xtask demo`, `cargo xtask run -- call read`\n")],
@@ -483,7 +482,7 @@ const SAMPLES: &[Sample] = &[
         good: &[("wit/a/i.wit", "interface i {\n}\n"), ("wit/a/worlds.wit", "world w {\n}\n")],
     },
     Sample {
-        rule: "copies_of_the_contract_are_true",
+        rule: "copies_of_the_contract_are_identical",
         bad: &[
             ("wit/a/i.wit", "package berth:a@1.0.0;\ninterface i {}\n"),
             ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\ninterface i { }\n"),
@@ -499,41 +498,42 @@ const SAMPLES: &[Sample] = &[
 ];
 
 #[test]
-fn every_rule_can_fail_and_can_hold() {
+fn every_rule_has_failing_and_passing_sample() {
     for rule in RULES.iter().filter(|rule| {
-        !["files_stay_small", "crates_stay_small", "the_architecture_is_a_map"].contains(&rule.name)
+        !["files_stay_small", "crates_stay_small", "the_architecture_page_is_short"]
+            .contains(&rule.name)
     }) {
         let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
-        let sample =
-            sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
+        let sample = sample
+            .unwrap_or_else(|| panic!("the rule {} has no sample: add one to SAMPLES", rule.name));
         let mut expected = sample.lines.to_vec();
         expected.sort_unstable();
-        assert_eq!(broken(rule, sample.bad), expected, "{}", rule.name);
-        assert_eq!(broken(rule, sample.good), [""; 0], "{}", rule.name);
+        assert_eq!(violations(rule, sample.bad), expected, "{}", rule.name);
+        assert_eq!(violations(rule, sample.good), [""; 0], "{}", rule.name);
     }
 }
 
 #[test]
-fn files_stay_small() {
+fn long_file_breaks_the_rule() {
     let rule = RULES.iter().find(|rule| rule.name == "files_stay_small").unwrap();
     let long = "\n".repeat(701);
-    assert_eq!(broken(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
-    assert_eq!(broken(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
+    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
+    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
 }
 
 #[test]
-fn the_architecture_is_a_map() {
-    let rule = RULES.iter().find(|rule| rule.name == "the_architecture_is_a_map").unwrap();
+fn long_architecture_page_breaks_the_rule() {
+    let rule = RULES.iter().find(|rule| rule.name == "the_architecture_page_is_short").unwrap();
     let long = "\n".repeat(201);
-    assert_eq!(broken(rule, &[("docs/architecture.md", &long)]), ["docs/architecture.md:200"]);
+    assert_eq!(violations(rule, &[("docs/architecture.md", &long)]), ["docs/architecture.md:200"]);
     assert_eq!(
-        broken(rule, &[("docs/architecture.md", &long[1..]), ("docs/inside.md", &long)]),
+        violations(rule, &[("docs/architecture.md", &long[1..]), ("docs/inside.md", &long)]),
         [""; 0]
     );
 }
 
 #[test]
-fn crates_stay_small() {
+fn large_crate_breaks_the_rule() {
     let rule = RULES.iter().find(|rule| rule.name == "crates_stay_small").unwrap();
     let (manifest, half) = ("[package]\n", "\n".repeat(4_000));
     let tests = format!("{half}#[cfg(test)]\nmod tests {{\n{half}}}\n");
@@ -543,15 +543,15 @@ fn crates_stay_small() {
         ("host/a/src/c.rs", &tests),
         ("host/ab/src/b.rs", &half),
     ];
-    assert_eq!(broken(rule, &files), [""; 0]);
+    assert_eq!(violations(rule, &files), [""; 0]);
     assert_eq!(
-        broken(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()),
+        violations(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()),
         ["host/a/Cargo.toml:1"]
     );
 }
 
-/// Where the rule is broken, sorted, as `path:line`.
-fn broken(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
+/// The places that break the rule, sorted, as `path:line`.
+fn violations(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
     let files = files
         .iter()
         .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()))

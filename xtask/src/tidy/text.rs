@@ -3,7 +3,7 @@
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// What editors leave behind matters where people write by hand.
+/// Extensions of files that people write by hand. Editors leave white space in them.
 const BY_HAND: [&str; 7] = ["rs", "md", "wit", "toml", "sh", "yml", "wat"];
 
 pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
@@ -11,7 +11,7 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     for file in
         tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run")
     {
-        // A document shows what programs print as they print it.
+        // Documents show the output of programs unchanged.
         let verbatim: Vec<usize> =
             if file.has_extension(&["md"]) { fenced(&file.text) } else { Vec::new() };
         for (line, text) in file.text.split('\n').enumerate() {
@@ -19,14 +19,14 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
                 found.push(at(
                     file,
                     line + 1,
-                    "white space at the end of the line: remove it".to_owned(),
+                    "the line ends with white space: remove it".to_owned(),
                 ));
             }
             if text.contains('\t') && !verbatim.contains(&(line + 1)) {
                 found.push(at(
                     file,
                     line + 1,
-                    "a tab: use spaces, or `\\t` in a literal".to_owned(),
+                    "the line has a tab: use spaces, or `\\t` in a literal".to_owned(),
                 ));
             }
         }
@@ -41,8 +41,8 @@ pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// rustfmt wraps code at 100 columns, and neither comments nor documents.
-pub(crate) fn prose_has_100_columns(tree: &Tree) -> Vec<Violation> {
+/// rustfmt wraps code at 100 columns, but neither comments nor documents.
+pub(crate) fn prose_has_at_most_100_columns(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension(&["rs", "wit", "md"])) {
         let is_document = file.has_extension(&["md"]);
@@ -59,41 +59,45 @@ pub(crate) fn prose_has_100_columns(tree: &Tree) -> Vec<Violation> {
             if prose.starts_with("```") {
                 fenced = !fenced;
             }
-            // Code, rows of tables, and long names such as addresses can't be wrapped.
-            let kept = fenced || prose.starts_with('|') || !prose.contains(' ');
-            if !kept && text.chars().count() > 100 {
-                found.push(at(file, line + 1, "more than 100 columns: wrap the line".to_owned()));
+            // Code, table rows and long words, such as addresses, can't be wrapped.
+            let unwrappable = fenced || prose.starts_with('|') || !prose.contains(' ');
+            if !unwrappable && text.chars().count() > 100 {
+                found.push(at(
+                    file,
+                    line + 1,
+                    "the line is longer than 100 columns: wrap it".to_owned(),
+                ));
             }
         }
     }
     found
 }
 
-pub(crate) fn no_file_names_a_machine(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn no_file_has_a_path_of_one_machine(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in &tree.files {
         for (line, text) in file.text.lines().enumerate() {
             if let Some(path) = machine_path(text, tree.checkout.as_deref()) {
-                found.push(at(file, line + 1, format!("`{path}` is somebody's machine: use a relative path, or /home/u in examples")));
+                found.push(at(file, line + 1, format!("`{path}` is a path of one machine: use a relative path, or /home/u in examples")));
             }
         }
     }
     found
 }
 
-pub(crate) fn links_lead_somewhere(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn links_have_targets(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension(&["md"])) {
         for (line, target) in links(&file.text) {
-            if let Some(why) = broken(tree, file, &target) {
-                found.push(at(file, line, format!("the link `{target}` leads nowhere: {why}")));
+            if let Some(why) = link_error(tree, file, &target) {
+                found.push(at(file, line, format!("the link `{target}` is broken: {why}")));
             }
         }
     }
     found
 }
 
-pub(crate) fn documents_name_real_chores(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn documents_name_existing_commands(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree
         .files
@@ -111,7 +115,7 @@ pub(crate) fn documents_name_real_chores(tree: &Tree) -> Vec<Violation> {
                     found.push(at(
                         file,
                         line + 1,
-                        format!("there is no `cargo xtask {name}`; there are {known}"),
+                        format!("there is no `cargo xtask {name}`; the commands are {known}"),
                     ));
                 }
             }
@@ -120,10 +124,11 @@ pub(crate) fn documents_name_real_chores(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The home of who builds in a container. In two pieces, or this line would break the rule.
+/// The home folder in a container. The literal has two parts because tidy checks this file too.
 const ROOT: &str = concat!("/ro", "ot");
 
-/// The first path in the line that belongs to a certain machine or person. `/home/u` is nobody.
+/// The first path in the line that belongs to one machine or person. `/home/u` is allowed in
+/// examples.
 fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
     let continues =
         |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
@@ -156,11 +161,11 @@ fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
     None
 }
 
-/// The targets of `[…](target)` outside code, with their lines.
+/// The targets of `[…](target)` outside code, each with its line.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, text) in prose(text) {
-        // What stands between backticks is code: every second piece.
+        // The text between backticks is code: every second piece.
         for piece in text.split('`').step_by(2) {
             for (start, _) in piece.match_indices("](") {
                 let target = &piece[start + 2..];
@@ -192,16 +197,16 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Why a link doesn't work. Links to other sites are not followed.
-fn broken(tree: &Tree, from: &File, target: &str) -> Option<String> {
+/// Why a link is broken. `None` if it isn't. Links to other sites are not checked.
+fn link_error(tree: &Tree, from: &File, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
     let (path, anchor) =
         target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
-    let path = if path.is_empty() { from.path.clone() } else { beside(&from.path, path)? };
+    let path = if path.is_empty() { from.path.clone() } else { resolve(&from.path, path)? };
     if !tree.has(&path) {
-        return Some(format!("there is no {path}"));
+        return Some(format!("{path} doesn't exist"));
     }
     let anchor = anchor?;
     let document =
@@ -211,9 +216,8 @@ fn broken(tree: &Tree, from: &File, target: &str) -> Option<String> {
     (!known).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// A relative path from the folder of a file, with its `..` taken away. Nothing for one that leaves
-/// the repository.
-fn beside(file: &str, path: &str) -> Option<String> {
+/// Resolves a path relative to the folder of a file. `None` if the path leaves the repository.
+fn resolve(file: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
     for part in path.split('/') {
@@ -228,7 +232,7 @@ fn beside(file: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The anchor that a heading gets.
+/// The anchor of a heading.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()
@@ -239,10 +243,10 @@ fn slug(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ROOT, beside, links, machine_path, slug};
+    use super::{ROOT, links, machine_path, resolve, slug};
 
     #[test]
-    fn machine_paths_are_told_from_examples() {
+    fn machine_paths_are_distinguished_from_examples() {
         let checkout = Some("/srv/build/berth");
         let cases = [
             ("see /srv/build/berth/x", Some("/srv/build/berth")),
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn links_in_code_are_no_links() {
+    fn links_in_code_are_ignored() {
         let text = "[a](b.md) and `[c](d)`\n```\n[e](f)\n```\n![g](h.svg \"title\") [i](#j)\n";
         let found: Vec<_> = links(text);
         assert_eq!(found, [(1, "b.md".to_owned()), (5, "h.svg".to_owned()), (5, "#j".to_owned())]);
@@ -268,9 +272,9 @@ mod tests {
 
     #[test]
     fn relative_paths_are_resolved() {
-        assert_eq!(beside("docs/a.md", "../README.md").as_deref(), Some("README.md"));
-        assert_eq!(beside("docs/a.md", "./b/c.md").as_deref(), Some("docs/b/c.md"));
-        assert_eq!(beside("a.md", "../b.md"), None);
+        assert_eq!(resolve("docs/a.md", "../README.md").as_deref(), Some("README.md"));
+        assert_eq!(resolve("docs/a.md", "./b/c.md").as_deref(), Some("docs/b/c.md"));
+        assert_eq!(resolve("a.md", "../b.md"), None);
     }
 
     #[test]

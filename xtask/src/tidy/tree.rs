@@ -1,4 +1,4 @@
-//! What the rules look at: the text files of the repository, by their path in it.
+//! The text files of the repository, which the rules check, by their path.
 
 use std::fs;
 use std::path::Path;
@@ -9,33 +9,33 @@ use super::source::Source;
 /// The files, sorted by path.
 pub(crate) struct Tree {
     pub(crate) files: Vec<File>,
-    /// Where the checkout lies, which no file may name. Nothing where the name could be anybody's,
-    /// as `/app`.
+    /// The path of the checkout, which no file may contain. `None` if it is so short that others
+    /// may have the same one, such as `/app`.
     pub(crate) checkout: Option<String>,
 }
 
 /// One text file.
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// Path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Of a file that ends in `.rs`.
+    /// The parsed source. `None` if the path doesn't end in `.rs`.
     pub(crate) source: Option<Source>,
-    /// Of a `Cargo.toml`.
+    /// The parsed manifest. `None` if the file isn't a `Cargo.toml`.
     pub(crate) manifest: Option<Manifest>,
 }
 
-/// What is text here, by extension. The rest (images, components) is nobody's to tidy.
+/// Extensions of text files. Other files, such as images and components, are not checked.
 const TEXT: [&str; 16] = [
     "rs", "md", "wit", "toml", "sh", "yml", "yaml", "json", "py", "js", "c", "h", "go", "wat",
     "txt", "svg",
 ];
 
-/// Where cargo, git and other tools keep what is not ours.
-const NOT_OURS: [&str; 5] = ["target", ".git", "node_modules", "__pycache__", ".venv"];
+/// Folders of cargo, git and other tools, which are not checked.
+const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "__pycache__", ".venv"];
 
 impl Tree {
-    /// Reads the repository.
+    /// Reads all text files of the repository.
     pub(crate) fn load(root: &Path) -> Result<Tree, String> {
         let mut files = Vec::new();
         collect(root, "", &mut files)?;
@@ -45,7 +45,7 @@ impl Tree {
         Ok(Tree { files, checkout })
     }
 
-    /// Rust files below one of the folders.
+    /// The Rust files below the folders.
     pub(crate) fn rust<'a>(
         &'a self,
         folders: &'a [&str],
@@ -56,7 +56,7 @@ impl Tree {
             .filter_map(|file| Some((file, file.source.as_ref()?)))
     }
 
-    /// Manifests below one of the folders.
+    /// The manifests below the folders.
     pub(crate) fn manifests<'a>(
         &'a self,
         folders: &'a [&str],
@@ -87,8 +87,8 @@ impl File {
         extension(&self.path).is_some_and(|found| extensions.contains(&found))
     }
 
-    /// Whether the line, from 1, is code that no one ships: in the package of the tests, in a file
-    /// of tests or an example, or in an item for tests only.
+    /// Whether the line is code that is not released: in the package of the tests, in a file of
+    /// tests or an example, or in an item for tests only. Lines count from 1.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         let folders = format!("/{}", self.path);
         let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder))
@@ -104,7 +104,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), Str
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) {
+        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
             collect(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() && is_text(&path) {
             let bytes =

@@ -1,13 +1,12 @@
-//! Rules about the contract: third parties read it more often than anything else here.
+//! Rules about the contract, which plugin authors read.
 
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// Where the contract is. What plugins hold below their own `wit` folders is either theirs or a
-/// copy.
+/// The folder of the contract. The `wit` folders of plugins have their own interfaces, or copies.
 const CONTRACT: &str = "wit/";
 
-/// Items that a reader has to know the meaning of.
+/// Items that need documentation, in addition to interfaces, worlds and functions.
 const TYPES: [&str; 6] = ["record", "variant", "enum", "flags", "resource", "type"];
 
 pub(crate) fn every_item_of_the_contract_is_documented(tree: &Tree) -> Vec<Violation> {
@@ -17,7 +16,7 @@ pub(crate) fn every_item_of_the_contract_is_documented(tree: &Tree) -> Vec<Viola
             found.push(at(
                 file,
                 item.line,
-                format!("`{}` has no documentation: write `///` above it", item.name),
+                format!("`{}` has no documentation: add `///` above it", item.name),
             ));
         }
     }
@@ -33,14 +32,14 @@ pub(crate) fn each_interface_has_its_own_file(tree: &Tree) -> Vec<Violation> {
             found.push(at(
                 file,
                 interface.line,
-                format!("interface `{0}` belongs into {0}.wit", interface.name),
+                format!("interface `{0}` has to be in {0}.wit: move it", interface.name),
             ));
         }
     }
     found
 }
 
-pub(crate) fn copies_of_the_contract_are_true(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn copies_of_the_contract_are_identical(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree
         .files
@@ -49,19 +48,27 @@ pub(crate) fn copies_of_the_contract_are_true(tree: &Tree) -> Vec<Violation> {
     {
         let Some(package) = package(&file.text) else { continue };
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        let of_same_package: Vec<&File> = contract(tree)
+        let originals: Vec<&File> = contract(tree)
             .filter(|original| self::package(&original.text) == Some(package))
             .collect();
-        if of_same_package.is_empty() {
+        if originals.is_empty() {
             continue;
         }
-        match of_same_package.iter().find(|original| original.path.ends_with(&format!("/{name}"))) {
+        match originals.iter().find(|original| original.path.ends_with(&format!("/{name}"))) {
             Some(original) if original.text == file.text => {}
             Some(original) => {
-                found.push(at(file, 1, format!("differs from {}: copy it anew", original.path)));
+                found.push(at(
+                    file,
+                    1,
+                    format!("differs from {}: copy that file again", original.path),
+                ));
             }
             None => {
-                found.push(at(file, 1, format!("package {package} has no such file: remove it")));
+                found.push(at(
+                    file,
+                    1,
+                    format!("package {package} has no file of this name: remove it"),
+                ));
             }
         }
     }
@@ -80,15 +87,16 @@ struct Item {
     line: usize,
     keyword: &'static str,
     name: String,
-    /// By a comment of its own; a type also by comments on all of its members.
+    /// Whether the item has a doc comment. For a type, doc comments on all of its members are
+    /// enough.
     documented: bool,
 }
 
-/// The interfaces and worlds of a file, and the types and functions in them.
+/// The interfaces and worlds of a file, and their types and functions.
 fn items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
-    // Whether the comment before the line is documentation, and the type whose members are being
-    // read.
+    // Whether there is a doc comment above the line; and the type that has the line as a member,
+    // with whether all its members so far have doc comments.
     let mut documented = false;
     let mut members: Option<(usize, bool)> = None;
     for (number, line) in text.lines().enumerate() {
