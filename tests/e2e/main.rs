@@ -55,5 +55,6 @@ mod temporary;
 mod tools;
 mod transfers;
 mod trust;
+mod undo;
 mod web;
 mod words;

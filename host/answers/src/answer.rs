@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_contract::{CallId, Confidence, Outcome};
+use berth_contract::{CallId, Confidence, Outcome, Snapshot};
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,9 @@ pub struct Answer {
     pub rest: Option<Remainder>,
     /// What filters left out. `None`: nothing.
     pub filtered: Option<FilterSummary>,
+    /// What was saved of the call's changes in files, so that it can be undone. `None`: it changed
+    /// none, or nothing is saved.
+    pub snapshot: Option<Snapshot>,
     /// The steps of the call in order, with their durations. A refused call ends before its next
     /// step with `shape`, which every answer passes.
     pub steps: Vec<Step>,

@@ -32,7 +32,8 @@ use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
 pub use self::record::{
-    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord,
+    AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, RollbackRecord,
+    SnapshotRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
@@ -138,6 +139,19 @@ impl Audit {
             "The call has run, and what it did is done; its answer is kept back",
         );
         failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
+    }
+
+    /// Records the undo of a call.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, so nobody may see the outcome of the call.
+    pub async fn rollback(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written =
+            self.write(settings, |key| record::rollback(key, rollback, &self.front_end)).await;
+        let what = "The call has run and was undone; its answer is kept back";
+        self.check_write(settings, written, what).map_or(Ok(()), Err)
     }
 
     /// Records the outcome of a call for which nobody waits any more. Returns when the system has
@@ -273,16 +287,46 @@ pub fn record_answer(
     answer: &AnswerRecord<'_>,
     front_end: &str,
 ) -> Result<(), HostError> {
+    record_now(
+        config,
+        folders,
+        front_end,
+        "the answer can't be recorded, and so doesn't count",
+        |key| record::answer(key, answer, front_end),
+    )
+}
+
+/// Records an undo of a call. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Io`]: it can't be recorded.
+pub fn record_rollback(
+    config: &config::Loaded,
+    folders: &config::Folders,
+    rollback: &RollbackRecord<'_>,
+    front_end: &str,
+) -> Result<(), HostError> {
+    record_now(config, folders, front_end, "the undo can't be recorded", |key| {
+        record::rollback(key, rollback, front_end)
+    })
+}
+
+fn record_now(
+    config: &config::Loaded,
+    folders: &config::Folders,
+    front_end: &str,
+    failed: &str,
+    line: impl FnOnce(&Key) -> Vec<u8>,
+) -> Result<(), HostError> {
     let audit = Audit::new(config.config.audit, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
-    let written = audit.append(settings, |key| record::answer(key, answer, front_end));
+    let written = audit.append(settings, line);
     let written = written.and_then(|_| {
         if settings.durable { audit.lock_state().take_unsynced().sync() } else { Ok(()) }
     });
     match (written, settings.on_failure) {
-        (Err(why), OnFailure::Stop) => {
-            Err(HostError::io("the answer can't be recorded, and so doesn't count")(why))
-        }
+        (Err(why), OnFailure::Stop) => Err(HostError::io(failed)(why)),
         _ => Ok(()),
     }
 }

@@ -98,6 +98,34 @@ pub struct OutcomeRecord<'a> {
     pub injections: &'a [&'static str],
     /// The provider's report.
     pub report: &'a Report,
+    /// What was saved of the changes in files.
+    pub snapshot: Option<SnapshotRecord>,
+}
+
+/// What was saved of a call's changes in files, so that it can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotRecord {
+    /// Paths that were changed.
+    pub paths: u64,
+    /// Bytes that were saved.
+    pub bytes: u64,
+    /// Paths whose state could not be saved.
+    pub lost: u64,
+}
+
+/// An undo of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct RollbackRecord<'a> {
+    /// The call's id.
+    pub call: &'a str,
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The session of the call.
+    pub session: &'a str,
+    /// Who undid it.
+    pub by: &'a str,
+    /// Why it failed. `None`: it didn't.
+    pub error: Option<&'a str>,
 }
 
 /// What filters left out of an answer.
@@ -180,6 +208,21 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
     line.into_bytes()
 }
 
+/// What became of an undo.
+pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
+    let mut line = Line::new("rollback", key);
+    line.plain("call", record.call, NAME);
+    line.plain("tool", record.tool, NAME);
+    line.plain("by", record.by, NAME);
+    line.word("result", if record.error.is_none() { "success" } else { "error" });
+    if let Some(error) = record.error {
+        line.text("error", error, TEXT);
+    }
+    line.text("session", record.session, NAME);
+    line.plain("front_end", front_end, NAME);
+    line.into_bytes()
+}
+
 /// The outcome.
 pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("outcome", key);
@@ -226,6 +269,13 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         counts.into_iter().for_each(|(key, count)| line.number(key, count));
     }
     line.words("injection_flagged", record.injections);
+    if let Some(SnapshotRecord { paths, bytes, lost }) = record.snapshot {
+        line.number("snapshot_paths", paths);
+        line.number("snapshot_bytes", bytes);
+        if lost > 0 {
+            line.number("snapshot_lost", lost);
+        }
+    }
     reported(&mut line, record);
     line.into_bytes()
 }

@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Let the berth.toml of the working directory grant more than your own does
     Trust(TrustArguments),
+    /// Give back what a call changed in files
+    Undo(UndoArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
     /// Check this machine and the configuration, and say how to fix what is wrong
@@ -522,6 +524,37 @@ pub(crate) struct TrustArguments {
     /// Stop trusting it
     #[arg(long)]
     pub(crate) forget: bool,
+}
+
+const UNDO_AFTER: &str = "\
+Without a call, it is the newest one of this directory that changed files. What would change is
+shown first. A file that was changed since is merged if the changes don't touch; otherwise nothing
+is changed, and the error names the file.
+
+Examples:
+  berth undo                          # the last call that changed files here
+  berth undo --list
+  berth undo 5c1d0a8e4f3b2a19-7 --yes
+  berth undo --session                # all calls of this directory, the newest first";
+
+#[derive(Args, Debug)]
+#[command(after_help = UNDO_AFTER)]
+pub(crate) struct UndoArguments {
+    /// The call, as `berth undo --list` and the audit name it
+    #[arg(conflicts_with_all = ["list", "session"])]
+    pub(crate) call: Option<String>,
+    /// List the calls that can be undone
+    #[arg(short, long)]
+    pub(crate) list: bool,
+    /// Undo all calls of the session: of this directory, or of the one that is named
+    #[arg(short, long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) session: Option<String>,
+    /// Undo without a question
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const DEMO_AFTER: &str = "\

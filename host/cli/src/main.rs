@@ -30,6 +30,7 @@ mod shown;
 mod style;
 mod tools;
 mod trust;
+mod undo;
 
 use std::io::Write;
 
@@ -111,6 +112,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
+        Command::Undo(undo) => undo::run(&undo, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),
         Command::Completions(completions) => completions::run(&completions),

@@ -68,7 +68,7 @@ pub use sections::{
     PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PolicyAccess,
     PolicyEffect, PolicyPhase, PolicyRule, PolicyRules, Prefix, PresetName, ProcessLimits,
     QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Secret, Serve, Shell,
-    Structured, Tools, TrustLevel, VariableName, Web, WithoutProxy, WrittenExpression,
+    Structured, Tools, TrustLevel, Undo, VariableName, Web, WithoutProxy, WrittenExpression,
     WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use source::Source;

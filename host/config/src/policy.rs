@@ -188,25 +188,47 @@ impl Loaded {
         base: &Path,
     ) -> Result<FilePolicy, HostError> {
         let file = &self.config.tools.file;
-        let globs = |key: &str,
-                     globs: &[PathGlob],
-                     counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
-            let with_place = |(index, glob): (usize, &PathGlob)| {
-                let place = self.origin(&format!("{key}.{index}"));
-                spellings(glob.as_str(), folders.home.as_deref())
-                    .into_iter()
-                    .map(move |pattern| (pattern, place.clone()))
-                    .collect::<Vec<_>>()
+        let globs =
+            |key: &str, globs: &[PathGlob], counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
+                self.path_globs(key, globs, counts, folders)
             };
-            PathGlobs::new(globs.iter().enumerate().filter(counts).flat_map(with_place).collect())
-                .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
-        };
         Ok(FilePolicy {
             grants: self.grants(key, paths, folders, base)?,
             deny_read: globs("tools.file.deny_read", &file.deny_read, &|_| true)?,
             allow_read: globs("tools.file.allow_read", &file.allow_read, &|_| true)?,
             deny_write: globs("tools.file.deny_write", &file.deny_write, denies)?,
         })
+    }
+
+    /// The paths whose changes by commands are saved. `None`: all.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for a pattern that isn't a valid glob.
+    pub fn transaction_scope(&self, folders: &Folders) -> Result<Option<PathGlobs>, HostError> {
+        let globs = &self.config.tools.shell.transaction_scope;
+        if globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**") {
+            return Ok(None);
+        }
+        Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, folders)?))
+    }
+
+    fn path_globs(
+        &self,
+        key: &str,
+        globs: &[PathGlob],
+        counts: &dyn Fn(&(usize, &PathGlob)) -> bool,
+        folders: &Folders,
+    ) -> Result<PathGlobs, Problems> {
+        let with_place = |(index, glob): (usize, &PathGlob)| {
+            let place = self.origin(&format!("{key}.{index}"));
+            spellings(glob.as_str(), folders.home.as_deref())
+                .into_iter()
+                .map(move |pattern| (pattern, place.clone()))
+                .collect::<Vec<_>>()
+        };
+        PathGlobs::new(globs.iter().enumerate().filter(counts).flat_map(with_place).collect())
+            .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
     }
 
     fn grants(

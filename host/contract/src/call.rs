@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Content, PathRules, Report};
+use crate::{ChangeRecorder, Content, PathRules, Report};
 
 /// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
@@ -39,6 +39,10 @@ pub struct Call {
     pub read_only: bool,
     /// The rules about calls for the paths that it reaches. `None`: only the grants apply.
     pub path_rules: Option<Arc<dyn PathRules>>,
+    /// Who saves what the call changes in files, so that it can be undone. `None`: nobody does.
+    pub changes: Option<Arc<dyn ChangeRecorder>>,
+    /// The same for the commands that it starts.
+    pub command_changes: Option<Arc<dyn ChangeRecorder>>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.
@@ -98,6 +102,32 @@ pub trait Events: Send + Sync + 'static {
 
     /// A part of the answer is available. It is repeated in the answer only if the call fails.
     fn emitted(&self, part: &Content);
+
+    /// The old state of what the call changed in files is saved. By default ignored.
+    fn snapshot(&self, _snapshot: Snapshot) {}
+
+    /// The call's changes in files were undone because its command failed. By default ignored.
+    fn rollback(&self, _rollback: Rollback) {}
+}
+
+/// What was saved of a call's changes in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Paths that the call changed.
+    pub paths: usize,
+    /// Bytes that were saved.
+    pub bytes: u64,
+    /// Paths whose old state could not be saved. If there are any, the call can't be undone.
+    pub lost: usize,
+}
+
+/// An automatic undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// Paths that have their old state again. If it failed: 0.
+    pub paths: usize,
+    /// Whether it succeeded.
+    pub succeeded: bool,
 }
 
 /// Ignores all events.

@@ -4,6 +4,7 @@
 //! these types.
 
 mod call;
+mod changes;
 mod definition;
 mod denial;
 mod error;
@@ -16,7 +17,8 @@ mod report;
 mod terminal;
 pub mod text;
 
-pub use call::{Call, CallId, Events, NoEvents, Progress};
+pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
+pub use changes::ChangeRecorder;
 pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
 pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};

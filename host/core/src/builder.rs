@@ -22,6 +22,7 @@ use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::retry::Retry;
 use crate::session::Session;
+use crate::undo::{Undo, UndoTool};
 
 impl Host {
     /// The only way to make a host. [`HostBuilder`] names the default of every setting.
@@ -192,7 +193,9 @@ impl HostBuilder {
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
+        let name = front_end.to_string();
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
+        let undo = Undo::new(&policies.config, &policies.folders)?;
         let tools = &policies.config.config.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
         let overflow = Arc::new(OverflowStore::new(&policies.folders, tools.overflow));
@@ -206,6 +209,10 @@ impl HostBuilder {
             filtering,
         };
         let mut providers = self.providers;
+        if undo.is_some() {
+            let tool = UndoTool::new(&policies.config, &policies.folders, &name);
+            providers.insert(0, Arc::new(tool));
+        }
         if threshold > 0 {
             providers.insert(0, Arc::new(OverflowReader::new(Arc::clone(&overflow), threshold)));
         }
@@ -238,6 +245,7 @@ impl HostBuilder {
             shaping,
             results,
             retry,
+            undo,
         })
     }
 }

@@ -24,6 +24,7 @@ use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::retry::Retry;
 use crate::session::Session;
+use crate::undo::Undo;
 
 /// Offers tools and runs their calls. To share it between the tasks of a program, put it in an
 /// [`Arc`].
@@ -43,6 +44,8 @@ pub struct Host {
     pub(crate) shaping: Shaper,
     pub(crate) results: Results,
     pub(crate) retry: Retry,
+    /// `None`: changes aren't saved.
+    pub(crate) undo: Option<Undo>,
 }
 
 /// Settings that apply to every call.

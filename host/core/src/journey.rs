@@ -22,6 +22,7 @@ use crate::governor::ReachRules;
 use crate::host::{Host, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
+use crate::undo::{CallChanges, CallJournal};
 
 impl Host {
     /// Runs one call. It always returns an answer: if a tool, a rule or a limit ends the call, the
@@ -72,6 +73,7 @@ impl Host {
             notices,
             rest,
             filtered,
+            snapshot: call.run.snapshot,
             steps: steps.taken,
         }
     }
@@ -177,10 +179,12 @@ impl Host {
         }
         let time = asked_time(&tool.definition.input_schema, &context.arguments)
             .map(|time| time.min(self.settings.max_call));
+        let watcher = Arc::clone(&inputs.events);
         let events =
             self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
         let network = self.governor.reaches_network(context);
         let first_run_at = Instant::now();
+        run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context));
         let outcome = loop {
             run.attempts += 1;
             let provided = provider_call(
@@ -201,19 +205,36 @@ impl Host {
             }
         };
         let time = steps.finish_step("run");
+        let changes = match (&self.undo, run.journal.take()) {
+            (Some(undo), Some(journal)) => undo.finish(journal, &run.report).await,
+            _ => CallChanges::default(),
+        };
+        run.snapshot = changes.snapshot();
+        if let Some(snapshot) = run.snapshot {
+            changes.tell(snapshot, &*watcher);
+            if let Some(rollback) = changes.rollback_record(context) {
+                self.audit.rollback(&rollback).await?;
+            }
+            steps.finish_step("save");
+        }
         tool.tally.count(outcome.is_ok(), time);
         // The time of a retried call says nothing about one run.
         if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {
             self.results.keep(context, session.answers(), key, &run.report, output, time);
         }
         dependencies::record_completion(&self.governor.rules(), context, session, &outcome);
-        outcome.map(|mut output| {
-            if let Some(notice) = left_out(&run.report) {
-                output.content.push(Content::text(format!("[{notice}]\n")));
-                run.report.entries().notices.push(notice);
+        let notices = changes.notices(self.undo.as_ref());
+        match outcome {
+            Ok(mut output) => {
+                let notices = left_out(&run.report).into_iter().chain(notices);
+                add_notices(&mut output.content, run, notices);
+                Ok(output)
             }
-            output
-        })
+            Err(mut failure) => {
+                add_notices(&mut failure.content, run, notices);
+                Err(failure)
+            }
+        }
     }
 
     /// Decides, and has a person approve if the decision needs it.
@@ -290,6 +311,17 @@ impl Host {
     }
 }
 
+fn add_notices(
+    content: &mut Vec<Content>,
+    run: &RunReport,
+    notices: impl IntoIterator<Item = String>,
+) {
+    for notice in notices {
+        content.push(Content::text(format!("[{notice}]\n")));
+        run.report.entries().notices.push(notice);
+    }
+}
+
 /// Notice about what was left out of the answer because it needs approval.
 fn left_out(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
@@ -340,6 +372,8 @@ fn provider_call(
         origins: context.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),
         read_only: tool.annotations_with(&context.arguments).read_only,
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
+        changes: run.journal.as_ref().map(CallJournal::recorder),
+        command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         report: Arc::clone(&run.report),
         events,
         cancel: cancel.clone(),

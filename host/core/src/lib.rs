@@ -270,6 +270,7 @@ mod journey;
 mod record;
 mod retry;
 mod session;
+pub mod undo;
 
 pub use approvals::{
     Always, Approver, AttachmentSummary, Mark, PostedQuestion, PostingApprover, Preview, Proposal,
@@ -291,8 +292,8 @@ pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence,
     Content, Definition, Denial, Events, Failure, FileState, FilterDefinition, FilterInput,
     FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents, Outcome, Output, Pattern,
-    Progress, Provider, Purpose, Report, ReportEntries, Seen, SeenFile, Sight, Subject,
-    SubjectKind, text,
+    Progress, Provider, Purpose, Report, ReportEntries, Rollback, Seen, SeenFile, Sight, Snapshot,
+    Subject, SubjectKind, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use berth_answers::Approval;
 use berth_answers::ShapeReport;
-use berth_audit::{CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord};
+use berth_audit::{
+    CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, SnapshotRecord, ToolRecord,
+};
 use berth_catalogue::{CallContext, Tool};
-use berth_contract::{Category, Failure, Outcome, Report};
+use berth_contract::{Category, Failure, Outcome, Report, Snapshot};
 use berth_policy::Decision;
 
 use crate::audit::Audit;
 use crate::counting::QuotaReservation;
 use crate::governor::ReachRules;
+use crate::undo::CallJournal;
 
 /// The decisions of the gates and of a person.
 #[derive(Default)]
@@ -37,6 +40,10 @@ pub(crate) struct RunReport {
     pub(crate) cached: bool,
     /// The provider's report.
     pub(crate) report: Arc<Report>,
+    /// What saves the changes of the call, while it runs.
+    pub(crate) journal: Option<CallJournal>,
+    /// What was saved of them.
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 /// Records a call whose future is dropped.
@@ -74,12 +81,21 @@ impl DropRecorder<'_> {
             }),
             injections: &shape.injections,
             report: &self.run.report,
+            snapshot: self.run.snapshot.map(|snapshot| SnapshotRecord {
+                paths: snapshot.paths as u64,
+                bytes: snapshot.bytes,
+                lost: snapshot.lost as u64,
+            }),
         }
     }
 }
 
 impl Drop for DropRecorder<'_> {
     fn drop(&mut self) {
+        if let Some(journal) = self.run.journal.take() {
+            // Its end reads what was changed.
+            tokio::task::spawn_blocking(move || drop(journal));
+        }
         if !self.recorded {
             let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer")
                 .with_code("dropped"));

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_core::config::Structured;
-use berth_core::{Answer, Body, Category, Content, Definition, Denial, Failure};
+use berth_core::{Answer, Body, Category, Content, Definition, Denial, Failure, Snapshot};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
@@ -54,7 +54,7 @@ pub(crate) fn result(
         }
         _ => String::new(),
     };
-    let Answer { id, outcome, cached, truncated, .. } = answer;
+    let Answer { id, outcome, cached, truncated, snapshot, .. } = answer;
     let mut told = Map::new();
     told.insert("call".to_owned(), json!(id));
     if cached {
@@ -63,6 +63,10 @@ pub(crate) fn result(
     if truncated {
         told.insert("truncated".to_owned(), json!(true));
     }
+    told.extend(snapshot.map(|snapshot| {
+        let Snapshot { paths, bytes, lost } = snapshot;
+        ("snapshot".to_owned(), json!({ "paths": paths, "bytes": bytes, "lost": lost }))
+    }));
     let mut result = match outcome {
         Ok(output) => {
             add(&mut told, output.meta);
@@ -191,6 +195,7 @@ mod tests {
             rest: Some(Remainder { id: "h00".to_owned(), offset: 7 }),
             provider: None,
             filtered: None,
+            snapshot: None,
             steps: Vec::new(),
         };
         result(answer, Some(tool), structured).expect("the tool is there")

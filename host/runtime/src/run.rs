@@ -193,6 +193,7 @@ async fn execute(job: Job) -> Outcome {
                 FileView::new(Arc::clone(grants), read_only)
                     .reporting_to(&call.report)
                     .under(call.path_rules.as_ref(), &call.report)
+                    .recording(call.changes.as_ref())
             };
             let view = plugin.policy.files.as_ref().map(view);
             let files = Files::new(view, limits.written);
@@ -201,6 +202,7 @@ async fn execute(job: Job) -> Outcome {
                 directory: plugin.policy.directory().map(Path::to_owned),
                 commands: call.commands,
                 path_rules: call.path_rules.clone(),
+                changes: call.command_changes.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

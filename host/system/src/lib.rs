@@ -1,6 +1,7 @@
 //! The ways to this machine, each in one place. This crate doesn't know WebAssembly.
 
 pub mod confine;
+mod descriptors;
 pub mod files;
 pub mod machine;
 pub mod mounts;

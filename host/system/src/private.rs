@@ -226,6 +226,15 @@ impl PrivateFolder {
         self.0.remove_file(name)
     }
 
+    /// Removes a folder with all that is in it.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub fn remove_folder(&self, name: &str) -> io::Result<()> {
+        self.0.remove_dir_all(name)
+    }
+
     /// Waits for the lock of this name and holds it while the result lives.
     ///
     /// # Errors

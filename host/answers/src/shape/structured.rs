@@ -306,6 +306,7 @@ mod tests {
             notices: notices.iter().map(|notice| (*notice).to_owned()).collect(),
             rest: (!notices.is_empty()).then(|| Remainder { id: "h00".to_owned(), offset: 7 }),
             filtered: None,
+            snapshot: None,
             steps: Vec::new(),
         }
     }

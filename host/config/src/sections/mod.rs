@@ -19,6 +19,7 @@ mod secrets;
 mod serve;
 mod shell;
 mod tools;
+mod undo;
 mod web;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ pub use shell::{
     NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram,
 };
 pub use tools::{Autonomy, Tools};
+pub use undo::Undo;
 pub use web::{OtherDomains, Web};
 
 section! {

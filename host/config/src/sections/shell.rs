@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::presets::{PRESETS, Preset, preset};
 use crate::rule::{Rule, section};
 use crate::written::{as_written, inline_schema};
-use crate::{AllowedPath, Bounded, PathAccess, WrittenPattern};
+use crate::{AllowedPath, Bounded, PathAccess, PathGlob, WrittenPattern};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
@@ -58,6 +58,22 @@ section! {
         /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) need approval,
         /// unless a permission allows them.
         pub require_approval_for_medium_risk: bool = true, Rule::OnlyTrue;
+        /// Whether what commands change in files is saved first, for `berth undo`, as what file
+        /// tools change (`[tools.undo]`).
+        pub transactional: bool = true, Rule::OnlyTrue;
+        /// Globs of the files whose changes by commands are saved. If empty, all.
+        pub transaction_scope: Vec<PathGlob> = vec![PathGlob::known("**")], Rule::Ignored;
+        /// Whether a change by a command is refused if the old state can't be saved: because it is
+        /// too large, or because the sandbox can't tell what the command changes.
+        pub snapshot_required: bool, Rule::OnlyTrue;
+        /// Bytes that are saved of what the commands of one call change. 0: as much as
+        /// `[tools.undo]` has in `call_mib`.
+        pub max_snapshot_bytes: u64, Rule::Ignored;
+        /// Whether the changes of a command are undone at once if it ends with one of
+        /// `auto_rollback_exit_codes`.
+        pub auto_rollback: bool, Rule::Ignored;
+        /// The exit codes that undo the changes of a command. If empty, 2 and above.
+        pub auto_rollback_exit_codes: Vec<i32> = vec![1, 2], Rule::Ignored;
         /// What the processes of one command may use, and those of one program that a plugin
         /// starts.
         pub limits: ProcessLimits, Rule::Table(ProcessLimits::RULES);

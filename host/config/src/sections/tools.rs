@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::rule::{Rule, section};
 use crate::{
     Authorization, Bounded, Dependencies, FileTools, Filters, Limits, Overflow, PermissionRule,
-    PolicyRules, Redaction, ResultCache, Retry, Shell, Web,
+    PolicyRules, Redaction, ResultCache, Retry, Shell, Undo, Web,
 };
 
 section! {
@@ -68,6 +68,8 @@ section! {
         pub filters: Filters, Rule::Table(Filters::RULES);
         /// Answers that are too long for a model.
         pub overflow: Overflow, Rule::Table(Overflow::RULES);
+        /// What is saved of the changes in files.
+        pub undo: Undo, Rule::Table(Undo::RULES);
     }
 }
 

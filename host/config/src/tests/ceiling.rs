@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::keys::rule;
 use super::super::keys::{Key, known};
 use super::super::rule::Rule;
-use super::narrowing::{USER, attempt, keys};
+use super::attempts::{USER, attempt, keys};
 use super::*;
 
 impl Scene {

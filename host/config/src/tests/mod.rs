@@ -7,6 +7,7 @@ use berth_policy::files::{FileRules, Kind};
 
 use super::*;
 
+mod attempts;
 mod ceiling;
 mod governing;
 mod narrowing;

@@ -115,6 +115,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         directory: PathBuf::from("/"),
         network: false,
         path_rules: None,
+        changes: None,
     };
     let child =
         Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());

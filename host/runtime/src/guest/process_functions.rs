@@ -293,6 +293,7 @@ impl Processes {
             directory,
             network: self.reaches_network(),
             path_rules: self.path_rules.clone(),
+            changes: self.changes.clone(),
         })
     }
 

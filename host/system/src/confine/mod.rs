@@ -18,20 +18,23 @@
 //! when it ends, the kernel ends all others.
 
 mod calls;
+mod changes;
 mod compute;
 mod init;
 mod limits;
 mod namespaces;
-mod raw;
+pub(crate) mod raw;
 mod run;
 mod spec;
 mod trees;
 mod view;
 
+pub(crate) use changes::{CALLS, Target};
 pub use compute::{filter_works, lower_bounds, to_computing};
 pub use raw::close_inherited;
 pub(crate) use run::WAITS;
 pub use run::{HELPER, run};
+pub(crate) use spec::Recorded;
 pub use spec::{Bound, Limits, Sandbox, Spec, Tree, TreeAccess};
 pub(crate) use spec::{ENDED_BY, HelperStatus};
 pub use trees::landlock_version;

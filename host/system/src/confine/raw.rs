@@ -4,7 +4,7 @@
 //! namespace that its thread enters is the whole process's.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::process::Pid;
 
@@ -94,4 +94,110 @@ pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
         )
     };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Adds a filter of system calls whose notifications the returned listener gets. The filter holds
+/// for this process and its descendants.
+///
+/// # Errors
+///
+/// The kernel's.
+pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let install = |flags: libc::c_ulong| {
+        // SAFETY: the kernel only reads the program, which is valid and has the stated length.
+        #[expect(unsafe_code, reason = "no crate offers a filter with a listener")]
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
+        };
+        answer
+    };
+    // With the second flag, from 5.19 on, signals don't interrupt a call that waits.
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let mut answer = install(listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+    if answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+        answer = install(listener);
+    }
+    let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0);
+    let Some(descriptor) = descriptor else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel has just created this descriptor, and nothing else has it.
+    #[expect(unsafe_code, reason = "a new descriptor of the kernel's")]
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// A system call that waits for its listener.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notification {
+    pub(crate) id: u64,
+    /// The thread that made the call, by its number for the listener.
+    pub(crate) thread: u32,
+    pub(crate) call: libc::c_long,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// Waits for the next notification.
+///
+/// # Errors
+///
+/// The kernel's: `ENOENT` if the thread was killed meanwhile.
+pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification> {
+    // SAFETY: `seccomp_notif` is plain data for which zeros are valid; the kernel wants zeros.
+    #[expect(unsafe_code, reason = "a plain structure of the kernel's")]
+    let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    notify(listener, libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut notification)?;
+    Ok(Notification {
+        id: notification.id,
+        thread: notification.pid,
+        call: notification.data.nr.into(),
+        arguments: notification.data.args,
+    })
+}
+
+/// Whether a notification still waits: its thread lives, so its number wasn't used again.
+pub(crate) fn is_waiting(listener: impl AsFd, id: u64) -> bool {
+    let mut id = id;
+    notify(listener, libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw mut id).is_ok()
+}
+
+/// Lets a call run, or fails it with an error.
+///
+/// # Errors
+///
+/// The kernel's: `ENOENT` if the thread was killed meanwhile.
+pub(crate) fn answer_notification(
+    listener: impl AsFd,
+    id: u64,
+    answer: Result<(), rustix::io::Errno>,
+) -> io::Result<()> {
+    let mut response = libc::seccomp_notif_resp { id, val: 0, error: 0, flags: 0 };
+    match answer {
+        Ok(()) => {
+            response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE.try_into().unwrap_or_default();
+        }
+        Err(errno) => response.error = -errno.raw_os_error(),
+    }
+    notify(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut response)
+}
+
+fn notify<T>(listener: impl AsFd, request: libc::Ioctl, argument: *mut T) -> io::Result<()> {
+    loop {
+        // SAFETY: the requests above take a pointer to exactly these structures.
+        #[expect(unsafe_code, reason = "ioctl takes a pointer")]
+        let answer = unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), request, argument) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
 }

@@ -14,9 +14,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid}
 
 use super::init::{self, End};
 use super::raw::{self, Fork};
-use super::spec::{Bound, ENDED_BY, HelperStatus, Sandbox, Spec, TreeAccess};
-use super::{calls, limits, namespaces, trees, view};
-use crate::processes;
+use super::spec::{Bound, ENDED_BY, HelperStatus, Recorded, Sandbox, Spec, TreeAccess};
+use super::{calls, changes, limits, namespaces, trees, view};
+use crate::{descriptors, processes};
 
 /// The first argument of the helper.
 pub const HELPER: &str = "__confine";
@@ -49,7 +49,7 @@ pub fn run() -> ! {
     };
     let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle: host };
     let begun =
-        if waits { inside(&host, None) } else { host.spec().and_then(|spec| begin(&host, spec)) };
+        if waits { inside(&host, None) } else { host.spec().and_then(|task| begin(&host, task)) };
     match begun {
         Ok(never) => match never {},
         Err(reason) => fail(reason),
@@ -62,12 +62,18 @@ struct Host {
     handle: OwnedFd,
 }
 
+/// What to run, and the socket to the host.
+struct Task {
+    spec: Spec,
+    control: OwnedFd,
+}
+
 impl Host {
     /// Reads the spec, if this process is the one that sent it.
-    fn spec(&self) -> Result<Spec, String> {
-        let spec = read()?;
+    fn spec(&self) -> Result<Task, String> {
+        let task = read()?;
         // If it had ended before this check, another process would be the parent now.
-        if spec.parent == self.pid { Ok(spec) } else { Err("nobody waits for it".to_owned()) }
+        if task.spec.parent == self.pid { Ok(task) } else { Err("nobody waits for it".to_owned()) }
     }
 }
 
@@ -92,36 +98,38 @@ fn tell(begun: &HelperStatus) {
     }
 }
 
-/// Reads the spec and not a byte more: the rest is the program's input.
-fn read() -> Result<Spec, String> {
-    let mut stdin = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map(std::fs::File::from)
-        .map_err(|error| error.to_string())?;
+/// Reads the spec from the socket to the host, which is the standard input so far. The descriptor
+/// that comes with it is the program's standard input.
+fn read() -> Result<Task, String> {
+    let control = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
     let mut length = [0; 4];
-    stdin
-        .read_exact(&mut length)
+    let stdin = descriptors::receive(&control, &mut length)
+        .and_then(|stdin| stdin.ok_or_else(|| io::ErrorKind::InvalidData.into()))
         .map_err(|error| format!("{HELPER} is for Berth itself: {error}"))?;
     let length = u32::from_le_bytes(length);
     if length > MAX_SPEC {
         return Err("what is to be run takes too many words".to_owned());
     }
     let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
-    stdin.read_exact(&mut text).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&text).map_err(|error| error.to_string())
+    let mut socket = std::os::unix::net::UnixStream::from(control);
+    socket.read_exact(&mut text).map_err(|error| error.to_string())?;
+    rustix::stdio::dup2_stdin(&stdin).map_err(|errno| errno.to_string())?;
+    let spec = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    Ok(Task { spec, control: socket.into() })
 }
 
-fn begin(host: &Host, spec: Spec) -> Result<Never, String> {
-    if spec.sandbox == Sandbox::Off {
-        tell(&HelperStatus::Without(Vec::new()));
-        return Err(become_program(&spec));
+fn begin(host: &Host, task: Task) -> Result<Never, String> {
+    if task.spec.sandbox == Sandbox::Off {
+        // A filter of system calls would take away the right to run `sudo`.
+        let unrecorded = unrecorded(&task.spec, || Err("the sandbox is switched off".to_owned()))?;
+        tell(&HelperStatus::Started { missing: Vec::new(), unrecorded });
+        return Err(become_program(&task.spec));
     }
-    if spec.namespaces { inside(host, Some(spec)) } else { outside(&spec, host) }
+    if task.spec.namespaces { inside(host, Some(task)) } else { outside(task, host) }
 }
 
-/// Runs with namespaces. `spec`: `None` if it is still to come; it won't want the network then.
-fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
+/// Runs with namespaces. `task`: `None` if it is still to come; it won't want the network then.
+fn inside(host: &Host, task: Option<Task>) -> Result<Never, String> {
     limits::go_first();
     let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
         .map_err(|errno| errno.to_string())?;
@@ -132,11 +140,11 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
     let Fork::Parent(inner) = child else {
         drop(reader);
         let entered = entered.and_then(|()| {
-            let network = spec.as_ref().is_some_and(|spec| spec.network);
+            let network = task.as_ref().is_some_and(|task| task.spec.network);
             namespaces::enter_inner(network).map_err(|error| format!("namespaces: {error}"))
         });
-        let spec = match spec {
-            Some(spec) => spec,
+        let task = match task {
+            Some(task) => task,
             None => {
                 if poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&PATIENCE)) != Ok(1) {
                     exit(0);
@@ -145,7 +153,7 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
             }
         };
         entered?;
-        let ended = first(&spec, host, &outer)?;
+        let ended = first(task, host, &outer)?;
         init::end_all();
         // The result is known and no process is left before this process removes its namespaces,
         // which takes a while.
@@ -161,7 +169,7 @@ fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
         let _ = rustix::io::write(&writer, &answer);
         exit(0)
     };
-    drop(writer);
+    drop((writer, task));
     close_streams();
     wait(inner, &reader)
 }
@@ -189,16 +197,18 @@ fn end_by(signal: Signal) -> ! {
 }
 
 /// The first process of the namespace. The program's branch never returns.
-fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
+fn first(task: Task, host: &Host, outer: &OwnedFd) -> Result<End, String> {
+    let Task { spec, control } = task;
     // In addition to the watching, which may come late.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| errno.to_string())?;
     limits::bound_processes(&spec.limits);
     limits::bound_shared_memory(&spec.limits);
-    view::enter(spec)?;
+    view::enter(&spec)?;
     match raw::fork().map_err(|error| error.to_string())? {
-        Fork::Child => Err(program(spec, true)),
+        Fork::Child => Err(program(&spec, control, true)),
         Fork::Parent(program) => {
+            drop(control);
             close_streams();
             Ok(init::watch(
                 program,
@@ -212,13 +222,15 @@ fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
 
 /// Without namespaces: this process watches, and finds the processes to end in the list of all
 /// processes.
-fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
+fn outside(task: Task, host: &Host) -> Result<Never, String> {
+    let Task { spec, control } = task;
     limits::go_first();
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).map_err(|errno| errno.to_string())?;
     match raw::fork().map_err(|error| error.to_string())? {
-        Fork::Child => Err(program(spec, false)),
+        Fork::Child => Err(program(&spec, control, false)),
         Fork::Parent(program) => {
+            drop(control);
             close_streams();
             let end = init::watch(
                 program,
@@ -256,7 +268,7 @@ fn close_streams() {
 
 /// Sets up the parts of the sandbox that are only for the program, and becomes it. Returns the
 /// reason if that fails.
-fn program(spec: &Spec, view: bool) -> String {
+fn program(spec: &Spec, control: OwnedFd, view: bool) -> String {
     let mut missing = if view { Vec::new() } else { uncovered(spec) };
     let mut put_on = |part: Result<(), String>| match part {
         Err(reason) if spec.sandbox == Sandbox::BestEffort => {
@@ -277,8 +289,33 @@ fn program(spec: &Spec, view: bool) -> String {
     if let Err(reason) = all {
         return reason;
     }
-    tell(&HelperStatus::Without(missing));
+    let unrecorded = match unrecorded(spec, || record(&control)) {
+        Ok(unrecorded) => unrecorded,
+        Err(reason) => return reason,
+    };
+    drop(control);
+    tell(&HelperStatus::Started { missing, unrecorded });
     become_program(spec)
+}
+
+/// Why the host can't learn of the program's changes in files, if it wanted to.
+fn unrecorded(
+    spec: &Spec,
+    record: impl FnOnce() -> Result<(), String>,
+) -> Result<Option<String>, String> {
+    match spec.recorded {
+        Recorded::No => Ok(None),
+        Recorded::IfPossible => Ok(record().err()),
+        Recorded::Required => record().map(|()| None).map_err(|reason| {
+            format!("{reason}; so the changes in files can't be saved, but they have to be")
+        }),
+    }
+}
+
+/// Sends the host a listener that gets the program's changes in files.
+fn record(control: &OwnedFd) -> Result<(), String> {
+    let listener = changes::listen().map_err(|error| format!("a filter of changes: {error}"))?;
+    descriptors::send(control, &[0], &listener).map_err(|error| error.to_string())
 }
 
 /// What can't be hidden from a program without a view of its own, although it is in its trees.

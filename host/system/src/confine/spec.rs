@@ -33,6 +33,18 @@ pub struct Tree {
     pub access: TreeAccess,
 }
 
+/// Whether the host learns of a program's changes in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recorded {
+    /// No.
+    #[default]
+    No,
+    /// If this machine and the sandbox make it possible.
+    IfPossible,
+    /// Yes; otherwise the program doesn't start.
+    Required,
+}
+
 /// Limits, of each process if it says "each"; otherwise of all processes of a command together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -82,6 +94,8 @@ pub struct Spec {
     pub namespaces: bool,
     /// Whether it reaches the network.
     pub network: bool,
+    /// Whether the host wants to learn of its changes in files.
+    pub recorded: Recorded,
     /// Its trees, the outer before the inner.
     pub trees: Vec<Tree>,
     /// Directories in the trees that keep their names and places, the outer before the inner: if
@@ -100,8 +114,13 @@ pub struct Spec {
 /// The first line that the helper writes to its standard error: the state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HelperStatus {
-    /// The program starts now, without these parts of the sandbox.
-    Without(Vec<String>),
+    /// The program starts now.
+    Started {
+        /// Parts of the sandbox that this machine doesn't have.
+        missing: Vec<String>,
+        /// Why the host can't learn of its changes, if it wanted to.
+        unrecorded: Option<String>,
+    },
     /// The program doesn't start.
     Failed(String),
     /// The program doesn't start: a path that has to be covered or kept in place has moved.

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Ui
 use rustix::io::Errno;
 
 use super::temporary::may_get_to;
-use super::{FileError, FileView, NO_LEAF, Place, kernel};
+use super::{FileError, FileView, NO_LEAF, Place, kernel, not_saved};
 
 impl FileView {
     /// Creates a directory.
@@ -30,6 +30,7 @@ impl FileView {
         };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
         self.expect_temporary(&place)?;
+        self.before_change(&place)?;
         rustix::fs::mkdirat(&place.dir, place.leaf, self.mode_of_new_directory(&place))?;
         self.remember_temporary(&place)
     }
@@ -45,6 +46,7 @@ impl FileView {
         if let Some(refusal) = self.refused_below(&place.path()) {
             return Err(self.denied(refusal, &place.path(), Access::Write));
         }
+        self.before_change(&place)?;
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::REMOVEDIR)?)
     }
 
@@ -59,6 +61,7 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::NOTDIR.into());
         }
+        self.before_change(&place)?;
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::empty())?)
     }
 
@@ -107,6 +110,12 @@ impl FileView {
                 &source.dir_path,
                 &target.dir_path,
             )?;
+        }
+        if let Some(changes) = &self.changes {
+            let object = kernel::resolve(source.dir.as_fd(), source.leaf, false)?;
+            changes
+                .before_rename(&source.path(), object.as_fd(), &target.path())
+                .map_err(not_saved)?;
         }
         rustix::fs::renameat_with(
             &source.dir,
@@ -162,6 +171,9 @@ impl FileView {
         {
             return Err(Errno::PERM.into());
         }
+        // The new name is a way to change the file.
+        self.before_change_of(&found)?;
+        self.before_change(&target)?;
         let name = kernel::fd_name(found.handle.as_fd());
         Ok(rustix::fs::linkat(
             kernel::proc_fds()?,
@@ -200,6 +212,7 @@ impl FileView {
             return Err(Errno::NOTDIR.into());
         }
         self.expect_temporary(&place)?;
+        self.before_change(&place)?;
         rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?;
         self.remember_temporary(&place)
     }
@@ -235,6 +248,7 @@ impl FileView {
         if !matches!(found.kind, FileType::RegularFile | FileType::Directory) {
             return Err(Errno::NOTSUP.into());
         }
+        self.before_change_of(&found)?;
         let name = kernel::fd_name(found.handle.as_fd());
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }

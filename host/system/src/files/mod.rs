@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_contract::{Access, Denial, PathRules, Report};
+use berth_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
 use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -64,6 +64,8 @@ pub struct FileView {
     /// The rules about calls, if they concern paths, and the report for what listings leave out
     /// because of them.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
+    /// Who saves what changes, if anybody does.
+    changes: Option<Arc<dyn ChangeRecorder>>,
     /// Whether only the kernel's cache is used to resolve names.
     cached: bool,
 }
@@ -133,6 +135,11 @@ impl From<Errno> for FileError {
     }
 }
 
+/// What changes could not be saved.
+fn not_saved(error: std::io::Error) -> FileError {
+    FileError::Errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
 /// A last component in an existing directory: the object of a change of names.
 #[derive(Debug)]
 struct Place<'p> {
@@ -161,6 +168,7 @@ impl FileView {
             made: Arc::default(),
             watcher: None,
             call: None,
+            changes: None,
             cached: false,
         }
     }
@@ -176,6 +184,29 @@ impl FileView {
     #[must_use]
     pub fn under(self, rules: Option<&Arc<dyn PathRules>>, report: &Arc<Report>) -> Self {
         Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
+    }
+
+    /// The same view, which tells `changes` of each change before it is made.
+    #[must_use]
+    pub fn recording(self, changes: Option<&Arc<dyn ChangeRecorder>>) -> Self {
+        Self { changes: changes.map(Arc::clone), ..self }
+    }
+
+    /// What has a name, or will have it, is about to change.
+    fn before_change(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let Some(changes) = &self.changes else { return Ok(()) };
+        let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
+            Err(Errno::NOENT) => None,
+            object => Some(object?),
+        };
+        let object = object.as_ref().map(AsFd::as_fd);
+        changes.before_change(&place.path(), object).map_err(not_saved)
+    }
+
+    /// What was found is about to change.
+    fn before_change_of(&self, found: &ResolvedObject) -> Result<(), FileError> {
+        let Some(changes) = &self.changes else { return Ok(()) };
+        changes.before_change(&found.path, Some(found.handle.as_fd())).map_err(not_saved)
     }
 
     /// The granted directories.

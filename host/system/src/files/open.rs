@@ -109,6 +109,9 @@ impl FileView {
             // A FIFO would block the thread, and opening a device may have effects.
             _ => return Err(Errno::NOTSUP.into()),
         };
+        if how.write || how.truncate {
+            self.before_change_of(found)?;
+        }
         let handle = kernel::reopen(found.handle.as_fd(), flags)?;
         if how.truncate {
             rustix::fs::ftruncate(&handle, 0)?;
@@ -131,6 +134,7 @@ impl FileView {
             return Err(Errno::ISDIR.into());
         }
         self.expect_temporary(&place)?;
+        self.before_change(&place)?;
         let flags =
             how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle =

@@ -9,17 +9,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, PathRules};
+use berth_contract::{CancellationToken, ChangeRecorder, PathRules};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::helper;
+use super::changes::ChangeWatch;
+use super::helper::{ConfineHelper, start_confined};
 use super::pinned::PinnedDirectory;
 use super::places::{Places, PlacesError};
 use crate::confine::{Bound, ENDED_BY, HELPER, HelperStatus, Sandbox, WAITS};
-use crate::processes;
+use crate::{descriptors, processes};
 
 /// Time for the helper until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -53,6 +55,8 @@ pub struct Command {
     pub network: bool,
     /// The rules about calls for the paths that it reaches.
     pub path_rules: Option<Arc<dyn PathRules>>,
+    /// Learns what it changes in files, before it does. `None`: nobody does.
+    pub changes: Option<Arc<dyn ChangeRecorder>>,
 }
 
 impl Command {
@@ -207,15 +211,28 @@ pub struct Child {
     end: Instant,
     /// Held until it ends.
     held: Vec<PinnedDirectory>,
+    /// Serves its listener; ends behind it.
+    changes: Option<ChangeWatch>,
+}
+
+/// How a command runs.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    namespaces: bool,
+    off: bool,
+    limit: usize,
+    end: Instant,
+    cancel: &'a CancellationToken,
+    changes: Option<&'a Arc<dyn ChangeRecorder>>,
 }
 
 /// A helper that was started in advance, since its start takes longer than the rest. It ends by
 /// itself after a while.
 #[derive(Debug)]
-pub(crate) struct WarmHelper(Option<std::process::Child>);
+pub(crate) struct WarmHelper(Option<ConfineHelper>);
 
 impl WarmHelper {
-    fn into_child(mut self) -> Option<std::process::Child> {
+    fn into_helper(mut self) -> Option<ConfineHelper> {
         self.0.take()
     }
 
@@ -227,9 +244,9 @@ impl WarmHelper {
             let is_empty = || place.lock().unwrap_or_else(PoisonError::into_inner).is_none();
             if Arc::strong_count(&place) > 1
                 && is_empty()
-                && let Ok(process) = helper::start(&helper, &[HELPER, WAITS])
+                && let Ok(warm) = start_confined(&helper, &[HELPER, WAITS])
             {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Self(Some(process)));
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Self(Some(warm)));
             }
         });
     }
@@ -237,7 +254,7 @@ impl WarmHelper {
 
 impl Drop for WarmHelper {
     fn drop(&mut self) {
-        if let Some(process) = &mut self.0 {
+        if let Some(ConfineHelper { process, .. }) = &mut self.0 {
             let _ = process.kill().and_then(|()| process.wait());
         }
     }
@@ -313,83 +330,77 @@ impl Child {
             child
         };
         let spec = serde_json::to_vec(&spec).map_err(io::Error::from)?;
+        let off = places.sandbox == Sandbox::Off;
+        let task = Task { namespaces, off, limit, end, cancel, changes: command.changes.as_ref() };
         let waiting = &places.known.waiting;
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             // A helper that has waited for too long has ended.
             let told = ready
-                .and_then(WarmHelper::into_child)
-                .map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
+                .and_then(WarmHelper::into_helper)
+                .map(|ready| Self::tell(ready, &spec, &task));
             let child = match told {
                 Some(Ok(child)) => child,
                 Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
-                Some(Err(_)) | None => Self::tell(
-                    helper::start(helper, &[HELPER])?,
-                    &spec,
-                    namespaces,
-                    false,
-                    limit,
-                    end,
-                    cancel,
-                )?,
+                Some(Err(_)) | None => {
+                    Self::tell(start_confined(helper, &[HELPER])?, &spec, &task)?
+                }
             };
             WarmHelper::make(helper, waiting);
             return Ok(holding(child, held));
         }
-        let child = Self::tell(
-            helper::start(helper, &[HELPER])?,
-            &spec,
-            namespaces,
-            places.sandbox == Sandbox::Off,
-            limit,
-            end,
-            cancel,
-        )?;
+        let child = Self::tell(start_confined(helper, &[HELPER])?, &spec, &task)?;
         Ok(holding(child, held))
     }
 
     /// Sends a helper the spec and waits until the program runs.
-    fn tell(
-        mut process: std::process::Child,
-        spec: &[u8],
-        namespaces: bool,
-        off: bool,
-        limit: usize,
-        end: Instant,
-        cancel: &CancellationToken,
-    ) -> Result<Self, StartError> {
+    fn tell(helper: ConfineHelper, spec: &[u8], task: &Task<'_>) -> Result<Self, StartError> {
+        let ConfineHelper { mut process, mut control } = helper;
         let length = u32::try_from(spec.len()).map_err(io::Error::other)?;
         let pid = Pid::from_child(&process);
-        let (stdin, stdout, stderr) =
-            (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(handle) => handle,
+        let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+            .and_then(|pipe| Ok((pipe, pidfd_open(pid, PidfdFlags::empty())?)));
+        let ((input, stdin), handle) = match pipe {
+            Ok(opened) => opened,
             Err(errno) => {
                 let _ = process.kill().and_then(|()| process.wait());
                 return Err(io::Error::from(errno).into());
             }
         };
-        let output = Output { limit, ..Output::default() };
-        let cancel = cancel.clone();
+        let Task { namespaces, off, limit, end, .. } = *task;
         let mut child = Self {
             process,
             handle,
-            stdin,
+            stdin: Some(stdin.into()),
             stdout,
             stderr,
-            output,
+            output: Output { limit, ..Output::default() },
             namespaces,
             off,
             finished: None,
             missing: Vec::new(),
-            cancel,
+            cancel: task.cancel.clone(),
             end,
             held: Vec::new(),
+            changes: None,
         };
-        let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
         // The helper reads this first. If it doesn't, its first line gives the reason.
-        let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));
-        child.missing = child.wait_for_start()?;
+        let _ = descriptors::send(&control, &length.to_le_bytes(), &input)
+            .and_then(|()| control.write_all(spec));
+        drop(input);
+        let unrecorded;
+        (child.missing, unrecorded) = child.wait_for_start()?;
+        match (task.changes, unrecorded) {
+            (None, _) => {}
+            (Some(recorder), Some(reason)) => recorder.unrecorded(&reason),
+            (Some(recorder), None) => {
+                // Without the listener, the calls that it is asked about fail.
+                let listener = descriptors::receive(&control, &mut [0])?;
+                let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
+                child.changes = Some(ChangeWatch::start(listener, Arc::clone(recorder))?);
+            }
+        }
         for stream in [
             child.stdout.as_ref().map(AsFd::as_fd),
             child.stderr.as_ref().map(AsFd::as_fd),
@@ -405,7 +416,7 @@ impl Child {
 
     /// Waits until the program runs. Reads byte by byte: what comes after the line is the program's
     /// output.
-    fn wait_for_start(&mut self) -> Result<Vec<String>, StartError> {
+    fn wait_for_start(&mut self) -> Result<(Vec<String>, Option<String>), StartError> {
         let deadline = Instant::now() + BEGIN;
         let mut line = Vec::new();
         let stderr = self.stderr.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
@@ -431,7 +442,7 @@ impl Child {
             }
             if byte == *b"\n" {
                 return match serde_json::from_slice(&line) {
-                    Ok(HelperStatus::Without(missing)) => Ok(missing),
+                    Ok(HelperStatus::Started { missing, unrecorded }) => Ok((missing, unrecorded)),
                     Ok(HelperStatus::Failed(reason)) => Err(StartError::Sandbox(reason)),
                     Ok(HelperStatus::Moved(reason)) => Err(StartError::Moved(reason)),
                     Err(_) => {
@@ -497,6 +508,7 @@ impl Child {
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         let _ = self.process.wait();
+        self.changes = None;
         self.finished = Some(CommandResult { code: None, ending });
     }
 
@@ -555,6 +567,7 @@ impl Child {
             if over {
                 self.drain(&mut buffer, see);
                 let status = self.process.wait();
+                self.changes = None;
                 self.finished = Some(
                     status
                         .map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished),

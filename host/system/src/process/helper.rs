@@ -4,6 +4,8 @@
 //! itself before it reads its input.
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,6 +69,22 @@ pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child
     let mut command = Command::new(program);
     command.args(arguments).env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+/// A helper that confines itself, and the socket to it, which is its standard input.
+#[derive(Debug)]
+pub(super) struct ConfineHelper {
+    pub(super) process: Child,
+    pub(super) control: UnixStream,
+}
+
+/// Starts a helper that confines itself, with an empty environment.
+pub(super) fn start_confined(program: &Path, arguments: &[&str]) -> std::io::Result<ConfineHelper> {
+    let (control, stdin) = UnixStream::pair()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(stdin)));
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    Ok(ConfineHelper { process, control })
 }
 
 /// Runs `program` with `argument`, with `input` on its standard input and an empty environment, and

@@ -2,6 +2,7 @@
 //! task, and the programs of calls, which such a helper confines first.
 
 mod call_rules;
+mod changes;
 mod child;
 mod helper;
 mod pinned;

@@ -14,7 +14,7 @@ use super::call_rules;
 use super::child::{Command, WarmHelper};
 use super::pinned::PinnedDirectory;
 use super::sockets::{SocketScan, Walk};
-use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
+use crate::confine::{Limits, Recorded, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
@@ -243,6 +243,11 @@ impl Places {
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
+            recorded: match &command.changes {
+                None => Recorded::No,
+                Some(changes) if changes.is_required() => Recorded::Required,
+                Some(_) => Recorded::IfPossible,
+            },
             pinned: pinned(&trees, denied.hidden.iter().chain(&denied.frozen).cloned()),
             trees,
             hidden: denied.hidden.iter().map(|path| text(path)).collect(),

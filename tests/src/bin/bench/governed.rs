@@ -95,6 +95,8 @@ fn call() -> Call {
         origins: Vec::new(),
         read_only: false,
         path_rules: None,
+        changes: None,
+        command_changes: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

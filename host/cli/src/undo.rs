@@ -1,0 +1,219 @@
+//! `berth undo`: restores what calls changed in files.
+
+use std::io::Write;
+
+use berth_core::HostError;
+use berth_core::config::{self, Folders, Loaded};
+use berth_core::text::{neutral, neutral_line};
+use berth_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::arguments::UndoArguments;
+use crate::ask;
+use crate::call;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::options::Options;
+use crate::shown;
+use crate::style::{FAINT, STRONG};
+
+/// Calls that are listed.
+const LISTED: usize = 50;
+
+/// Nanoseconds in a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Lines of a diff that are shown.
+const SHOWN_LINES: usize = 60;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let config = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
+    let store = undo::store(&config, &folders);
+    let saved = store.list().map_err(HostError::io("reading what calls changed"))?;
+    if arguments.list {
+        return list(&saved, arguments.json);
+    }
+    let here = |name: Option<&str>| call::session(name, &folders).map(|it| it.name().to_string());
+    let calls: Vec<UndoEntry> = match (&arguments.call, &arguments.session) {
+        (Some(call), _) => {
+            let known = saved.into_iter().find(|about| about.call == *call);
+            vec![known.ok_or_else(|| unknown(call))?]
+        }
+        (None, Some(name)) => {
+            let session = here(Some(&**name).filter(|name| !name.is_empty()))?;
+            saved.into_iter().filter(|about| !about.undone && *about.session == *session).collect()
+        }
+        (None, None) => {
+            let session = here(None)?;
+            let newest = saved.into_iter().find(|about| !about.undone && about.session == session);
+            newest.into_iter().collect()
+        }
+    };
+    if calls.is_empty() {
+        return Err(Error::Usage(
+            "no call of this directory changed files; `berth undo --list` shows the others"
+                .to_owned(),
+        ));
+    }
+    let mut done = Vec::new();
+    for about in &calls {
+        match one(about, arguments, &store, &config, &folders)? {
+            Some(changes) => done.push(json!({ "call": about.call, "paths": changes })),
+            None => return Ok(Exit::Denied),
+        }
+    }
+    if arguments.json {
+        writeln!(anstream::stdout(), "{}", json!({ "undone": done }))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn unknown(call: &str) -> Error {
+    Error::Usage(format!(
+        "no changes of the call `{}` are saved; `berth undo --list` shows those that are",
+        neutral_line(call)
+    ))
+}
+
+/// Undoes one call. Returns what changed. `None`: the user declined.
+fn one(
+    about: &UndoEntry,
+    arguments: &UndoArguments,
+    store: &UndoStore,
+    config: &Loaded,
+    folders: &Folders,
+) -> Result<Option<Vec<serde_json::Value>>, Error> {
+    let mut out = anstream::stdout();
+    let plan = store.plan(&about.call).map_err(failed)?;
+    if !plan.conflicts.is_empty() {
+        return Err(failed(UndoError::Conflicts(plan.conflicts)));
+    }
+    if !arguments.json {
+        writeln!(
+            out,
+            "{STRONG}{}{STRONG:#} {FAINT}{}{FAINT:#}",
+            neutral_line(&about.tool),
+            neutral_line(&about.call)
+        )?;
+        for change in &plan.changes {
+            write!(out, "{}", described(change))?;
+        }
+        out.flush()?;
+    }
+    if !arguments.yes {
+        let Some(mut dialogue) = ask::open_dialogue("nothing was changed") else {
+            return Err(Error::Unasked(
+                "there is no terminal to ask at, so nothing was changed; run: berth undo --yes"
+                    .to_owned(),
+            ));
+        };
+        if !dialogue.yes_or_no("Undo this?", false)? {
+            writeln!(out, "Nothing was changed.")?;
+            return Ok(None);
+        }
+    }
+    let by = format!("user {}", rustix::process::geteuid().as_raw());
+    let undone = store.undo(&about.call);
+    let error = undone.as_ref().err().map(ToString::to_string);
+    undo::record(config, folders, about, &by, error.as_deref(), "cli")?;
+    let plan = undone.map_err(failed)?;
+    if !arguments.json {
+        writeln!(out, "Undone.")?;
+    }
+    let paths = plan.changes.iter().map(|change| {
+        let (what, from) = word(&change.what);
+        let mut said = json!({ "path": change.path.to_string_lossy(), "what": what });
+        if let Some(from) = from {
+            said["to"] = from.to_string_lossy().into();
+        }
+        said
+    });
+    Ok(Some(paths.collect()))
+}
+
+fn failed(error: UndoError) -> Error {
+    match error {
+        UndoError::Unreadable(error) => {
+            HostError::io("reading what the call changed")(error).into()
+        }
+        error => Error::Usage(neutral(&error.to_string()).into_owned()),
+    }
+}
+
+fn word(what: &ChangeKind) -> (&'static str, Option<&std::path::Path>) {
+    match what {
+        ChangeKind::MovedBack(from) => (what.as_str(), Some(from)),
+        what => (what.as_str(), None),
+    }
+}
+
+fn described(change: &UndoChange) -> String {
+    let (what, from) = word(&change.what);
+    let from = from.map_or(String::new(), |from| format!(" {}", shown::path(from)));
+    let mut text = format!("  {}: {what}{from}\n", shown::path(&change.path));
+    if let Some((now, then)) = change.texts.as_ref().filter(|(now, then)| now != then) {
+        let diff = TextDiff::from_lines(now.as_str(), then.as_str());
+        let diff = diff.unified_diff().context_radius(1).to_string();
+        let lines = diff.lines().count();
+        for line in diff.lines().take(SHOWN_LINES) {
+            text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));
+        }
+        if lines > SHOWN_LINES {
+            text += &format!("    {FAINT}{} more lines{FAINT:#}\n", lines - SHOWN_LINES);
+        }
+    }
+    text
+}
+
+fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
+    let mut out = anstream::stdout().lock();
+    if as_json {
+        let calls: Vec<_> = saved
+            .iter()
+            .map(|about| {
+                json!({
+                    "call": about.call,
+                    "tool": about.tool,
+                    "session": about.session,
+                    "at": about.at / NANOSECONDS,
+                    "undone": about.undone,
+                })
+            })
+            .collect();
+        writeln!(out, "{}", json!(calls))?;
+        return Ok(Exit::Success);
+    }
+    if saved.is_empty() {
+        writeln!(out, "No call changed files.")?;
+    }
+    for about in saved.iter().take(LISTED) {
+        let ago = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs().saturating_sub(about.at / NANOSECONDS));
+        let undone = if about.undone { ", undone" } else { "" };
+        writeln!(
+            out,
+            "{}  {STRONG}{}{STRONG:#}  {FAINT}{}, {} ago{undone}{FAINT:#}",
+            neutral_line(&about.call),
+            neutral_line(&about.tool),
+            neutral_line(&about.session),
+            span(ago),
+        )?;
+    }
+    if saved.len() > LISTED {
+        writeln!(out, "{FAINT}{} older ones{FAINT:#}", saved.len() - LISTED)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,149 @@
+//! `undo`: restores what an earlier call of the session changed in files.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use berth_config::{Folders, Loaded};
+use berth_contract::{
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+};
+use berth_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{record, store};
+
+const NAME: &str = "undo";
+
+const DESCRIPTION: &str = "\
+    Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet, or the \
+    one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
+    nothing is undone, and the answer says why.";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    call: Option<String>,
+}
+
+/// Offers the tool.
+pub(crate) struct UndoTool {
+    shared: Arc<Shared>,
+    tool: Arc<Definition>,
+}
+
+struct Shared {
+    store: UndoStore,
+    config: Loaded,
+    folders: Folders,
+    front_end: String,
+}
+
+impl UndoTool {
+    /// Undoes calls that were saved by this configuration. `front_end` is for the record.
+    pub(crate) fn new(config: &Loaded, folders: &Folders, front_end: &str) -> Self {
+        let call = "The id of the call to undo. Default: the newest call that is not undone.";
+        let schema = json!({
+            "type": "object",
+            "properties": { "call": { "type": "string", "description": call } },
+            "additionalProperties": false,
+        });
+        let annotations = Annotations {
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: false,
+            cacheable: false,
+        };
+        let title = Some("Undo a call".to_owned());
+        let tool = Arc::new(Definition {
+            title,
+            annotations,
+            ..Definition::new(NAME, DESCRIPTION, schema)
+        });
+        let shared = Shared {
+            store: store(config, folders),
+            config: config.clone(),
+            folders: folders.clone(),
+            front_end: front_end.to_owned(),
+        };
+        Self { shared: Arc::new(shared), tool }
+    }
+}
+
+impl Shared {
+    fn undo(&self, call: &Call) -> Outcome {
+        let arguments = Arguments::deserialize(&*call.arguments)
+            .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+        let unreadable = |error: std::io::Error| {
+            let message = format!("the saved changes can't be read: {error}");
+            Failure::new(Category::PermanentFailure, message).with_code("host")
+        };
+        let saved = self.store.list().map_err(unreadable)?;
+        let mut own = saved.into_iter().filter(|entry| *entry.session == *call.session);
+        let entry = match &arguments.call {
+            Some(id) => own.find(|entry| entry.call == *id),
+            None => own.find(|entry| !entry.undone),
+        };
+        let Some(entry) = entry else {
+            let message = match &arguments.call {
+                Some(id) => format!(
+                    "no changes of the call {:?} are saved in this session",
+                    berth_contract::text::cut(id, 64)
+                ),
+                None => "no call of this session changed files and is not undone yet".to_owned(),
+            };
+            return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
+        };
+        let undone = self.store.undo(&entry.call);
+        let error = undone.as_ref().err().map(ToString::to_string);
+        let by = format!("call {}", call.id);
+        record(&self.config, &self.folders, &entry, &by, error.as_deref(), &self.front_end)
+            .map_err(|error| {
+                Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit")
+            })?;
+        match undone {
+            Ok(plan) => Ok(Output::text(described(&entry, &plan))),
+            Err(UndoError::Unreadable(error)) => Err(unreadable(error)),
+            Err(error) => Err(Failure::new(Category::PermanentFailure, error.to_string())),
+        }
+    }
+}
+
+fn described(entry: &UndoEntry, plan: &UndoPlan) -> String {
+    /// Paths that are named.
+    const SHOWN: usize = 200;
+    let mut text = format!("Undone: {} (call {})\n", entry.tool, entry.call);
+    for change in plan.changes.iter().take(SHOWN) {
+        let path = change.path.display();
+        let _ = match &change.what {
+            ChangeKind::MovedBack(from) => {
+                writeln!(text, "{path}: {} {}", change.what.as_str(), from.display())
+            }
+            what => writeln!(text, "{path}: {}", what.as_str()),
+        };
+    }
+    if plan.changes.len() > SHOWN {
+        let _ = writeln!(text, "{} more paths", plan.changes.len() - SHOWN);
+    }
+    text
+}
+
+impl Provider for UndoTool {
+    fn name(&self) -> &str {
+        "undo"
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        vec![Arc::clone(&self.tool)]
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || shared.undo(&call)).await.unwrap_or_else(|error| {
+                Err(Failure::new(Category::PermanentFailure, error.to_string()).with_code("host"))
+            })
+        })
+    }
+}

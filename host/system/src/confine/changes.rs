@@ -1,0 +1,137 @@
+//! The system calls that change files or names. A listener in the host gets each of them before it
+//! runs, so that the host can save what the call would destroy.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libc::sock_filter;
+
+use super::raw;
+
+/// A way in which a system call names what it changes. Numbers are indexes of arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Opens a path. `directory`: the descriptor that the path is relative to.
+    Open { directory: Option<usize>, path: usize, flags: usize },
+    /// Changes what a path leads to. `nofollow`: the argument with `AT_SYMLINK_NOFOLLOW`.
+    Object { directory: Option<usize>, path: usize, nofollow: Option<usize> },
+    /// The same, of a path whose last component isn't followed; also creates or removes it.
+    Name { directory: Option<usize>, path: usize },
+    /// Changes what a descriptor stands for.
+    Descriptor(usize),
+    /// Creates a socket by the path in an address.
+    Socket { address: usize, length: usize },
+    /// Gives what the first path names a second name.
+    Link { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
+    /// Renames the first path to the second one.
+    Rename { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
+}
+
+use Target::{Descriptor, Link, Name, Object, Open, Rename, Socket};
+
+/// The call that sets a file's mode by a path and flags, which not every libc knows.
+const FCHMODAT2: libc::c_long = 452;
+
+/// The system calls that a listener gets.
+pub(crate) const CALLS: &[(libc::c_long, Target)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Open { directory: None, path: 0, flags: 1 }),
+    (libc::SYS_openat, Open { directory: Some(0), path: 1, flags: 2 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, Object { directory: None, path: 0, nofollow: None }),
+    (libc::SYS_truncate, Object { directory: None, path: 0, nofollow: None }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, Object { directory: None, path: 0, nofollow: None }),
+    (libc::SYS_fchmodat, Object { directory: Some(0), path: 1, nofollow: None }),
+    (FCHMODAT2, Object { directory: Some(0), path: 1, nofollow: Some(3) }),
+    (libc::SYS_fchmod, Descriptor(0)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utime, Object { directory: None, path: 0, nofollow: None }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utimes, Object { directory: None, path: 0, nofollow: None }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_futimesat, Object { directory: Some(0), path: 1, nofollow: None }),
+    (libc::SYS_utimensat, Object { directory: Some(0), path: 1, nofollow: Some(3) }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, Name { directory: None, path: 0 }),
+    (libc::SYS_unlinkat, Name { directory: Some(0), path: 1 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, Name { directory: None, path: 0 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, Name { directory: None, path: 0 }),
+    (libc::SYS_mkdirat, Name { directory: Some(0), path: 1 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, Name { directory: None, path: 0 }),
+    (libc::SYS_mknodat, Name { directory: Some(0), path: 1 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, Name { directory: None, path: 1 }),
+    (libc::SYS_symlinkat, Name { directory: Some(1), path: 2 }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, Link { directories: None, paths: [0, 1], flags: None }),
+    (libc::SYS_linkat, Link { directories: Some([0, 2]), paths: [1, 3], flags: Some(4) }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, Rename { directories: None, paths: [0, 1], flags: None }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_renameat, Rename { directories: Some([0, 2]), paths: [1, 3], flags: None }),
+    (libc::SYS_bind, Socket { address: 1, length: 2 }),
+    (libc::SYS_renameat2, Rename { directories: Some([0, 2]), paths: [1, 3], flags: Some(4) }),
+];
+
+/// The flags of an open that can change something.
+const CHANGING: libc::c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+
+/// Offset of an argument's lower half in the data of a filter.
+const fn argument(index: usize) -> u32 {
+    16 + 8 * index as u32
+}
+
+/// Makes the kernel ask a listener about these calls of this process and its descendants. The
+/// process must not be able to get new privileges.
+///
+/// # Errors
+///
+/// The kernel's: before Linux 5.5 it can't, and only one listener can be above a process.
+pub(super) fn listen() -> io::Result<OwnedFd> {
+    raw::seccomp_listener(&program())
+}
+
+fn program() -> Vec<sock_filter> {
+    let (load, jump, equal, and, answer) = (0x20, 0x05, 0x15, 0x54, 0x06);
+    let line = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let opens: Vec<(u32, usize)> = CALLS
+        .iter()
+        .filter_map(|(call, target)| match target {
+            Open { flags, .. } => Some((*call as u32, *flags)),
+            _ => None,
+        })
+        .collect();
+    let others: Vec<u32> = CALLS
+        .iter()
+        .filter(|(_, target)| !matches!(target, Open { .. }))
+        .map(|(call, _)| *call as u32)
+        .collect();
+    // Behind the comparisons: two lines for each kind of open, then the flags, then the answers.
+    let mut lines = vec![line(load, 0, 0, 0)];
+    let first_open = 1 + others.len();
+    let allow = first_open + opens.len();
+    let opened = allow + 1;
+    let flags = opened + 2 * opens.len();
+    let notify = flags + 3;
+    let distance = |from: usize, to: usize| u8::try_from(to - from - 1).unwrap_or(u8::MAX);
+    for call in others {
+        lines.push(line(equal, distance(lines.len(), notify), 0, call));
+    }
+    for (index, (call, _)) in opens.iter().enumerate() {
+        lines.push(line(equal, distance(lines.len(), opened + 2 * index), 0, *call));
+    }
+    lines.push(line(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
+    for (_, index) in &opens {
+        lines.push(line(load, 0, 0, argument(*index)));
+        lines.push(line(jump, 0, 0, u32::from(distance(lines.len(), flags))));
+    }
+    lines.push(line(and, 0, 0, CHANGING as u32));
+    lines.push(line(equal, 0, 1, 0));
+    lines.push(line(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
+    lines.push(line(answer, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    lines
+}

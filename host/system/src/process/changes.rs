@@ -1,0 +1,510 @@
+//! Tells a recorder what a command is about to change in files, before it changes it.
+//!
+//! The kernel stops each such system call of the command and asks the listener here. The path is
+//! read from the command's memory and resolved in its own root directory; the recorder saves what
+//! has the path; then the call goes on. A path counts if the host finds the same object by the same
+//! path: a private `/tmp` or a covered file is another object. A command with several threads can
+//! exchange a path between the check and the call, so this keeps what was changed by mistake. It is
+//! no wall: what may be changed is decided by the sandbox.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use berth_contract::ChangeRecorder;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+use crate::confine::raw::{self, Notification};
+use crate::confine::{CALLS, Target};
+
+/// Longest path, by the kernel.
+const MAX_PATH: usize = 4096;
+
+/// Links to a missing target that are followed, as by the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Size of a page, at most: a read of memory must not reach into the next page, which may be
+/// missing.
+const PAGE: u64 = 4096;
+
+/// Folders of caches that aren't saved if they have a valid `CACHEDIR.TAG`: their content can be
+/// made again, and is large.
+const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"];
+
+/// The beginning of a valid `CACHEDIR.TAG`, by its specification.
+const CACHE_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// How long a rename may be on its way, in steps.
+const RENAME_STEPS: u32 = 2000;
+const RENAME_STEP: Duration = Duration::from_micros(50);
+
+/// Serves the listener of one command on a thread of its own. Dropping it ends the thread; changing
+/// calls of processes that are left fail then.
+pub(super) struct ChangeWatch {
+    thread: Option<JoinHandle<()>>,
+    /// The thread ends when this is closed.
+    running: Option<OwnedFd>,
+}
+
+impl ChangeWatch {
+    pub(super) fn start(listener: OwnedFd, recorder: Arc<dyn ChangeRecorder>) -> io::Result<Self> {
+        let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let mut watch = Watch { listener, recorder, rename: None, caches: HashMap::new() };
+        let thread = std::thread::Builder::new()
+            .name("berth-changes".to_owned())
+            .spawn(move || watch.serve(&ended))?;
+        Ok(Self { thread: Some(thread), running: Some(running) })
+    }
+}
+
+impl Drop for ChangeWatch {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watch {
+    listener: OwnedFd,
+    recorder: Arc<dyn ChangeRecorder>,
+    /// The last rename, until it is known whether it was made.
+    rename: Option<PendingRename>,
+    /// Whether a folder is a cache, by its path.
+    caches: HashMap<PathBuf, bool>,
+}
+
+struct PendingRename {
+    thread: u32,
+    call: libc::c_long,
+    from: PathBuf,
+}
+
+/// An object, or a free name, that the host finds by the same path as the command.
+struct Found {
+    path: PathBuf,
+    object: Option<OwnedFd>,
+}
+
+impl Watch {
+    fn serve(&mut self, ended: &OwnedFd) {
+        loop {
+            let mut ready =
+                [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            match poll(&mut ready, None) {
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+                Ok(_) => {}
+            }
+            let [notified, ended] = [ready[0].revents(), ready[1].revents()];
+            // Without an event, no process has the filter any more.
+            if !ended.is_empty() || !notified.contains(PollFlags::IN) {
+                return;
+            }
+            // It fails if the thread was killed meanwhile.
+            let Ok(notification) = raw::next_notification(&self.listener) else { continue };
+            let answer = self.handle(&notification);
+            let _ = raw::answer_notification(&self.listener, notification.id, answer);
+        }
+    }
+
+    /// Has the recorder save what the call changes. An error fails the call.
+    fn handle(&mut self, notification: &Notification) -> Result<(), Errno> {
+        self.wait_for_rename(notification);
+        let Some((_, target)) = CALLS.iter().find(|(call, _)| *call == notification.call) else {
+            return Ok(());
+        };
+        let process = Process { thread: notification.thread };
+        let argument = |index: usize| notification.arguments[index];
+        let path = |directory: Option<usize>, path: usize| {
+            process.path(directory.map(argument), argument(path))
+        };
+        let found = match *target {
+            Target::Descriptor(index) => process.descriptor(argument(index)),
+            Target::Open { directory, path: at, flags } => {
+                let flags = argument(flags) as libc::c_int;
+                let creates_only = libc::O_CREAT | libc::O_EXCL;
+                let follow = flags & libc::O_NOFOLLOW == 0 && flags & creates_only != creates_only;
+                if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+                    // It has no name yet.
+                    return Ok(());
+                }
+                path(directory, at)?.map_or(Ok(None), |path| process.find(&path, follow))
+            }
+            Target::Object { directory, path: at, nofollow } => {
+                let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
+                let follow = nofollow.is_none_or(|index| argument(index) & flag == 0);
+                match path(directory, at)? {
+                    Some(path) => process.find(&path, follow),
+                    // Without a path, the descriptor is meant.
+                    None => directory
+                        .map_or(Ok(None), |directory| process.descriptor(argument(directory))),
+                }
+            }
+            Target::Name { directory, path: at } => {
+                path(directory, at)?.map_or(Ok(None), |path| process.find(&path, false))
+            }
+            Target::Socket { address, length } => process
+                .socket(argument(address), argument(length))?
+                .map_or(Ok(None), |path| process.find(&path, false)),
+            Target::Link { directories, paths, flags } => {
+                let [old, new] = [0, 1].map(|side| {
+                    let directory = directories.map(|directories| directories[side]);
+                    let follow = side == 0
+                        && flags.is_some_and(|index| {
+                            argument(index) & libc::AT_SYMLINK_FOLLOW as u64 != 0
+                        });
+                    path(directory, paths[side])?
+                        .map_or(Ok(None), |path| process.find(&path, follow))
+                });
+                // The new name is a way to change the file. A file without a name is new.
+                if let Ok(Some(old)) = old {
+                    self.save(&old)?;
+                }
+                new
+            }
+            Target::Rename { directories, paths, flags } => {
+                let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
+                if flags.is_some_and(|index| argument(index) & exchange != 0) {
+                    // As on a file system that can't; programs then rename in steps.
+                    return Err(Errno::INVAL);
+                }
+                let [from, to] = [0, 1].map(|side| {
+                    let directory = directories.map(|directories| directories[side]);
+                    path(directory, paths[side])?
+                        .map_or(Ok(None), |path| process.find(&path, false))
+                });
+                let (from, to) = (from?, to?);
+                raw::is_waiting(&self.listener, notification.id)
+                    .then_some(())
+                    .ok_or(Errno::CANCELED)?;
+                return self.rename(notification, from, to);
+            }
+        };
+        let found = found?;
+        if !raw::is_waiting(&self.listener, notification.id) {
+            return Err(Errno::CANCELED);
+        }
+        match found {
+            Some(found) if !self.is_cached(&found.path) => self.save(&found),
+            _ => Ok(()),
+        }
+    }
+
+    fn save(&self, found: &Found) -> Result<(), Errno> {
+        self.recorder
+            .before_change(&found.path, found.object.as_ref().map(AsFd::as_fd))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    fn rename(
+        &mut self,
+        notification: &Notification,
+        from: Option<Found>,
+        to: Option<Found>,
+    ) -> Result<(), Errno> {
+        let from = from.filter(|found| !self.is_cached(&found.path));
+        let to = to.filter(|found| !self.is_cached(&found.path));
+        match (from, to) {
+            (Some(Found { path: from, object: Some(object) }), Some(to)) => {
+                self.recorder
+                    .before_rename(&from, object.as_fd(), &to.path)
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                let (thread, call) = (notification.thread, notification.call);
+                self.rename = Some(PendingRename { thread, call, from });
+                Ok(())
+            }
+            // From a private folder or a cache into a tree, or the other way: not one file system,
+            // or nothing that is saved.
+            (None, Some(to)) => self.save(&to),
+            (Some(from), None) => self.save(&from),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the last rename was made or failed: it runs beside the next notification.
+    fn wait_for_rename(&mut self, next: &Notification) {
+        let Some(PendingRename { thread, call, from }) = self.rename.take() else { return };
+        if thread == next.thread {
+            return;
+        }
+        let running = format!("{call} ");
+        for _ in 0..RENAME_STEPS {
+            let is_there = rustix::fs::statat(CWD, &from, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            let state = std::fs::read_to_string(format!("/proc/{thread}/syscall"));
+            // `running`: it is on a processor, perhaps in the call.
+            let in_call = state
+                .is_ok_and(|state| state.starts_with(&running) || state.starts_with("running"));
+            if !is_there || !in_call {
+                return;
+            }
+            std::thread::sleep(RENAME_STEP);
+        }
+    }
+
+    /// Whether a path is in a cache.
+    fn is_cached(&mut self, path: &Path) -> bool {
+        path.ancestors().skip(1).any(|folder| {
+            let named = folder.file_name().and_then(OsStr::to_str);
+            if !named.is_some_and(|name| CACHES.contains(&name)) {
+                return false;
+            }
+            if let Some(known) = self.caches.get(folder) {
+                return *known;
+            }
+            let mut tag = [0; CACHE_TAG.len()];
+            let read = File::open(folder.join("CACHEDIR.TAG"))
+                .and_then(|file| file.read_exact_at(&mut tag, 0));
+            let is_cache = read.is_ok() && tag == *CACHE_TAG;
+            self.caches.insert(folder.to_owned(), is_cache);
+            is_cache
+        })
+    }
+}
+
+/// A thread of the command, seen from the host.
+struct Process {
+    thread: u32,
+}
+
+impl Process {
+    /// An absolute path in the command's root directory, from an address in its memory. `None`: the
+    /// address is zero, or its directory was removed.
+    fn path(&self, directory: Option<u64>, address: u64) -> Result<Option<PathBuf>, Errno> {
+        if address == 0 {
+            return Ok(None);
+        }
+        self.absolute(directory, self.text(address)?)
+    }
+
+    /// The path in the address of a socket. `None`: it isn't in a file system.
+    fn socket(&self, address: u64, length: u64) -> Result<Option<PathBuf>, Errno> {
+        let mut bytes = [0; size_of::<libc::sockaddr_un>()];
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+        let read = self.memory()?.read_at(&mut bytes[..length], address);
+        let read = read.map_err(|_| Errno::FAULT)?;
+        let Some((family, path)) = bytes[..read].split_first_chunk() else { return Ok(None) };
+        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+        if i32::from(u16::from_ne_bytes(*family)) != libc::AF_UNIX || path.is_empty() {
+            return Ok(None);
+        }
+        self.absolute(None, OsStr::from_bytes(path).into())
+    }
+
+    fn absolute(&self, directory: Option<u64>, text: PathBuf) -> Result<Option<PathBuf>, Errno> {
+        if text.is_absolute() {
+            return Ok(Some(text));
+        }
+        let descriptor = directory.map_or(libc::AT_FDCWD, |directory| directory as i32);
+        let base = if descriptor == libc::AT_FDCWD {
+            format!("/proc/{}/cwd", self.thread)
+        } else {
+            format!("/proc/{}/fd/{descriptor}", self.thread)
+        };
+        let base = target_of(&base)?;
+        // An empty path with `AT_EMPTY_PATH` stands for the descriptor itself.
+        let path = if text.as_os_str().is_empty() { base } else { base.join(text) };
+        Ok(path.is_absolute().then_some(path))
+    }
+
+    fn memory(&self) -> Result<File, Errno> {
+        File::open(format!("/proc/{}/mem", self.thread)).map_err(|_| Errno::FAULT)
+    }
+
+    fn text(&self, address: u64) -> Result<PathBuf, Errno> {
+        let memory = self.memory()?;
+        let (mut text, mut address) = (Vec::new(), address);
+        while text.len() < MAX_PATH {
+            let mut chunk = [0; 256];
+            let in_page = usize::try_from(PAGE - address % PAGE).unwrap_or(1).min(chunk.len());
+            let read = memory.read_at(&mut chunk[..in_page], address).map_err(|_| Errno::FAULT)?;
+            if read == 0 {
+                return Err(Errno::FAULT);
+            }
+            match chunk[..read].iter().position(|byte| *byte == 0) {
+                Some(end) => {
+                    text.extend_from_slice(&chunk[..end]);
+                    return Ok(OsString::from_vec(text).into());
+                }
+                None => text.extend_from_slice(&chunk[..read]),
+            }
+            address += read as u64;
+        }
+        Err(Errno::NAMETOOLONG)
+    }
+
+    /// What a descriptor stands for.
+    fn descriptor(&self, descriptor: u64) -> Result<Option<Found>, Errno> {
+        let link = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
+        let path = target_of(&link)?;
+        let object = rustix::fs::openat(CWD, &link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(host_object(path, Some(object)))
+    }
+
+    /// What has a path in the command's root directory, or the place where it would be created.
+    /// `None`: the host doesn't have it by this path.
+    ///
+    /// # Errors
+    ///
+    /// The error that the command's call would have, too; `EACCES` for a path through another
+    /// process, which can't be followed.
+    fn find(&self, path: &Path, follow: bool) -> Result<Option<Found>, Errno> {
+        let root = rustix::fs::openat(
+            CWD,
+            format!("/proc/{}/root", self.thread),
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mut path = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            match special(&path) {
+                Some(Special::Descriptor(descriptor)) => return self.descriptor(descriptor),
+                Some(Special::Unfollowed) => return Err(Errno::ACCESS),
+                Some(Special::Device) => return Ok(None),
+                None => {}
+            }
+            if follow {
+                match resolve(&root, &path, OFlags::empty()) {
+                    Ok(object) => return Ok(host_object(real_path(&object)?, Some(object))),
+                    Err(Errno::NOENT | Errno::LOOP | Errno::XDEV) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            let (parent, name) = match (path.parent(), path.components().next_back()) {
+                (Some(parent), Some(Component::Normal(name))) => (parent, name.to_owned()),
+                // `.` and `..`: the directory itself is meant.
+                _ => {
+                    let object = resolve(&root, &path, OFlags::empty())?;
+                    return Ok(host_object(real_path(&object)?, Some(object)));
+                }
+            };
+            let directory = resolve(&root, parent, OFlags::DIRECTORY)?;
+            let real = real_path(&directory)?.join(&name);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let object = match rustix::fs::openat(&directory, &*name, flags, Mode::empty()) {
+                Err(Errno::NOENT) => None,
+                object => Some(object?),
+            };
+            if follow
+                && let Some(link) = &object
+                && is_link(link)?
+            {
+                let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+                path = real.parent().unwrap_or(&real).join(OsStr::from_bytes(target.as_bytes()));
+                continue;
+            }
+            return Ok(match object {
+                Some(object) => host_object(real, Some(object)),
+                None => {
+                    host_directory(&directory, &real).then_some(Found { path: real, object: None })
+                }
+            });
+        }
+        Err(Errno::LOOP)
+    }
+}
+
+/// A path that the host can't resolve for the command.
+enum Special {
+    /// A descriptor of the command itself.
+    Descriptor(u64),
+    /// Another process's descriptor or directory.
+    Unfollowed,
+    /// A device, or a setting of the kernel.
+    Device,
+}
+
+/// Recognises paths in `/proc` and `/dev`, which mean something else in each process.
+fn special(path: &Path) -> Option<Special> {
+    let names: Vec<&str> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_str().unwrap_or("")),
+            Component::ParentDir => Some(".."),
+            _ => None,
+        })
+        .collect();
+    let number = |text: &str| text.parse().ok().map(Special::Descriptor);
+    match &names[..] {
+        ["dev", "stdin"] => Some(Special::Descriptor(0)),
+        ["dev", "stdout"] => Some(Special::Descriptor(1)),
+        ["dev", "stderr"] => Some(Special::Descriptor(2)),
+        ["dev", "fd", descriptor] => number(descriptor).or(Some(Special::Unfollowed)),
+        ["dev", "shm", ..] => None,
+        ["dev", rest @ ..] if !rest.contains(&"..") => Some(Special::Device),
+        ["proc", "self" | "thread-self", "fd", descriptor] => {
+            number(descriptor).or(Some(Special::Unfollowed))
+        }
+        ["proc", rest @ ..]
+            if rest.iter().any(|name| {
+                matches!(*name, "fd" | "cwd" | "root" | "map_files" | "task" | "..")
+            }) =>
+        {
+            Some(Special::Unfollowed)
+        }
+        ["proc", ..] => Some(Special::Device),
+        _ => None,
+    }
+}
+
+/// Resolves a path in the command's root directory without leaving it.
+fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(root, below, flags, Mode::empty(), inside) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => return opened,
+        }
+    }
+}
+
+fn target_of(link: &str) -> Result<PathBuf, Errno> {
+    let target = rustix::fs::readlinkat(CWD, link, Vec::new())?;
+    Ok(OsStr::from_bytes(target.as_bytes()).into())
+}
+
+fn real_path(object: &OwnedFd) -> Result<PathBuf, Errno> {
+    target_of(&format!("/proc/self/fd/{}", object.as_raw_fd()))
+}
+
+fn is_link(object: &OwnedFd) -> Result<bool, Errno> {
+    let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
+    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
+}
+
+/// The object, if the host has the same one by the same path.
+fn host_object(path: PathBuf, object: Option<OwnedFd>) -> Option<Found> {
+    let same = rustix::fs::statat(object.as_ref()?, "", AtFlags::EMPTY_PATH).ok()?;
+    let own = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    is_same(&same, &own).then_some(Found { path, object })
+}
+
+/// Whether the host has the same directory by the same path, so that a new name in it is the same.
+fn host_directory(directory: &OwnedFd, path: &Path) -> bool {
+    let parent = path.parent().unwrap_or(path);
+    let seen = rustix::fs::statat(directory, "", AtFlags::EMPTY_PATH);
+    let own = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW);
+    // A free name in the command's view may be covered, and taken outside.
+    let name = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    matches!(name, Err(Errno::NOENT))
+        && matches!((seen, own), (Ok(seen), Ok(own)) if is_same(&seen, &own))
+}
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}

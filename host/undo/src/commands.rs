@@ -1,0 +1,65 @@
+//! The changes of the commands of a call, which have rules of their own.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_contract::ChangeRecorder;
+
+use super::files::Place;
+use super::journal::{Journal, SaveRules};
+
+/// Says whether the changes of a path are saved.
+pub type Scope = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
+/// Saves what the commands of a call change.
+pub struct CommandJournal {
+    journal: Arc<Journal>,
+    rules: SaveRules,
+    /// `None`: all paths are saved.
+    scope: Option<Scope>,
+}
+
+impl CommandJournal {
+    /// Saves into the call's journal the changes of the paths in `scope`.
+    pub fn new(journal: Arc<Journal>, rules: SaveRules, scope: Option<Scope>) -> Self {
+        Self { journal, rules, scope }
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope(path))
+    }
+}
+
+impl std::fmt::Debug for CommandJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommandJournal").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl ChangeRecorder for CommandJournal {
+    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        if self.covers(path) { self.journal.change(path, object, self.rules) } else { Ok(()) }
+    }
+
+    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
+        match (self.covers(from), self.covers(to)) {
+            (true, true) => self.journal.rename(from, object, to, self.rules),
+            (true, false) => self.journal.change(from, Some(object), self.rules),
+            (false, true) => {
+                let replaced = Place::find(to).ok().and_then(|place| place.handle());
+                self.journal.change(to, replaced.as_ref().map(AsFd::as_fd), self.rules)
+            }
+            (false, false) => Ok(()),
+        }
+    }
+
+    fn is_required(&self) -> bool {
+        self.rules.required
+    }
+
+    fn unrecorded(&self, reason: &str) {
+        self.journal.unrecorded(reason);
+    }
+}

@@ -1,0 +1,467 @@
+//! What one call changes, written down before it is changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_contract::ChangeRecorder;
+use berth_system::private::PrivateFolder;
+use rustix::fs::{AtFlags, CWD, FileType};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::files::{Meta, Place};
+use super::folder::{Folder, UndoEntry};
+use super::state::{State, hex};
+
+/// Bytes of a text whose contents after the call are saved as well, so that a later change can be
+/// merged.
+const MERGED: u64 = 1 << 20;
+
+/// Paths of one call whose state is saved.
+const MAX_PATHS: usize = 100_000;
+
+/// A line of the journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// The state of a path before the call.
+    Before { path: PathBuf, before: State },
+    /// A path whose state could not be saved.
+    Lost { path: PathBuf, lost: String },
+    /// Something is about to get another name.
+    Move(Move),
+    /// Whether it got it.
+    Moved { moved: bool },
+}
+
+/// Something that got another name: each path as it was at that time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Move {
+    pub(crate) from: PathBuf,
+    pub(crate) to: PathBuf,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Move {
+    /// Whether the object has this path.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let stat = Place::find(path).and_then(|place| place.stat());
+        matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
+    }
+}
+
+/// What holds when the call has ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct After {
+    /// The state of each path that was changed, by its path after the call.
+    pub(crate) states: BTreeMap<PathBuf, State>,
+}
+
+/// How much of a call's changes is saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedChanges {
+    /// Paths that were changed.
+    pub paths: usize,
+    /// Bytes of copies.
+    pub bytes: u64,
+    /// Paths whose state could not be saved, with the reason.
+    pub lost: Vec<(PathBuf, String)>,
+}
+
+/// What happens to a change whose old state can't be saved, and when that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaveRules {
+    /// Such a change is refused; otherwise it is made, and the call can't be undone.
+    pub required: bool,
+    /// Bytes that are saved of one call.
+    pub call_bytes: u64,
+}
+
+/// Saves what one call changes. Nothing is written before the first change.
+#[derive(Debug)]
+pub struct Journal {
+    store: Arc<Folder>,
+    about: UndoEntry,
+    rules: SaveRules,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    open: Option<Arc<Open>>,
+    /// The lines so far.
+    lines: Vec<Line>,
+    /// The states of this segment, which began after the last move: by the paths of that time.
+    segment: HashMap<PathBuf, State>,
+    /// A move of which it isn't known yet whether it was made.
+    pending: Option<Move>,
+    /// Whether the call has ended: what it left running changes nothing more.
+    ended: bool,
+    saved: SavedChanges,
+    /// The first change that was refused, and why its path can't be saved.
+    refused: Option<(PathBuf, String)>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Open {
+    folder: PrivateFolder,
+    journal: File,
+}
+
+impl Journal {
+    pub(crate) fn new(store: Arc<Folder>, about: UndoEntry, rules: SaveRules) -> Self {
+        Self { store, about, rules, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> io::Result<MutexGuard<'_, Inner>> {
+        let inner = self.inner();
+        if inner.ended { Err(rustix::io::Errno::CANCELED.into()) } else { Ok(inner) }
+    }
+
+    /// The first change that was refused because the old state can't be saved, and the reason.
+    pub fn refused(&self) -> Option<(PathBuf, String)> {
+        self.inner().refused.clone()
+    }
+
+    /// Whether the call has changed something so far.
+    pub fn has_changes(&self) -> bool {
+        self.inner().open.is_some()
+    }
+
+    /// Ends the journal: saves the state of each path after the call. `None`: the call changed
+    /// nothing.
+    pub fn finish(&self) -> Option<SavedChanges> {
+        let mut inner = self.inner();
+        inner.ended = true;
+        if let Err(error) = self.settle(&mut inner) {
+            tracing::warn!("the end of what a call changed can't be saved: {error}");
+        }
+        let open = inner.open.take()?;
+        let inner = &mut *inner;
+        let lines = std::mem::take(&mut inner.lines);
+        let moves = moves(&lines);
+        let mut after = After::default();
+        let mut changed = !moves.is_empty() || !inner.saved.lost.is_empty();
+        inner.saved.paths = inner.saved.lost.len();
+        for (path, before) in finals(&lines, &moves) {
+            let Ok(now) = State::at(&path) else { continue };
+            let now = match (&before, now) {
+                (State::File { .. }, now @ State::File { .. }) if !before.same_contents(&now) => {
+                    inner.with_copy(&open, &path, now)
+                }
+                (_, now) => now,
+            };
+            changed |= !before.same(&now);
+            inner.saved.paths += usize::from(before.is_changed_to(&now));
+            after.states.insert(path, now);
+        }
+        if !changed {
+            self.store.forget(&self.about);
+            return None;
+        }
+        let text = serde_json::to_vec(&after).unwrap_or_default();
+        if let Err(error) = open.folder.put_lightly("after.json", &text) {
+            tracing::warn!("the end of what a call changed can't be saved: {error}");
+        }
+        self.store.end(&self.about, inner.saved.bytes);
+        Some(inner.saved.clone())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Of a call that nobody waited for.
+        self.finish();
+    }
+}
+
+impl ChangeRecorder for Journal {
+    fn before_change(&self, path: &Path, object: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.change(path, object, self.rules)
+    }
+
+    fn before_rename(&self, from: &Path, object: BorrowedFd<'_>, to: &Path) -> io::Result<()> {
+        self.rename(from, object, to, self.rules)
+    }
+
+    fn is_required(&self) -> bool {
+        self.rules.required
+    }
+
+    fn unrecorded(&self, reason: &str) {
+        let mut inner = self.inner();
+        let path = PathBuf::from("the files of a command");
+        inner.saved.lost.push((path.clone(), reason.to_owned()));
+        if let Err(error) = self.write(&mut inner, &Line::Lost { path, lost: reason.to_owned() }) {
+            tracing::warn!("what a call changed can't be saved: {error}");
+        }
+    }
+}
+
+impl Journal {
+    pub(crate) fn change(
+        &self,
+        path: &Path,
+        object: Option<BorrowedFd<'_>>,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        let mut inner = self.running()?;
+        self.settle(&mut inner)?;
+        self.save(&mut inner, path, object, rules)
+    }
+
+    pub(crate) fn rename(
+        &self,
+        from: &Path,
+        object: BorrowedFd<'_>,
+        to: &Path,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        let mut inner = self.running()?;
+        self.settle(&mut inner)?;
+        let replaced = Place::find(to).ok().and_then(|place| place.handle());
+        let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
+        if let Some(replaced) = &replaced {
+            let replaced = rustix::fs::statat(replaced, "", AtFlags::EMPTY_PATH)?;
+            // Two names of one file: the kernel does nothing.
+            if (replaced.st_dev, replaced.st_ino) == (stat.st_dev, stat.st_ino) {
+                return Ok(());
+            }
+        }
+        self.save(&mut inner, to, replaced.as_ref().map(AsFd::as_fd), rules)?;
+        self.save_parent(&mut inner, from)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        // A file that the call made since the last move is gone when its old name is.
+        if !is_directory && inner.segment.get(from) == Some(&State::Missing) {
+            return Ok(());
+        }
+        inner.pending = Some(Move {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        });
+        let line = Line::Move(inner.pending.clone().expect("it was just set"));
+        self.write(&mut inner, &line)
+    }
+
+    /// Saves the state of a path, once in a segment.
+    fn save(
+        &self,
+        inner: &mut Inner,
+        path: &Path,
+        object: Option<BorrowedFd<'_>>,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        // First, since a directory that is removed may be known for its entries alone.
+        self.save_parent(inner, path)?;
+        if inner.segment.contains_key(path) {
+            return Ok(());
+        }
+        let path = path.to_owned();
+        let state = match object {
+            None => Ok(State::Missing),
+            Some(_) if inner.lines.len() >= MAX_PATHS => {
+                Err(io::Error::other(format!("the call changed more than {MAX_PATHS} paths")))
+            }
+            Some(object) => self.opened(inner).and_then(|open| {
+                let max = rules.call_bytes;
+                let object: OwnedFd = object.try_clone_to_owned()?;
+                match State::saved(&object, |file, size| inner.copy(&open, file, size, max))? {
+                    State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
+                    state => Ok(state),
+                }
+            }),
+        };
+        let state = match state {
+            Err(why) if rules.required => {
+                inner.refused.get_or_insert((path, why.to_string()));
+                // As if there were no room left.
+                return Err(rustix::io::Errno::DQUOT.into());
+            }
+            state => state,
+        };
+        let line = match &state {
+            Ok(before) => Line::Before { path: path.clone(), before: before.clone() },
+            Err(why) => Line::Lost { path: path.clone(), lost: why.to_string() },
+        };
+        if let Line::Lost { path, lost } = &line {
+            inner.saved.lost.push((path.clone(), lost.clone()));
+        }
+        self.write(inner, &line)?;
+        inner.segment.insert(path, state.unwrap_or(State::Other));
+        Ok(())
+    }
+
+    /// Saves the times of the directory that a path is in: they change with its entries.
+    fn save_parent(&self, inner: &mut Inner, path: &Path) -> io::Result<()> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        if inner.segment.contains_key(parent) {
+            return Ok(());
+        }
+        let Ok(stat) = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW) else {
+            return Ok(());
+        };
+        let before = State::Directory { meta: Meta::from_stat(&stat) };
+        self.write(inner, &Line::Before { path: parent.to_owned(), before: before.clone() })?;
+        inner.segment.insert(parent.to_owned(), before);
+        Ok(())
+    }
+
+    /// Learns whether the last move was made. Then paths mean something else, and a new segment
+    /// begins.
+    fn settle(&self, inner: &mut Inner) -> io::Result<()> {
+        let Some(last) = inner.pending.take() else { return Ok(()) };
+        let moved = last.is_at(&last.to);
+        if moved {
+            inner.segment.clear();
+        }
+        self.write(inner, &Line::Moved { moved })
+    }
+
+    fn write(&self, inner: &mut Inner, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(io::Error::other)?;
+        text.push(b'\n');
+        (&self.opened(inner)?.journal).write_all(&text)?;
+        inner.lines.push(line.clone());
+        Ok(())
+    }
+
+    /// The call's folder, made at its first change.
+    fn opened(&self, inner: &mut Inner) -> io::Result<Arc<Open>> {
+        if let Some(open) = &inner.open {
+            return Ok(Arc::clone(open));
+        }
+        let folder = self.store.begin(&self.about)?;
+        let journal = folder.appended("journal.jsonl")?;
+        let open = Arc::new(Open { folder, journal });
+        inner.open = Some(Arc::clone(&open));
+        Ok(open)
+    }
+}
+
+impl Inner {
+    /// A small file that the call changed is saved as it is now, for a merge with later changes.
+    fn with_copy(&mut self, open: &Open, path: &Path, now: State) -> State {
+        let State::File { meta, size, shared, .. } = &now else { return now };
+        if *size > MERGED {
+            return now;
+        }
+        let file = Place::find(path).and_then(|place| place.open());
+        match file.and_then(|mut file| self.copy(open, &mut file, *size, u64::MAX)) {
+            Ok((copy, digest)) => {
+                State::File { meta: *meta, size: *size, digest, copy: Some(copy), shared: *shared }
+            }
+            Err(_) => now,
+        }
+    }
+
+    /// Copies a file into the folder; shares its blocks if the file system can.
+    fn copy(
+        &mut self,
+        open: &Open,
+        file: &mut File,
+        size: u64,
+        max: u64,
+    ) -> io::Result<(u32, String)> {
+        if self.saved.bytes.saturating_add(size) > max {
+            return Err(io::Error::other(format!(
+                "what the call changes takes more than {}",
+                amount(max)
+            )));
+        }
+        let number = self.next;
+        self.next += 1;
+        let mut copy = open.folder.updated(&number.to_string())?;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut bytes = 0_u64;
+        let shared = rustix::fs::ioctl_ficlone(&copy, &*file).is_ok();
+        loop {
+            let read = file.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            bytes += read as u64;
+            // It may grow while it is copied.
+            if self.saved.bytes.saturating_add(bytes) > max {
+                return Err(io::Error::other("it grew while it was saved"));
+            }
+            hash.update(&buffer[..read]);
+            if !shared {
+                copy.write_all(&buffer[..read])?;
+            }
+        }
+        self.saved.bytes += bytes;
+        Ok((number, hex(&hash.finalize())))
+    }
+}
+
+/// The paths that a call has changed, as they are after it, each with the first state that was
+/// saved of what is there.
+pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
+    let mut all = BTreeMap::new();
+    let mut later = moves;
+    for line in lines {
+        match line {
+            Line::Before { path, before } => {
+                all.entry(present(later, path)).or_insert_with(|| before.clone());
+            }
+            Line::Move(made) if later.first() == Some(made) => later = &later[1..],
+            Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
+        }
+    }
+    all
+}
+
+/// The moves that were made, in their order.
+pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
+    let mut made = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if let Line::Move(this) = line
+            && match lines.get(at + 1) {
+                Some(Line::Moved { moved }) => *moved,
+                // The process was killed right here.
+                _ => this.is_at(&this.to),
+            }
+        {
+            made.push(this.clone());
+        }
+    }
+    made
+}
+
+/// The path that something has after the moves.
+pub(crate) fn present(moves: &[Move], path: &Path) -> PathBuf {
+    moves.iter().fold(path.to_owned(), |path, made| match path.strip_prefix(&made.from) {
+        Ok(rest) if rest.as_os_str().is_empty() => made.to.clone(),
+        Ok(rest) => made.to.join(rest),
+        Err(_) => path,
+    })
+}
+
+fn amount(bytes: u64) -> String {
+    let mebibyte = 1 << 20;
+    if bytes.is_multiple_of(mebibyte) {
+        format!("{} MiB", bytes / mebibyte)
+    } else {
+        format!("{bytes} bytes")
+    }
+}
+
+/// Reads the contents of a copy.
+pub(crate) fn contents(folder: &PrivateFolder, copy: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    folder.file(&copy.to_string())?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,266 @@
+//! Random trees and random changes: after an undo, the tree is as it was.
+
+use std::fs::{self, Permissions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use berth_contract::ChangeRecorder;
+use proptest::prelude::*;
+use rustix::fs::{Mode, OFlags};
+
+use super::*;
+
+struct Scene {
+    root: tempfile::TempDir,
+    store: UndoStore,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let store = UndoStore::in_folder(root.path().join("undo"), UndoLimits::default());
+        fs::create_dir(root.path().join("tree")).expect("a folder is made");
+        Self { root, store }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().canonicalize().expect("it is there").join("tree").join(name)
+    }
+
+    fn journal(&self, call: &str) -> Journal {
+        self.store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), false)
+    }
+}
+
+fn handle(path: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).ok()
+}
+
+/// Changes as the path layer makes them: the journal hears of each before.
+#[derive(Clone, Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Append(usize, Vec<u8>),
+    Remove(usize),
+    MakeDirectory(usize),
+    Rename(usize, usize),
+    Link(usize, usize),
+    Mode(usize, u32),
+}
+
+const NAMES: [&str; 9] = ["a", "b", "d", "d/x", "d/y", "d/e", "d/e/z", "f", "f/q"];
+
+fn change(scene: &Scene, journal: &Journal, change: &Change) {
+    let before = |path: &Path| {
+        let object = handle(path);
+        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    };
+    let at = |index: &usize| scene.path(NAMES[*index]);
+    // The path layer knows real paths alone.
+    let is_real = |path: &Path| {
+        path.parent().is_some_and(|parent| fs::symlink_metadata(parent).is_ok_and(|it| it.is_dir()))
+    };
+    let (Change::Write(one, _)
+    | Change::Append(one, _)
+    | Change::Remove(one)
+    | Change::MakeDirectory(one)
+    | Change::Link(one, _)
+    | Change::Mode(one, _)
+    | Change::Rename(one, _)) = change;
+    let other = if let Change::Rename(_, to) = change { to } else { one };
+    if !is_real(&at(one)) || !is_real(&at(other)) {
+        return;
+    }
+    match change {
+        Change::Write(path, bytes) | Change::Append(path, bytes) => {
+            let path = at(path);
+            let there = fs::symlink_metadata(&path);
+            if there.as_ref().is_ok_and(|there| !there.is_file()) {
+                return;
+            }
+            before(&path);
+            let old = match change {
+                Change::Append(..) => fs::read(&path).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            let _ = fs::write(&path, [old.as_slice(), bytes].concat());
+        }
+        Change::Remove(path) => {
+            let path = at(path);
+            let Ok(there) = fs::symlink_metadata(&path) else { return };
+            before(&path);
+            let _ = if there.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+        }
+        Change::MakeDirectory(path) => {
+            let path = at(path);
+            before(&path);
+            let _ = fs::create_dir(&path);
+        }
+        Change::Rename(from, to) => {
+            let (from, to) = (at(from), at(to));
+            let Some(object) = handle(&from) else { return };
+            if to.starts_with(&from) {
+                return;
+            }
+            journal.before_rename(&from, object.as_fd(), &to).expect("it is saved");
+            let _ = fs::rename(&from, &to);
+        }
+        Change::Link(path, target) => {
+            let path = at(path);
+            if handle(&path).is_some() {
+                return;
+            }
+            before(&path);
+            let _ = symlink(NAMES[*target], &path);
+        }
+        Change::Mode(path, mode) => {
+            let path = at(path);
+            if fs::symlink_metadata(&path).is_ok_and(|there| there.is_file()) {
+                before(&path);
+                let _ = fs::set_permissions(&path, Permissions::from_mode(*mode));
+            }
+        }
+    }
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let name = || 0..NAMES.len();
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
+    prop_oneof![
+        3 => (name(), bytes()).prop_map(|(name, bytes)| Change::Write(name, bytes)),
+        1 => (name(), bytes()).prop_map(|(name, bytes)| Change::Append(name, bytes)),
+        2 => name().prop_map(Change::Remove),
+        2 => name().prop_map(Change::MakeDirectory),
+        3 => (name(), name()).prop_map(|(from, to)| Change::Rename(from, to)),
+        1 => (name(), name()).prop_map(|(path, target)| Change::Link(path, target)),
+        1 => (name(), prop_oneof![Just(0o600), Just(0o755), Just(0o644)])
+            .prop_map(|(name, mode)| Change::Mode(name, mode)),
+    ]
+}
+
+/// All that can be seen of a tree, times included.
+fn seen(root: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(path) = left.pop() {
+        let there = fs::symlink_metadata(&path).expect("it is there");
+        let contents = if there.is_dir() {
+            left.extend(
+                fs::read_dir(&path)
+                    .expect("it is read")
+                    .map(|entry| entry.expect("an entry").path()),
+            );
+            Vec::new()
+        } else if there.is_symlink() {
+            fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes()
+        } else {
+            fs::read(&path).expect("it is read")
+        };
+        all.push((path, there.mode(), there.mtime(), there.mtime_nsec(), contents));
+    }
+    all.sort();
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn undo_gives_back_every_random_change(
+        first in proptest::collection::vec(changes(), 0..20),
+        second in proptest::collection::vec(changes(), 0..20),
+    ) {
+        let scene = Scene::new();
+        let ignored = scene.journal("1-1");
+        first.iter().for_each(|made| change(&scene, &ignored, made));
+        let before = seen(&scene.path(""));
+        let journal = scene.journal("2-1");
+        second.iter().for_each(|made| change(&scene, &journal, made));
+        let after = seen(&scene.path(""));
+        let saved = journal.finish();
+        if saved.is_none() {
+            prop_assert_eq!(before, after);
+            return Ok(());
+        }
+        match scene.store.undo("2-1") {
+            Ok(_) => prop_assert_eq!(&before, &seen(&scene.path(""))),
+            Err(error) => prop_assert!(false, "{error}\n{second:?}"),
+        }
+    }
+}
+
+#[test]
+fn later_change_is_merged_or_stops_the_whole_undo() {
+    let scene = Scene::new();
+    let (text, other) = (scene.path("text"), scene.path("other"));
+    let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
+    fs::write(&text, lines("1", "9")).expect("it is written");
+    fs::write(&other, "old").expect("it is written");
+    let journal = scene.journal("3-1");
+    for path in [&text, &other] {
+        let object = handle(path);
+        journal.before_change(path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    }
+    fs::write(&text, lines("one", "9")).expect("it is written");
+    fs::write(&other, "new").expect("it is written");
+    journal.finish().expect("it changed something");
+
+    fs::write(&text, lines("one", "nine")).expect("it is written");
+    fs::write(&other, "mine").expect("it is written");
+    let refused = scene.store.undo("3-1").expect_err("other was changed").to_string();
+    assert!(refused.contains("other: it was changed since the call"), "{refused}");
+    assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("one", "nine"));
+
+    fs::write(&other, "new").expect("it is written");
+    scene.store.undo("3-1").expect("the changes of the text don't touch");
+    assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("1", "nine"));
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "old");
+    assert!(matches!(scene.store.undo("3-1"), Err(UndoError::AlreadyUndone)));
+    assert!(matches!(scene.store.undo("4-1"), Err(UndoError::NotSaved)));
+}
+
+#[test]
+fn link_in_place_of_a_directory_is_not_followed() {
+    let scene = Scene::new();
+    let outside = scene.root.path().join("outside");
+    fs::create_dir(&outside).expect("a folder is made");
+    fs::create_dir(scene.path("d")).expect("a folder is made");
+    let file = scene.path("d/file");
+    fs::write(&file, "old").expect("it is written");
+    let journal = scene.journal("5-1");
+    let object = handle(&file);
+    journal.before_change(&file, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    fs::write(&file, "new").expect("it is written");
+    journal.finish().expect("it changed something");
+    fs::rename(scene.path("d"), scene.path("moved")).expect("it is moved");
+    symlink(&outside, scene.path("d")).expect("a link is made");
+    scene.store.undo("5-1").expect_err("a link is in the way");
+    assert_eq!(fs::read_dir(&outside).expect("it is read").count(), 0);
+}
+
+#[test]
+fn large_changes_are_lost_with_a_reason_and_old_journals_go() {
+    let scene = Scene::new();
+    let bounds = UndoLimits { call_bytes: 100, total_bytes: 150, ..UndoLimits::default() };
+    let store = UndoStore::in_folder(scene.root.path().join("undo"), bounds);
+    let change = |call: &str, bytes: usize| {
+        let path = scene.path(call);
+        fs::write(&path, vec![b'x'; bytes]).expect("it is written");
+        let journal = store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), false);
+        let object = handle(&path);
+        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it goes on");
+        fs::write(&path, vec![0; 2 << 20]).expect("it is written");
+        journal.finish().expect("it changed something")
+    };
+    let lost = change("1-1", 101);
+    assert!(lost.lost[0].1.contains("more than 100 bytes"), "{lost:?}");
+    store.undo("1-1").expect_err("nothing was saved");
+    for call in ["2-1", "2-2", "2-3"] {
+        assert_eq!(change(call, 90).bytes, 90);
+    }
+    let kept: Vec<String> =
+        store.list().expect("it is read").into_iter().map(|about| about.call).collect();
+    assert_eq!(kept, ["2-3"]);
+}

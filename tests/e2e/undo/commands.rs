@@ -1,0 +1,356 @@
+//! What commands changed comes back, whatever program changed it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use berth_core::undo::{self, UndoStore};
+use serde_json::json;
+
+use super::state;
+use crate::shell::{call, scene, there_is};
+use crate::support::{Scene, unasked};
+
+/// Cases of every test run.
+const CASES: u64 = 60;
+
+/// The saved changes of a scene's calls.
+fn store(scene: &Scene) -> UndoStore {
+    let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
+    undo::store(&unasked(&folders), &folders)
+}
+
+fn fill(root: &Path) {
+    let granted = root.join("granted");
+    for folder in ["a", "a/b", "c"] {
+        fs::create_dir(granted.join(folder)).expect("a folder is made");
+    }
+    for (file, content) in [
+        ("a/one.txt", "one\nline two\n"),
+        ("a/b/two.txt", "two\n"),
+        ("c/three.sh", "#!/bin/sh\necho three\n"),
+        ("four.txt", ""),
+    ] {
+        fs::write(granted.join(file), content).expect("a file is written");
+    }
+    let script = granted.join("c/three.sh");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("the mode is set");
+    std::os::unix::fs::symlink("a/one.txt", granted.join("link")).expect("a link is made");
+}
+
+/// Commands that change files, each with the program that it needs. `P`, `Q` and `F` are paths.
+const COMMANDS: &[(&str, &str)] = &[
+    ("rm", "rm -rf P"),
+    ("rm", "rm F"),
+    ("mv", "mv P Q"),
+    ("mv", "mv -f P Q/"),
+    ("bash", "echo more >> F"),
+    ("bash", "echo new > Q"),
+    ("bash", ": > F"),
+    ("truncate", "truncate -s 3 F"),
+    ("sed", "sed -i s/o/0/ F"),
+    ("perl", "perl -pi -e s/e/3/ F"),
+    ("cp", "cp -a P Q"),
+    ("cp", "cp F Q"),
+    ("chmod", "chmod 700 P"),
+    ("chmod", "chmod -R u+x,g-r P"),
+    ("touch", "touch P"),
+    ("touch", "touch -d 2001-02-03 P"),
+    ("touch", "touch -h -d 2001-02-03 link"),
+    ("ln", "ln -sfn P Q"),
+    ("ln", "ln F Q"),
+    ("mkdir", "mkdir -p P/x/y && echo z > P/x/y/z"),
+    ("rmdir", "rmdir a/b c"),
+    ("find", "find . -name '*.txt' -delete"),
+    ("tar", "tar cf t.tar a c && rm -r a && tar xf t.tar"),
+    ("dd", "dd if=/dev/zero of=F bs=10 count=3 conv=notrunc"),
+    ("install", "install -m 600 F Q"),
+    ("git", "git init -q . && git add -A && git -c user.name=u -c user.email=u@e commit -qm x"),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import os, shutil; shutil.rmtree('a'); os.replace('four.txt', 'c/three.sh')\"",
+    ),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import mmap; f = open('F', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0] = 88\"",
+    ),
+    ("bash", "for i in 1 2 3 4; do (echo $i > n$i; mv n$i a/n$i; rm a/n$i) & done; wait"),
+    ("bash", "exec 3>>F; rm F; echo gone >&3"),
+    ("bash", "mv a a2; echo in > a2/new.txt; mv a2 a; rm -f a/one.txt"),
+];
+
+const PATHS: [&str; 7] = ["a", "a/b", "c", "a/one.txt", "a/b/two.txt", "c/three.sh", "four.txt"];
+const FILES: [&str; 4] = ["a/one.txt", "a/b/two.txt", "c/three.sh", "four.txt"];
+const TARGETS: [&str; 6] = ["new", "a/new", "c", "a/b/new", "four.txt", "link"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_restores_what_commands_changed() {
+    let scene = scene(&["tools.autonomy=full", "tools.shell.blocked_commands=[]"], fill).await;
+    let store = store(&scene);
+    let usable: Vec<_> =
+        COMMANDS.iter().filter(|(program, _)| there_is(program)).map(|(_, line)| *line).collect();
+    let mut number = 1_u64;
+    let mut random = |below: usize| {
+        number =
+            number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(number >> 33).expect("it fits") % below
+    };
+    let (mut undone, mut unchanged) = (0, 0);
+    for case in 0..CASES {
+        let lines: Vec<String> = (0..=random(3))
+            .map(|_| {
+                let line = usable[random(usable.len())];
+                let words: Vec<String> = line
+                    .split(' ')
+                    .map(|word| {
+                        word.replace('P', PATHS[random(PATHS.len())])
+                            .replace('Q', TARGETS[random(TARGETS.len())])
+                            .replace('F', FILES[random(FILES.len())])
+                    })
+                    .collect();
+                words.join(" ")
+            })
+            .collect();
+        let line = lines.join("; ");
+        let before = state(&scene.granted);
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        let ran = crate::shell::ran(&answer);
+        assert!(ran.is_some(), "case {case}: {line}: {:?}", answer.outcome);
+        if state(&scene.granted) == before {
+            unchanged += 1;
+            continue;
+        }
+        let plan = store.undo(&answer.id.0);
+        assert!(plan.is_ok(), "case {case}: {line}: {}", plan.expect_err("it failed"));
+        let after = state(&scene.granted);
+        let differ: Vec<_> = before
+            .keys()
+            .chain(after.keys())
+            .filter(|path| before.get(*path) != after.get(*path))
+            .map(|path| (path, before.get(path), after.get(path)))
+            .collect();
+        assert!(differ.is_empty(), "case {case}: {line}: {differ:#?}");
+        undone += 1;
+    }
+    assert!(undone > CASES / 2, "{undone} were undone, {unchanged} changed nothing");
+}
+
+/// Ways to a file that don't name it plainly. Each changes `a/one.txt`, or fails.
+const WAYS: &[(&str, &str)] = &[
+    ("bash", "cd a/b && echo x > ../one.txt"),
+    ("bash", "echo x > link"),
+    ("bash", "ln -s ../a/one.txt c/l2 && ln -s l2 c/l3 && echo x > c/l3"),
+    ("bash", "ln -s a d && echo x > d/one.txt"),
+    ("bash", "echo x > ./a/../a/./one.txt"),
+    ("bash", "echo x > /proc/self/cwd/a/one.txt"),
+    ("bash", "ln -s /proc/self/cwd/a d; echo x > d/one.txt"),
+    ("bash", "ln -s /proc/self/cwd/a/one.txt d; echo x > d"),
+    ("bash", "exec 3< a/one.txt; echo x > /proc/self/fd/3"),
+    ("bash", "exec 3<> a/one.txt; echo x >&3; echo y > /dev/fd/3"),
+    ("bash", "sleep 5 < a/one.txt & echo x > /proc/$!/fd/0; kill $!"),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import os; d = os.open('a', os.O_RDONLY); f = os.open('one.txt', os.O_WRONLY | os.O_TRUNC, dir_fd=d); os.write(f, b'x')\"",
+    ),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import os; d = os.open('a', os.O_RDONLY); os.rename('one.txt', 'z', src_dir_fd=d); os.unlink('z', dir_fd=d)\"",
+    ),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import os; f = os.open('a/one.txt', os.O_RDONLY); os.fchmod(f, 0o600); os.utime(f, (1, 1))\"",
+    ),
+    ("python3", "/usr/bin/python3 -c \"import os; os.truncate('a/one.txt', 1)\""),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import os; f = os.open('.', os.O_TMPFILE | os.O_RDWR); os.write(f, b'x'); os.link('/proc/self/fd/' + str(f), 'a/named', follow_symlinks=True)\"",
+    ),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import ctypes; ctypes.CDLL(None).renameat2(-100, b'a/one.txt', -100, b'four.txt', 2)\"; echo x > a/one.txt",
+    ),
+    (
+        "python3",
+        "/usr/bin/python3 -c \"import threading; t = [threading.Thread(target=lambda i=i: open('a/one.txt', 'a').write(str(i))) for i in range(20)]; [x.start() for x in t]; [x.join() for x in t]\"",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_restores_a_file_that_was_changed_in_an_unusual_way() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let store = store(&scene);
+    for (program, line) in WAYS {
+        if !there_is(program) {
+            continue;
+        }
+        let before = state(&scene.granted);
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        assert!(crate::shell::ran(&answer).is_some(), "{line}: {:?}", answer.outcome);
+        if state(&scene.granted) != before {
+            let plan = store.undo(&answer.id.0);
+            assert!(plan.is_ok(), "{line}: {}", plan.expect_err("it failed"));
+        }
+        assert_eq!(state(&scene.granted), before, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_leaves_what_the_command_couldn_t_reach() {
+    let scene = scene(
+        &[
+            "tools.autonomy=full",
+            "tools.file.deny_read=[\"**/.env\"]",
+            "tools.file.deny_write=[\"c\"]",
+        ],
+        |root| {
+            fill(root);
+            fs::write(root.join("granted/.env"), "SECRET=1").expect("a file is written");
+        },
+    )
+    .await;
+    let before = state(&scene.granted);
+    // The command's own `/tmp`, a covered file and a frozen folder are other objects than the
+    // host's.
+    let mark = std::env::temp_dir().join(format!("berth-undo-{}", std::process::id()));
+    fs::write(&mark, "outside").expect("a file is written");
+    let line = format!(
+        "echo mine > {0}; cat {0}; rm {0}; echo x > .env; rm -f .env; mv .env e2; echo x > c/three.sh; echo new > four.txt; true",
+        mark.display()
+    );
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    let ran = crate::shell::ran(&answer).expect("it ran");
+    assert_eq!(ran.stdout, "mine\n", "{ran:?}");
+    let plan = store(&scene).undo(&answer.id.0).expect("it is undone");
+    let paths: Vec<_> = plan.changes.iter().map(|change| change.path.clone()).collect();
+    assert_eq!(paths, [scene.granted.join("four.txt")]);
+    assert_eq!(state(&scene.granted), before);
+    assert_eq!(fs::read_to_string(&mark).expect("it is there"), "outside");
+    fs::remove_file(&mark).expect("it is removed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_says_what_was_too_large_to_save() {
+    let scene = scene(&["tools.autonomy=full", "tools.undo.call_mib=1"], |root| {
+        fs::write(root.join("granted/large"), vec![7; 2 << 20]).expect("a file is written");
+        let cache = root.join("granted/target");
+        fs::create_dir(&cache).expect("a folder is made");
+        let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+        fs::write(cache.join("CACHEDIR.TAG"), tag).expect("a file is written");
+        fs::write(cache.join("built"), vec![7; 2 << 20]).expect("a file is written");
+    })
+    .await;
+    let store = store(&scene);
+    let answer = call(&scene.host, json!({ "command": "rm large; rm -f public.txt" })).await;
+    let refused = store.undo(&answer.id.0).expect_err("it can't be undone").to_string();
+    assert!(refused.contains("large") && refused.contains("1 MiB"), "{refused}");
+    assert!(!scene.granted.join("public.txt").exists(), "all or nothing");
+    // A cache isn't saved, and so is in nobody's way.
+    let line = "echo x > target/built; echo y > public.txt";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    store.undo(&answer.id.0).expect("it is undone");
+    assert!(!scene.granted.join("public.txt").exists());
+    assert_eq!(fs::read_to_string(scene.granted.join("target/built")).expect("it is there"), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_that_can_t_be_saved_is_refused_if_saving_is_required() {
+    let settings =
+        ["tools.autonomy=full", "tools.shell.snapshot_required=true", "tools.undo.call_mib=1"];
+    let scene = scene(&settings, |root| {
+        fill(root);
+        fs::write(root.join("granted/large"), vec![7; 2 << 20]).expect("a file is written");
+    })
+    .await;
+    let before = state(&scene.granted);
+    let line = "rm -f large; : > large; mv four.txt large; echo x >> a/one.txt; true";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    let text = format!("{:?}", answer.outcome);
+    assert!(text.contains("Not changed") && text.contains("call_mib"), "{text}");
+    assert_eq!(fs::metadata(scene.granted.join("large")).expect("it is there").len(), 2 << 20);
+    assert_eq!(fs::read_to_string(scene.granted.join("a/one.txt")).unwrap().lines().count(), 3);
+    store(&scene).undo(&answer.id.0).expect("the rest is undone");
+    assert_eq!(state(&scene.granted), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_without_a_sandbox_does_not_start_if_saving_is_required() {
+    let required = ["tools.autonomy=full", "tools.shell.sandbox=off"];
+    let free = scene(&required, fill).await;
+    let answer = call(&free.host, json!({ "command": "rm four.txt" })).await;
+    let refused = store(&free).undo(&answer.id.0).expect_err("it wasn't saved").to_string();
+    assert!(refused.contains("the sandbox is switched off"), "{refused}");
+    assert_eq!(answer.snapshot.map(|snapshot| snapshot.lost), Some(1));
+
+    let required = [&required[..], &["tools.shell.snapshot_required=true"]].concat();
+    let strict = scene(&required, fill).await;
+    let answer = call(&strict.host, json!({ "command": "rm four.txt" })).await;
+    assert!(strict.granted.join("four.txt").exists());
+    let failure = answer.outcome.expect_err("it didn't start");
+    assert!(failure.message.contains("have to be"), "{failure:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scope_and_size_say_what_of_commands_is_saved() {
+    let settings = [
+        "tools.autonomy=full",
+        "tools.shell.transaction_scope=[\"a/**\"]",
+        "tools.shell.max_snapshot_bytes=10",
+    ];
+    let scene = scene(&settings, fill).await;
+    let line = "echo new > c/new; rm four.txt; rm -r a/b; mv c/three.sh a/b.sh; mv link l2";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    store(&scene).undo(&answer.id.0).expect("what is in the scope is undone");
+    let at = |path: &str| scene.granted.join(path);
+    assert_eq!(fs::read_to_string(at("a/b/two.txt")).expect("it is back"), "two\n");
+    assert!(!at("a/b.sh").exists() && !at("four.txt").exists() && at("c/new").exists());
+    let answer = call(&scene.host, json!({ "command": "rm a/one.txt" })).await;
+    let refused = store(&scene).undo(&answer.id.0).expect_err("it was too large").to_string();
+    assert!(refused.contains("a/one.txt") && refused.contains("10 bytes"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_fails_is_undone_if_the_rules_say_so() {
+    let settings = ["tools.autonomy=full", "tools.shell.auto_rollback=true"];
+    let scene = scene(&settings, fill).await;
+    let before = state(&scene.granted);
+    let change = "rm -r a; echo x > four.txt; mkdir new";
+    for code in [1, 2] {
+        let line = format!("{change}; exit {code}");
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        let text = format!("{:?}", answer.outcome);
+        assert!(text.contains("its changes were undone"), "{text}");
+        assert_eq!(state(&scene.granted), before, "{code}");
+        assert!(store(&scene).undo(&answer.id.0).is_err(), "it is undone already");
+    }
+    for code in [0, 3] {
+        let line = format!("{change}; exit {code}");
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        assert!(!scene.granted.join("a").exists(), "{code}");
+        store(&scene).undo(&answer.id.0).expect("a person undoes it");
+        assert_eq!(state(&scene.granted), before, "{code}");
+    }
+    let log = scene.root().join("berth/data/audit/audit.jsonl");
+    let log = fs::read_to_string(log).expect("the record is there");
+    assert_eq!(log.matches("\"by\":\"auto_rollback\"").count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_are_not_saved_if_that_is_switched_off() {
+    let scene = scene(&["tools.autonomy=full", "tools.shell.transactional=false"], fill).await;
+    let answer = call(&scene.host, json!({ "command": "rm four.txt" })).await;
+    assert_eq!(answer.snapshot, None);
+    assert!(store(&scene).undo(&answer.id.0).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_removes_sockets_and_pipes_that_a_command_made() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let before = state(&scene.granted);
+    let line = "mkfifo a/pipe; /usr/bin/python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('a/socket'); socket.socket(socket.AF_UNIX).bind('\\0abstract'); socket.socket().bind(('127.0.0.1', 0))\"; ls a";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    let ran = crate::shell::ran(&answer).expect("it ran");
+    assert!(ran.stdout.contains("pipe"), "{ran:?}");
+    assert!(!there_is("python3") || ran.stdout.contains("socket"), "{ran:?}");
+    store(&scene).undo(&answer.id.0).expect("it is undone");
+    assert_eq!(state(&scene.granted), before);
+}
