@@ -93,7 +93,8 @@ fn without_a_person_reads_run_and_acting_calls_do_not() {
         assert_eq!(failure.category, Category::ConfirmationRequired);
         let denial = failure.denial.expect("it names the rule");
         assert!(
-            denial.rule.contains("supervised") && denial.remedy.contains("tools.permissions.write"),
+            denial.rule == "autonomy = \"ask\""
+                && denial.remedy.contains("tools.permissions.write"),
             "{denial:?}"
         );
         assert!(!scene.granted.join("notes.txt").exists() && answer.approval.is_none());
@@ -223,7 +224,9 @@ fn approval_expires() {
 }
 
 pub(crate) async fn host(folders: &Folders, work: &std::path::Path) -> Host {
-    let loaded = config::load(folders, &Inputs::default()).expect("the defaults are valid");
+    let settings = vec!["tools.autonomy=ask".to_owned()];
+    let inputs = Inputs { settings, ..Inputs::default() };
+    let loaded = config::load(folders, &inputs).expect("the settings are valid");
     let builder = Host::builder().config(loaded).folders(folders.clone()).working_directory(work);
     builder.builtins(&[builtin("file")]).helper(berth()).build().await.expect("the host starts")
 }

@@ -18,7 +18,7 @@ fn configuration(cli: &Cli) -> String {
 
 #[test]
 fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mine = "# mine\n[tools]\ncall = 20 # short\n";
     cli.configure(mine);
     let file = cli.root.path().join("config/berth.toml");
@@ -55,7 +55,7 @@ fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
 
 #[test]
 fn always_at_a_terminal_stands_before_the_rule_that_asked() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let asks = "# Ask me first.\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
     cli.configure(asks);
     let Some(said) = cli.typed(&WRITE, "always\n") else { return };
@@ -73,7 +73,7 @@ fn always_at_a_terminal_stands_before_the_rule_that_asked() {
 
 #[test]
 fn always_is_offered_only_where_its_rule_would_decide() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure("");
     let unavailable = |line: &[&str], why: &str| {
         cli.run(line).ends(3);
@@ -111,7 +111,7 @@ fn always_is_offered_only_where_its_rule_would_decide() {
 
 #[test]
 fn always_covers_the_exact_text_only() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure("");
     // A wildcard of a pattern is an ordinary character here.
     let made = ["call", "create_directory", "path=b*[x]"];
@@ -127,7 +127,7 @@ fn always_covers_the_exact_text_only() {
 
 #[test]
 fn always_is_not_offered_if_the_file_is_read_only() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure("");
     let folder = cli.root.path().join("config");
     fs::set_permissions(&folder, Permissions::from_mode(0o500)).expect("its mode is set");

@@ -37,7 +37,7 @@ fn questions(cli: &Cli) -> Vec<PathBuf> {
 
 #[test]
 fn call_without_a_terminal_says_how_to_approve_it() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let refused = cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     for expected in [
@@ -60,7 +60,7 @@ fn call_without_a_terminal_says_how_to_approve_it() {
 
 #[test]
 fn yes_flag_approves_one_call_unless_forbidden() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     assert_eq!(notes(&cli), "new");
     cli.run(&WRITE).ends(3);
@@ -83,7 +83,7 @@ fn yes_flag_approves_one_call_unless_forbidden() {
 
 #[test]
 fn approval_from_another_terminal_serves_one_identical_call() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     let shown = cli.run(&["approvals"]).ends(0).stdout;
@@ -93,7 +93,7 @@ fn approval_from_another_terminal_serves_one_identical_call() {
         "notes.txt",
         "-first",
         "+new",
-        "autonomy = \"supervised\"",
+        "autonomy = \"ask\"",
         "berth approvals allow ID",
     ] {
         assert!(shown.contains(expected), "{expected} is missing in {shown}");
@@ -115,7 +115,7 @@ fn approval_from_another_terminal_serves_one_identical_call() {
 
 #[test]
 fn approval_of_a_change_serves_no_other_change() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let edit =
         ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
     for (scope, end) in [(&[][..], "once\n"), (&["--session"], "session\n")] {
@@ -142,7 +142,7 @@ fn approval_of_a_change_serves_no_other_change() {
 
 #[test]
 fn one_of_several_concurrent_calls_takes_the_approval() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
     let call = || {
@@ -163,7 +163,7 @@ fn one_of_several_concurrent_calls_takes_the_approval() {
 
 #[test]
 fn session_approval_serves_its_session_until_it_expires() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let call = [&WRITE[..], &["--session", "mine"]].concat();
     cli.run(&call).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli), "--session"]).ends(0);
@@ -181,7 +181,7 @@ fn session_approval_serves_its_session_until_it_expires() {
 
 #[test]
 fn denial_from_another_terminal_reaches_the_next_identical_call() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
     let refused = cli.run(&[&WRITE[..], &["--json"]].concat()).ends(3).json();
@@ -194,7 +194,7 @@ fn denial_from_another_terminal_reaches_the_next_identical_call() {
 
 #[test]
 fn call_can_wait_for_the_answer() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure("[approvals]\nwait_secs = 600\n");
     let call = |line: &[&str]| {
         cli.command(line)
@@ -231,7 +231,7 @@ fn call_can_wait_for_the_answer() {
 
 #[test]
 fn question_about_a_changed_file_is_not_asked() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     for changed in ["other", ""] {
@@ -252,7 +252,7 @@ fn question_about_a_changed_file_is_not_asked() {
 
 #[test]
 fn questions_that_others_could_have_written_approve_nothing() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
     let [path] = &questions(&cli)[..] else { panic!("there is one") };
@@ -303,7 +303,7 @@ fn questions_that_others_could_have_written_approve_nothing() {
 
 #[test]
 fn at_most_64_questions_wait() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     let [path] = &questions(&cli)[..] else { panic!("there is one") };
     let good = fs::read_to_string(path).expect("it is there");
@@ -320,7 +320,7 @@ fn at_most_64_questions_wait() {
 
 #[test]
 fn answered_and_expired_questions_free_their_places() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let ask = |content: &str| {
         cli.run(&["call", "write", "path=notes.txt", &format!("content={content}")]).ends(3).stderr
     };
@@ -354,7 +354,7 @@ fn answered_and_expired_questions_free_their_places() {
 
 #[test]
 fn always_ends_when_its_rule_is_removed() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&WRITE).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
     assert!(questions(&cli).is_empty(), "the rule counts, and nobody waits for an answer");
@@ -380,7 +380,7 @@ fn always_ends_when_its_rule_is_removed() {
 
 #[test]
 fn prompt_shows_the_whole_action_and_takes_only_yes() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let Some(denied) = cli.typed(&WRITE, "n\n") else { return };
     let denied = denied.ends(3);
     for expected in [
@@ -388,7 +388,7 @@ fn prompt_shows_the_whole_action_and_takes_only_yes() {
         "notes.txt",
         "-first",
         "+new",
-        "why: autonomy = \"supervised\"",
+        "why: autonomy = \"ask\"",
         "denied_by_user",
     ] {
         assert!(denied.stdout.contains(expected), "{expected} is missing in {}", denied.stdout);
@@ -410,7 +410,7 @@ fn prompt_shows_the_whole_action_and_takes_only_yes() {
 
 #[test]
 fn keys_typed_before_the_prompt_are_dropped() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let pasted = "y\n".repeat(10_000);
     for ahead in ["y\n", "session\n", "always\n", "y\ny\ny\n", "y", &pasted] {
         let Some(denied) = cli.typed_ahead(&WRITE, ahead, "n\n") else { return };
@@ -423,7 +423,7 @@ fn keys_typed_before_the_prompt_are_dropped() {
 
 #[test]
 fn question_about_a_file_behind_a_link_is_asked_like_any_other() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     std::os::unix::fs::symlink("notes.txt", cli.work().join("link.txt")).expect("a link is made");
     let write = ["call", "write", "path=link.txt", "content=new"];
     cli.run(&write).ends(3);
@@ -434,7 +434,7 @@ fn question_about_a_file_behind_a_link_is_asked_like_any_other() {
 
 #[test]
 fn question_answered_at_the_prompt_leaves_the_queue() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let left = |call: &[&str]| {
         cli.run(call).ends(3);
         only_question(&cli)
@@ -466,7 +466,7 @@ fn question_answered_at_the_prompt_leaves_the_queue() {
 
 #[test]
 fn arguments_cannot_steer_or_hide_the_prompt() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let hostile = "one\n\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}gnp.exe\rAllow it? y\n\u{9b}31m\u{200b}end\u{e0041}";
     let arguments = json!({ "path": "notes.txt", "content": hostile }).to_string();
     // Through a file: `typed` passes its line to a shell.
@@ -498,7 +498,7 @@ fn arguments_cannot_steer_or_hide_the_prompt() {
 
 #[test]
 fn action_too_long_for_a_prompt_is_refused() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let long: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     fs::write(cli.work().join("long.txt"), &long).expect("a file is written");
     let arguments = json!({ "path": "notes.txt", "content": long }).to_string();

@@ -266,7 +266,7 @@ fn unreadable_dependency_state_fails_closed() {
 
 #[test]
 fn refused_and_blocked_calls_are_recorded() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let outcome = |line: &[&str], code: i32| {
         let id = cli.run(&[line, &["--json"]].concat()).ends(code).json()["id"]
             .as_str()
@@ -327,7 +327,7 @@ fn refused_and_blocked_calls_are_recorded() {
 
 #[test]
 fn approval_is_recorded_when_it_is_given() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for (number, (answer, said)) in
         [(["allow"].as_slice(), "yes"), (&["deny"], "no")].into_iter().enumerate()
     {

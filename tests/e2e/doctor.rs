@@ -220,7 +220,7 @@ fn unreadable_configuration_gets_no_line_as_advice() {
 
 #[test]
 fn doctor_finds_stored_files_that_others_can_write() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let counted = ["--set", "tools.max_tool_calls_per_session=9", "call", "read", "path=notes.txt"];
     cli.run(&counted).ends(0);
     cli.run(&["call", "write", "path=new.txt", "content=x"]).ends(3);

@@ -74,9 +74,7 @@ fn options_answer_the_questions() {
 #[test]
 fn always_rule_fits_into_the_file_that_init_wrote() {
     let user = Newcomer::new();
-    user.run(&["init", "--write", "yes"]).ends(0);
-    fs::write(user.file(), user.text().replace("action = \"allow\"", "action = \"ask\""))
-        .expect("a file is written");
+    user.run(&["init", "--write", "no"]).ends(0);
     let call = ["call", "write", "path=notes.txt", "content=x"];
     user.run(&call).ends(3);
     user.run(&["approvals", "allow", &only_question(&user.0), "--always"]).ends(0);
@@ -154,7 +152,7 @@ fn init_questions_are_asked_at_a_terminal() {
     for part in [
         "the whole machine",
         "Another one",
-        "write there without asking? [y/N]",
+        "change files there without asking? [Y/n]",
         "network without asking? [y/N]",
         "asks you first",
         "Commands use the network",

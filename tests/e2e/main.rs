@@ -9,6 +9,7 @@ mod answers;
 mod approvals;
 mod approvals_always;
 mod approvals_command;
+mod asking;
 mod audit;
 mod bash;
 mod budgets;

@@ -35,7 +35,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn policy_check_shows_the_verdict_and_runs_nothing() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let config = "[tools]\nmax_tool_calls_per_session = 5\n[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n";
     cli.configure(config);
     // A session with state, so that there is something to change.
@@ -102,7 +102,7 @@ fn policy_check_shows_the_verdict_and_runs_nothing() {
 
 #[test]
 fn impossible_change_asks_nobody() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let edit = ["edit", "path=notes.txt", "old_string=third", "new_string=x"];
     let failed = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(1).json();
     assert_eq!(failed["failure"]["code"], json!("no-match"));
@@ -128,7 +128,7 @@ fn impossible_change_asks_nobody() {
 
 #[test]
 fn redaction_mark_is_refused_by_a_check_too() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
     fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");
     let shown = cli.run(&["call", "read", "path=token.txt", "--json"]).ends(0).json();
@@ -147,7 +147,7 @@ fn redaction_mark_is_refused_by_a_check_too() {
 
 #[test]
 fn invalid_call_reaches_no_gate() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let wrong = cli.run(&["policy", "check", "no_such_tool"]).ends(2);
     assert!(wrong.stderr.contains("tool_not_found") && wrong.stdout.is_empty(), "{}", wrong.stderr);
     let wrong = cli.run(&["policy", "check", "read", "{}", "--json"]).ends(2).json();
@@ -159,7 +159,7 @@ fn invalid_call_reaches_no_gate() {
 
 #[test]
 fn policy_check_output_cannot_steer_the_terminal() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     // `run` looks for escapes in what is printed.
     let arguments = "{\"path\": \"\\u001b[2J\\n\\u202e.txt\", \"content\": \"\\u001b[31m\"}";
     let shown = cli.run(&["policy", "check", "write", arguments]).ends(3);
@@ -175,7 +175,7 @@ fn policy_check_output_cannot_steer_the_terminal() {
 
 #[test]
 fn policy_check_shows_a_session_approval() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let line = ["write", "path=new.txt", "content=x"];
     let refused = cli.run(&[&["call"], &line[..], &["--json"]].concat()).ends(3).json();
     assert_eq!(refused["failure"]["category"], json!("confirmation_required"));
@@ -194,7 +194,7 @@ fn policy_check_shows_a_session_approval() {
 
 #[test]
 fn past_decision_is_explained_from_the_record() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure("[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n");
     let id = |line: &[&str], code| {
         cli.run(line).ends(code).json()["id"].as_str().expect("an id").to_owned()
@@ -231,7 +231,7 @@ fn past_decision_is_explained_from_the_record() {
 
 #[test]
 fn policy_check_reports_unknown_names() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.configure(
         "[tools.redaction]\nexempt = [\"raed\", \"file_read\"]\n[tools.dependencies]\nenabled = true\nalways_on = [\"nope\"]\n\
          [tools.dependencies.rules.edti]\nrequires = [\"read\"]\n[plugins.gone]\ntrust = \"blocked\"\n\
@@ -282,7 +282,7 @@ fn policy_check_reports_unknown_names() {
 
 #[test]
 fn alias_is_exempt_from_redaction_too() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
     fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");
     assert!(!cli.run(&["call", "read", "path=token.txt"]).ends(0).stdout.contains(&secret));
@@ -292,7 +292,7 @@ fn alias_is_exempt_from_redaction_too() {
 
 #[test]
 fn pattern_that_can_match_no_path_is_refused() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for action in ["deny", "ask", "allow"] {
         for pattern in ["../other/**", "!src/**", "{src/**", "x[", "~you/x"] {
             cli.configure(&format!(

@@ -30,7 +30,7 @@ fn remedy(refused: &Ended) -> &str {
 
 /// Folders that are not granted, and one that no tool writes.
 fn scene() -> Cli {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for folder in [cli.root.path().join("out \"side"), cli.work().join(".git")] {
         fs::create_dir(&folder).expect("a folder is made");
         fs::write(folder.join("x"), "of the outside").expect("a file is written");
@@ -265,7 +265,7 @@ fn remedy_quotes_paths_with_any_characters() {
 
 #[test]
 fn remedy_does_not_edit_a_list_that_is_not_written() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let work = cli.work().canonicalize().expect("it is there");
     let line =
         ["call", "--yes", "delete_path", &format!("path={}", work.display()), "recursive=true"];

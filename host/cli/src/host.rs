@@ -26,6 +26,14 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error
     Ok(loaded)
 }
 
+/// Tells the user, once, about a default that changed.
+pub(crate) fn tell_news(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
+    if let Some(news) = berth_core::news::unread(loaded, folders) {
+        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {news}")?;
+    }
+    Ok(())
+}
+
 /// Reports which settings of an untrusted file were ignored: at most a few lines.
 fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
     let ignored = project.ignored();

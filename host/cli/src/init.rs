@@ -19,9 +19,8 @@ use crate::style::{FAINT, STRONG};
 
 const NETWORK: &str = "Commands use the network without asking; no other tool does.";
 const ASKS: &str = "A tool that writes there asks you first.";
-
-/// The built-in tools that write. The one that deletes always asks: a deletion can't be undone.
-const WRITING: [&str; 5] = ["write", "edit", "create_directory", "copy_path", "move_path"];
+const WRITES: &str =
+    "Tools and commands work there without asking, and `berth undo` restores what they changed.";
 
 /// The answers of the person.
 #[derive(Debug, PartialEq)]
@@ -60,7 +59,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         // The default answers.
         None => Answers {
             folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
-            write: write.unwrap_or(false),
+            write: write.unwrap_or(true),
             network: network.unwrap_or(false),
         },
     };
@@ -112,7 +111,10 @@ fn ask<R: BufRead, W: Write>(
     }
     let write = match write {
         Some(write) => write,
-        None => dialogue.yes_or_no("May tools write there without asking?", false)?,
+        None => {
+            dialogue.print("Commands run in a sandbox, and what is changed is saved first: `berth undo` restores it.")?;
+            dialogue.yes_or_no("May tools and commands change files there without asking?", true)?
+        }
     };
     let network = match network {
         Some(network) => network,
@@ -165,6 +167,8 @@ fn configuration(answers: &Answers) -> String {
 # `berth config check` whether this is right, and `berth config show` what holds.
 "
     .to_owned();
+    text += "\n[tools]\n# \"ask\": whatever changes something asks. \"sandboxed\": file tools, and commands in the\n# sandbox, don't ask, since `berth undo` restores what they change.\n";
+    let _ = writeln!(text, "autonomy = \"{}\"", if answers.write { "sandboxed" } else { "ask" });
     text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which berth is started.\n";
     text += "# { path = \"…\", access = \"read\" } is never written to.\nallowed_paths = [\n";
     for folder in &answers.folders {
@@ -173,14 +177,6 @@ fn configuration(answers: &Answers) -> String {
     text += "]\n";
     text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
-    if answers.write {
-        text += "\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
-        // One table a rule, so that another rule can be put before it.
-        let rules = WRITING.map(|tool| {
-            format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n")
-        });
-        text += &rules.join("\n");
-    }
     if answers.network {
         text += "\n[tools.shell]\n# \"ask\" asks for each command, \"deny\" gives it to none.\nnetwork = \"allow\"\n";
     }
@@ -194,9 +190,7 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
         shown::path(file),
         shown::path(plugins)
     );
-    if !answers.write {
-        text += &format!("{ASKS}\n");
-    }
+    text += &format!("{}\n", if answers.write { WRITES } else { ASKS });
     if answers.network {
         text += &format!("{NETWORK}\n");
     }
@@ -248,7 +242,7 @@ mod tests {
 
     #[test]
     fn enter_keeps_the_defaults() {
-        assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], false, false)));
+        assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], true, false)));
     }
 
     #[test]
@@ -317,10 +311,8 @@ mod tests {
         let elsewhere = told(&answers(&["/a b"], true, false));
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
-        assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("permissions"), "{read}");
-        assert!(
-            configuration(&answers(&["."], true, false))
-                .contains("\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n")
-        );
+        assert!(read.contains("  \"/a\\\"b\",\n") && read.contains("autonomy = \"ask\""), "{read}");
+        let writes = configuration(&answers(&["."], true, false));
+        assert!(writes.contains("autonomy = \"sandboxed\""), "{writes}");
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
+    host::tell_news(&loaded, &folders)?;
     let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
     let structured = serve.structured;
     let server = async |folders: &Folders, place: Option<&Place>| -> Result<Server, Error> {

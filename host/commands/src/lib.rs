@@ -215,10 +215,17 @@ impl Command {
 
     /// The highest risk of its parts, and the program or file with this risk.
     pub fn risk(&self) -> (Risk, String) {
-        let programs = self
-            .programs
-            .iter()
-            .map(|program| (risk::risk(program, &self.whole), program.name.clone()));
+        self.highest(risk::risk)
+    }
+
+    /// The same for a command in a sandbox whose changes in files can be undone.
+    pub fn risk_if_undoable(&self) -> (Risk, String) {
+        self.highest(risk::risk_if_undoable)
+    }
+
+    fn highest(&self, risk: impl Fn(&Program, &str) -> Risk) -> (Risk, String) {
+        let programs =
+            self.programs.iter().map(|program| (risk(program, &self.whole), program.name.clone()));
         let files = self
             .redirects
             .iter()

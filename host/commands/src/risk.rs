@@ -402,6 +402,42 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     if medium { Risk::Medium } else { Risk::Low }
 }
 
+/// The risk of a program in a sandbox whose changes in files can be undone.
+pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
+    let Program { name, arguments, .. } = program;
+    let only_files = match name.as_str() {
+        "chmod" => true,
+        "rm" => !arguments.iter().any(|word| is_whole_tree(&word.text)),
+        // Its commits are what a person relies on to get something back.
+        "git" if git_loses_commits(arguments) => return Risk::High,
+        _ => code::deletes(name, arguments),
+    };
+    if only_files { Risk::Medium } else { risk(program, whole) }
+}
+
+/// Whether a path stands for everything, or for the history of a repository.
+fn is_whole_tree(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    let path = path.strip_prefix("./").unwrap_or(path);
+    ["", ".", "..", "*", ".*", "~", "$HOME", "$PWD"].contains(&path)
+        || path.split('/').any(|part| part == ".git" || part == "..")
+}
+
+/// Whether git discards commits or stashed changes.
+fn git_loses_commits(arguments: &[Word]) -> bool {
+    let Some((command, rest)) = git_command(arguments) else { return false };
+    match command {
+        "gc" | "prune" | "filter-branch" | "filter-repo" => true,
+        "stash" => takes(rest, &["drop", "clear"]),
+        "reflog" => takes(rest, &["expire", "delete"]),
+        "branch" => has_option(rest, &['D'], &["--delete"]) || takes(rest, &["-d", "-f"]),
+        "tag" => has_option(rest, &['d'], &["--delete"]),
+        "update-ref" => true,
+        "worktree" => takes(rest, &["remove", "prune"]),
+        _ => false,
+    }
+}
+
 /// The risk of writing to a file.
 pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
     let device = redirect.target.text.starts_with("/dev/")
@@ -552,7 +588,6 @@ const NETWORK: &[&str] = &[
     "ncat",
     "netcat",
     "nmap",
-    "npx",
     "nslookup",
     "ping",
     "ping6",
@@ -579,7 +614,7 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
         &["npm", "pnpm", "yarn", "bun"],
         &[
             "install", "i", "ci", "add", "update", "upgrade", "publish", "view", "info", "audit",
-            "outdated", "login", "dlx", "exec", "x", "create", "search",
+            "outdated", "login", "dlx", "create", "search",
         ],
     ),
     (
@@ -611,7 +646,8 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["docker", "podman"], &["pull", "push", "login", "build"]),
     (&["helm", "kubectl"], &["apply", "get", "install", "pull", "repo", "delete", "exec", "logs"]),
     (&["terraform", "tofu"], &["init", "apply", "destroy"]),
-    (&["mvn", "gradle", "gradlew"], &["install", "deploy", "package", "build", "test"]),
+    (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
+    (&["npx"], &["-y", "--yes", "-p", "--package"]),
 ];
 
 /// Whether a program with its arguments is known to need the network.

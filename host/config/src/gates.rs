@@ -7,16 +7,17 @@ use berth_contract::{Access, HostError};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission,
-    Permissions, Phase, Placed, Policy, ProviderTrust, TextGlob, Trust, Verdict, expression,
-    literal,
+    BUILT_IN_COMMANDS, Blocklist, Containment, DEFAULT_BLOCKED, Origin, OriginKind, Pattern,
+    Permission, Permissions, Phase, Placed, Policy, ProviderTrust, TextGlob, Trust, Verdict,
+    expression, literal,
 };
 use serde::Serialize;
 
-use super::policy::spellings;
+use super::policy::{is_everything, spellings};
 use super::{
     ArgumentTest, Autonomy, Loaded, PathGlob, PermissionAction, PermissionRule, PolicyAccess,
-    PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, Source, TrustLevel,
+    PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, SandboxMode, Shell, Source,
+    TrustLevel,
 };
 
 /// The tool to which `[tools.shell] confirm_patterns` applies.
@@ -33,7 +34,8 @@ impl Loaded {
         let tools = &self.config.tools;
         let autonomy = match tools.autonomy {
             Autonomy::ReadOnly => berth_policy::Autonomy::ReadOnly,
-            Autonomy::Supervised => berth_policy::Autonomy::Supervised,
+            Autonomy::Ask => berth_policy::Autonomy::Ask,
+            Autonomy::Sandboxed => berth_policy::Autonomy::Sandboxed,
             Autonomy::Full => berth_policy::Autonomy::Full,
         };
         let rule_sets = |loaded: &Self| {
@@ -72,6 +74,7 @@ impl Loaded {
             authorization,
             permissions: self.permissions(home)?,
             autonomy: self.placed("tools.autonomy", autonomy),
+            containment: self.containment(),
             only_commands: self.placed("tools.shell.only_commands", only),
             strict_parse: self.placed("tools.shell.strict_parse", tools.shell.strict_parse),
             block_high_risk: self.placed(
@@ -86,6 +89,21 @@ impl Loaded {
             web: Some(self.web()?),
             trusted: self.trusted(),
         })
+    }
+
+    /// What `autonomy = "sandboxed"` relies on.
+    fn containment(&self) -> Containment {
+        let tools = &self.config.tools;
+        let Shell { sandbox, transactional, ref transaction_scope, .. } = tools.shell;
+        let files = (!tools.undo.enabled).then_some("enabled = false in [tools.undo]");
+        let commands = files
+            .or((sandbox == SandboxMode::BestEffort)
+                .then_some("sandbox = \"best-effort\" in [tools.shell]"))
+            .or((sandbox == SandboxMode::Off).then_some("sandbox = \"off\" in [tools.shell]"))
+            .or((!transactional).then_some("transactional = false in [tools.shell]"))
+            .or((!is_everything(transaction_scope))
+                .then_some("transaction_scope in [tools.shell], which leaves files out"));
+        Containment { commands, files }
     }
 
     fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
@@ -163,14 +181,16 @@ impl Loaded {
         others.find(|other| *other == path)
     }
 
-    /// The permissions that `confirm_patterns` stands for. With full autonomy, only patterns that
-    /// are written in a source count, not those of the default.
+    /// The permissions that `confirm_patterns` stands for. If autonomy is sandboxed or full, only
+    /// patterns that are written in a source count, not those of the default.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.config.tools.shell;
         let mut permissions = Vec::new();
         for (index, text) in shell.confirm_patterns.iter().enumerate() {
             let source = self.source(&format!("tools.shell.confirm_patterns.{index}"));
-            if source == Source::Default && self.config.tools.autonomy == Autonomy::Full {
+            let is_free =
+                matches!(self.config.tools.autonomy, Autonomy::Sandboxed | Autonomy::Full);
+            if source == Source::Default && is_free {
                 continue;
             }
             let pattern = format!("*{}*", literal(text.as_str()));

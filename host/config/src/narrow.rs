@@ -328,7 +328,10 @@ impl Comparison<'_> {
     }
 
     fn stricter(&self, words: &[&str]) -> Result<Outcome, Vec<Problem>> {
-        let rank = |word: Option<&str>| words.iter().position(|known| Some(*known) == word);
+        // Behind a `|` is an older name of the same value.
+        let rank = |word: Option<&str>| {
+            words.iter().position(|known| known.split('|').any(|known| Some(known) == word))
+        };
         let (proposed, current) = (rank(self.leaf.value.as_str()), rank(self.current.as_str()));
         Ok(match (proposed, current) {
             (Some(proposed), Some(current)) if proposed == current => Outcome::default(),

@@ -207,7 +207,7 @@ impl Loaded {
     /// [`HostError::Config`] for a pattern that isn't a valid glob.
     pub fn transaction_scope(&self, folders: &Folders) -> Result<Option<PathGlobs>, HostError> {
         let globs = &self.config.tools.shell.transaction_scope;
-        if globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**") {
+        if is_everything(globs) {
             return Ok(None);
         }
         Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, folders)?))
@@ -294,6 +294,11 @@ impl Loaded {
 }
 
 /// Whether a path, as it is written, is below the working directory and isn't that directory.
+/// Whether globs of files leave no file out.
+pub(super) fn is_everything(globs: &[PathGlob]) -> bool {
+    globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**")
+}
+
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()

@@ -105,6 +105,16 @@ impl Governor {
         (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
     }
 
+    /// Whether a call may run only because what it changes can be undone.
+    pub(crate) fn relies_on_undo(&self, context: &CallContext, decision: &Decision) -> bool {
+        context.action().is_some_and(|action| self.rules().policy.relies_on_undo(&action, decision))
+    }
+
+    /// The question about a call that relies on undo, and changes something that can't be saved.
+    pub(crate) fn not_undoable(&self, context: &CallContext, what: &str) -> Option<Decision> {
+        context.action().map(|action| self.rules().policy.not_undoable(&action, what))
+    }
+
     /// Whether one of the commands of a call is on the blocklist. This comes before everything
     /// else, its paths too.
     pub(crate) fn blocked<'c>(

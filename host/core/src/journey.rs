@@ -183,40 +183,59 @@ impl Host {
         let events =
             self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
         let network = self.governor.reaches_network(context);
-        let first_run_at = Instant::now();
-        run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context));
-        let outcome = loop {
-            run.attempts += 1;
-            let provided = provider_call(
-                context,
-                governance,
-                run,
-                &tool,
-                time,
-                network,
-                events.attempt(),
-                &inputs.cancel,
-            );
-            let outcome = tool.provider.call(provided).await;
-            if let ControlFlow::Break(outcome) =
-                self.retry.wait(context, run.attempts, first_run_at, outcome, &inputs.cancel).await
-            {
-                break outcome;
+        let decision = governance.decision.as_ref();
+        let mut relies =
+            decision.is_some_and(|decision| self.governor.relies_on_undo(context, decision));
+        let (outcome, changes, time) = loop {
+            let first_run_at = Instant::now();
+            run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
+            let outcome = loop {
+                run.attempts += 1;
+                let provided = provider_call(
+                    context,
+                    governance,
+                    run,
+                    &tool,
+                    time,
+                    network,
+                    events.attempt(),
+                    &inputs.cancel,
+                );
+                let outcome = tool.provider.call(provided).await;
+                let attempts = run.attempts;
+                if let ControlFlow::Break(outcome) =
+                    self.retry.wait(context, attempts, first_run_at, outcome, &inputs.cancel).await
+                {
+                    break outcome;
+                }
+            };
+            let time = steps.finish_step("run");
+            let changes = match (&self.undo, run.journal.take()) {
+                (Some(undo), Some(journal)) => undo.finish(journal, &run.report).await,
+                _ => CallChanges::default(),
+            };
+            run.snapshot = changes.snapshot();
+            if let Some(snapshot) = run.snapshot {
+                changes.tell(snapshot, &*watcher);
+                if let Some(rollback) = changes.rollback_record(context) {
+                    self.audit.rollback(&rollback).await?;
+                }
+                steps.finish_step("save");
             }
+            let Some(what) = changes.question() else { break (outcome, changes, time) };
+            let Some(decision) = self.governor.not_undoable(context, &what) else {
+                break (outcome, changes, time);
+            };
+            run.snapshot = None;
+            governance.decision = Some(decision.clone());
+            let step = self.approval_step(context, session, &decision);
+            let approver = inputs.approver.as_deref();
+            let approval = step.approve(approver, &mut governance.waited, &inputs.cancel).await?;
+            governance.approval = Some(approval);
+            governance.decision = Some(Decision { verdict: Verdict::Allow, ..decision });
+            steps.finish_step("approve");
+            relies = false;
         };
-        let time = steps.finish_step("run");
-        let changes = match (&self.undo, run.journal.take()) {
-            (Some(undo), Some(journal)) => undo.finish(journal, &run.report).await,
-            _ => CallChanges::default(),
-        };
-        run.snapshot = changes.snapshot();
-        if let Some(snapshot) = run.snapshot {
-            changes.tell(snapshot, &*watcher);
-            if let Some(rollback) = changes.rollback_record(context) {
-                self.audit.rollback(&rollback).await?;
-            }
-            steps.finish_step("save");
-        }
         tool.tally.count(outcome.is_ok(), time);
         // The time of a retried call says nothing about one run.
         if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {

@@ -267,6 +267,7 @@ mod fingerprint;
 mod governor;
 mod host;
 mod journey;
+pub mod news;
 mod record;
 mod retry;
 mod session;

@@ -1,11 +1,15 @@
 //! What an agent may do without a person if no rule decides.
 
 use std::borrow::Cow;
+use std::path::Path;
+
+use berth_contract::{Access, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
 use crate::permissions::Permissions;
+use crate::planted::runs_later;
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,8 +17,11 @@ pub enum Autonomy {
     /// Calls that act are denied, even if a permission allows them.
     ReadOnly,
     /// Calls that act need approval, unless a permission allows them.
+    Ask,
+    /// Calls that act only inside the sandbox, and that can be undone, are allowed. Other calls
+    /// that act need approval, unless a permission allows them.
     #[default]
-    Supervised,
+    Sandboxed,
     /// Calls that act are allowed. Calls for which a rule asks still need approval.
     Full,
 }
@@ -24,7 +31,8 @@ impl Autonomy {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
-            Self::Supervised => "supervised",
+            Self::Ask => "ask",
+            Self::Sandboxed => "sandboxed",
             Self::Full => "full",
         }
     }
@@ -32,36 +40,89 @@ impl Autonomy {
     const fn rule(self) -> &'static str {
         match self {
             Self::ReadOnly => "autonomy = \"read-only\"",
-            Self::Supervised => "autonomy = \"supervised\"",
+            Self::Ask => "autonomy = \"ask\"",
+            Self::Sandboxed => "autonomy = \"sandboxed\"",
             Self::Full => "autonomy = \"full\"",
         }
     }
 }
 
+/// Whether what a call does is contained: it can't act outside of what was granted, and what it
+/// changes in files can be undone. If not, the reason, as a setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Containment {
+    /// For commands. `None`: they are contained.
+    pub commands: Option<&'static str>,
+    /// For file tools. `None`: they are contained.
+    pub files: Option<&'static str>,
+}
+
+impl Containment {
+    /// Whether a call is contained.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not, if a setting is one. `None` if no setting changes it: the call reaches
+    /// the network, writes a file that runs later outside of the sandbox, or is a third-party
+    /// plugin's.
+    fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
+        let kinds = || action.subjects.iter().map(|subject| subject.kind);
+        let plants = || {
+            action.subjects.iter().any(|subject| {
+                subject.access == Access::Write && runs_later(Path::new(&subject.text))
+            })
+        };
+        if !action.built_in || action.subjects.is_empty() {
+            return Err(None);
+        }
+        let missing = if kinds().any(|kind| kind == SubjectKind::Command) {
+            self.commands
+        } else if kinds().all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name))
+            && !action.annotations.open_world
+        {
+            if plants() {
+                return Err(None);
+            }
+            self.files
+        } else {
+            return Err(None);
+        };
+        missing.map_or(Ok(()), |reason| Err(Some(reason)))
+    }
+}
+
 impl Placed<Autonomy> {
+    /// The level for a call: `sandboxed` is `ask` for a call that isn't contained.
+    pub(crate) fn level(&self, action: &Action<'_>, containment: &Containment) -> Autonomy {
+        match self.value {
+            Autonomy::Sandboxed if containment.check(action).is_err() => Autonomy::Ask,
+            value => value,
+        }
+    }
+
     /// Decides for this gate. `permissions` gives the remedy. `permitted`: whether a permission of
     /// the tool has decided.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,
+        containment: &Containment,
         permissions: &Permissions,
         permitted: bool,
     ) -> Option<Decision> {
         let (autonomy, place) = (self.value, &self.place);
-        let decision = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
+        let decision = |verdict, rule: Cow<'static, str>, remedy: Cow<'static, str>| {
             Some(Decision {
                 verdict,
                 gate: Gate::Autonomy,
-                rule: rule.into(),
+                rule,
                 place: place.text.clone(),
                 remedy,
             })
         };
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            let remedy = place.remedy(|| {
-                "To be asked instead, set `autonomy = \"supervised\"` in [tools].".to_owned()
-            });
-            return decision(Verdict::Deny, autonomy.rule(), remedy);
+            let remedy = place
+                .remedy(|| "To be asked instead, set `autonomy = \"ask\"` in [tools].".to_owned());
+            return decision(Verdict::Deny, autonomy.rule().into(), remedy);
         }
         if permitted {
             return None;
@@ -78,13 +139,16 @@ impl Placed<Autonomy> {
                 ),
             });
         }
-        match autonomy {
-            Autonomy::Full => decision(
-                Verdict::Allow,
-                autonomy.rule(),
-                "To be asked, set `autonomy = \"supervised\"` in [tools].".into(),
-            ),
-            _ => decision(Verdict::Ask, autonomy.rule(), permissions.to_allow(action).into()),
-        }
+        let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
+        let rule = match (autonomy, containment.check(action)) {
+            (Autonomy::Full, _) | (Autonomy::Sandboxed, Ok(())) => {
+                return decision(Verdict::Allow, autonomy.rule().into(), to_be_asked.into());
+            }
+            (Autonomy::Sandboxed, Err(Some(reason))) => {
+                format!("{}, which asks because of `{reason}`", autonomy.rule()).into()
+            }
+            _ => autonomy.rule().into(),
+        };
+        decision(Verdict::Ask, rule, permissions.to_allow(action).into())
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod egress;
 pub mod files;
+pub mod planted;
 pub mod rules;
 pub mod spelling;
 
@@ -28,7 +29,7 @@ mod warnings;
 mod web;
 
 pub use action::{Action, Phase, ResolvedSubject, Trust};
-pub use autonomy::Autonomy;
+pub use autonomy::{Autonomy, Containment};
 pub use backoff::Backoff;
 pub use canonical::canonical;
 /// The commands that never run, each with its place in the configuration.

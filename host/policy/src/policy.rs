@@ -9,7 +9,7 @@ use berth_contract::text::toml;
 
 use crate::Blocklist;
 use crate::action::Action;
-use crate::autonomy::Autonomy;
+use crate::autonomy::{Autonomy, Containment};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
 use crate::origin::{Origin, OriginKind, Placed};
@@ -48,7 +48,7 @@ pub const GATES: [Gate; 10] = [
 
 /// All rules for calls. The default is the one of an empty configuration, except for the blocklist,
 /// which is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Commands that never run.
     pub blocklist: Blocklist,
@@ -62,13 +62,15 @@ pub struct Policy {
     pub permissions: Permissions,
     /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
+    /// What `autonomy = "sandboxed"` relies on.
+    pub containment: Containment,
     /// `[tools.shell] only_commands`: programs that commands may start. Empty: any program.
     pub only_commands: Placed<Vec<String>>,
     /// `[tools.shell] strict_parse`: whether unresolved commands are denied. If not, they ask.
     pub strict_parse: Placed<bool>,
     /// Whether commands of high risk are denied. If not, they ask.
     pub block_high_risk: Placed<bool>,
-    /// Whether commands of medium risk ask, unless a permission allows them.
+    /// Whether commands of medium risk ask at every level, unless a permission allows them.
     pub ask_for_medium_risk: Placed<bool>,
     /// `[tools.shell] network`.
     pub network: Placed<Network>,
@@ -76,26 +78,6 @@ pub struct Policy {
     pub web: Option<Web>,
     /// `[plugins.NAME] trust`.
     pub trusted: ProviderTrust,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            blocklist: Blocklist::default(),
-            ceiling: Vec::new(),
-            policy: RuleSet::default(),
-            authorization: RuleSet::default(),
-            permissions: Permissions::default(),
-            autonomy: Placed::default(),
-            only_commands: Placed::default(),
-            strict_parse: Placed::default(),
-            block_high_risk: Placed::default(),
-            ask_for_medium_risk: Placed { value: true, ..Placed::default() },
-            network: Placed::default(),
-            web: None,
-            trusted: ProviderTrust::default(),
-        }
-    }
 }
 
 impl Policy {
@@ -150,6 +132,25 @@ impl Policy {
         self.network.reaches(action)
     }
 
+    /// Whether a call is allowed only because what it changes can be undone.
+    pub fn relies_on_undo(&self, action: &Action<'_>, decision: &Decision) -> bool {
+        decision.gate == Gate::Autonomy
+            && decision.verdict == Verdict::Allow
+            && action.acts()
+            && self.autonomy.value == Autonomy::Sandboxed
+    }
+
+    /// The question about a call that relies on undo, and changes something that can't be saved.
+    pub fn not_undoable(&self, action: &Action<'_>, what: &str) -> Decision {
+        Decision {
+            verdict: Verdict::Ask,
+            gate: Gate::Autonomy,
+            rule: format!("autonomy = \"sandboxed\", which asks because {what}").into(),
+            place: self.autonomy.place.text.clone(),
+            remedy: self.permissions.to_allow(action).into(),
+        }
+    }
+
     /// Whether every call of a tool is denied, whatever its arguments. Such a tool isn't listed.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
@@ -190,9 +191,12 @@ impl Policy {
             Gate::Permissions => {
                 inputs.permission.map(|matched| self.permissions.decide(matched, action))
             }
-            Gate::Autonomy => {
-                self.autonomy.decide(action, &self.permissions, inputs.permission.is_some())
-            }
+            Gate::Autonomy => self.autonomy.decide(
+                action,
+                &self.containment,
+                &self.permissions,
+                inputs.permission.is_some(),
+            ),
             Gate::Risk => inputs
                 .commands
                 .iter()
@@ -314,7 +318,11 @@ impl Policy {
         action: &Action<'_>,
         inputs: &GateInputs<'_>,
     ) -> Option<Decision> {
-        let (risk, program) = command.risk();
+        let level = self.autonomy.level(action, &self.containment);
+        let (risk, program) = match level {
+            Autonomy::Sandboxed => command.risk_if_undoable(),
+            _ => command.risk(),
+        };
         let decision = |verdict, place: &Origin, remedy: Cow<'static, str>| {
             let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program));
             Some(Decision {
@@ -326,7 +334,7 @@ impl Policy {
             })
         };
         match risk {
-            Risk::High if self.block_high_risk.value => decision(
+            _ if self.block_high_risk.value && command.risk().0 == Risk::High => decision(
                 Verdict::Deny,
                 &self.block_high_risk.place,
                 self.block_high_risk.place.remedy(|| {
@@ -335,20 +343,14 @@ impl Policy {
                 }),
             ),
             // A permission for exactly this command includes its risk.
-            Risk::High if self.autonomy.value != Autonomy::Full && !inputs.is_exactly_allowed() => {
+            Risk::High if level != Autonomy::Full && !inputs.is_exactly_allowed() => {
                 decision(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
             }
-            Risk::Medium
-                if self.autonomy.value != Autonomy::Full
-                    && self.ask_for_medium_risk.value
-                    && !inputs.is_allowed() =>
-            {
-                decision(
-                    Verdict::Ask,
-                    &self.ask_for_medium_risk.place,
-                    self.permissions.to_allow(action).into(),
-                )
-            }
+            Risk::Medium if self.ask_for_medium_risk.value && !inputs.is_allowed() => decision(
+                Verdict::Ask,
+                &self.ask_for_medium_risk.place,
+                self.permissions.to_allow(action).into(),
+            ),
             _ => None,
         }
     }

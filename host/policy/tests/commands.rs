@@ -7,7 +7,8 @@ use serde_json::json;
 
 use berth_policy::commands::analyze;
 use berth_policy::{
-    Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust, Verdict,
+    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust,
+    Verdict,
 };
 
 /// Rows of `decision | class | programs | command`. A heading says what the commands below it
@@ -42,11 +43,16 @@ fn rows() -> Vec<Row<'static>> {
     rows
 }
 
-/// The decision of the blocklist and risk gates on a command in the default configuration.
+/// The decision of the blocklist and risk gates on a command if every risk asks.
 fn decision(command: &str) -> &'static str {
     let list =
         Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the default")));
-    let policy = Policy { blocklist: list, strict_parse: Placed::default(), ..Policy::default() };
+    let policy = Policy {
+        blocklist: list,
+        autonomy: Placed { value: Autonomy::Ask, ..Placed::default() },
+        ask_for_medium_risk: Placed { value: true, ..Placed::default() },
+        ..Policy::default()
+    };
     let subjects = [ResolvedSubject {
         kind: SubjectKind::Command,
         access: Access::Write,

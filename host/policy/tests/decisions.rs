@@ -12,8 +12,8 @@ use std::sync::Arc;
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy,
-    TextGlob, Trust, Verdict, Web, expression,
+    Autonomy, Blocklist, Containment, Definition, GATES, Gate, Network, Pattern, Permission, Phase,
+    Policy, TextGlob, Trust, Verdict, Web, expression,
 };
 use serde_json::{Value, json};
 
@@ -40,12 +40,41 @@ fn check(policy: &Policy, call: &Call, verdict: Verdict, gate: Gate) {
 }
 
 #[test]
-fn default_allows_reading_and_asks_for_acting() {
-    let policy = Policy::default();
+fn default_allows_what_the_sandbox_contains_and_undo_restores() {
+    let policy = Policy { blocklist: blocklist(), ..Policy::default() };
     check(&policy, &read("/w/a"), Allow, Gate::Autonomy);
-    check(&policy, &write("/w/a"), Ask, Gate::Autonomy);
-    check(&policy, &bash("ls"), Ask, Gate::Autonomy);
+    check(&policy, &write("/w/a"), Allow, Gate::Autonomy);
+    check(&policy, &moved("/w/a", "/w/b"), Allow, Gate::Autonomy);
+    for line in ["ls", "git commit -m x", "rm old.txt", "chmod +x run.sh", "npx tsc --noEmit"] {
+        check(&policy, &bash(line), Allow, Gate::Autonomy);
+    }
+    // What runs later outside of the sandbox, in a third party's plugin, or elsewhere.
+    check(&policy, &write("/w/.vscode/tasks.json"), Ask, Gate::Autonomy);
     check(&policy, &call("remember", false, &[]), Ask, Gate::Autonomy);
+    let theirs = Call { provider: "third-party", ..write("/w/a") };
+    check(&policy, &theirs, Ask, Gate::Autonomy);
+    let fetch = call("fetch", false, &[(SubjectKind::Url, Access::Write, "https://a.example/")]);
+    check(&policy, &fetch, Ask, Gate::Autonomy);
+    for line in ["rm -rf .git", "rm -rf *", "rm -rf ../x", "git stash drop", "chown u a", "shred a"]
+    {
+        check(&policy, &bash(line), Ask, Gate::Risk);
+    }
+    check(&policy, &bash("git push"), Ask, Gate::Network);
+    check(&policy, &bash("$X y"), Ask, Gate::Blocklist);
+    check(&policy, &bash("sudo x"), Deny, Gate::Blocklist);
+}
+
+#[test]
+fn sandboxed_asks_if_a_wall_is_missing() {
+    let open = Containment { commands: Some("sandbox = \"off\""), files: None };
+    let policy = Policy { containment: open, ..Policy::default() };
+    let decision = decide(&policy, &bash("ls"), false);
+    assert_eq!((decision.verdict, decision.gate), (Ask, Gate::Autonomy));
+    assert!(decision.rule.contains("asks because of `sandbox = \"off\"`"), "{}", decision.rule);
+    check(&policy, &bash("rm a"), Ask, Gate::Autonomy);
+    check(&policy, &write("/w/a"), Allow, Gate::Autonomy);
+    let lost = Containment { commands: Some("no undo"), files: Some("no undo") };
+    check(&Policy { containment: lost, ..Policy::default() }, &write("/w/a"), Ask, Gate::Autonomy);
 }
 
 #[test]
@@ -183,7 +212,7 @@ fn risk_of_a_command_asks_even_if_a_permission_allows() {
     check(&policy, &bash("rm old.txt; rm b"), Ask, Gate::Risk);
     let full = Policy { autonomy: placed(Autonomy::Full), ..policy.clone() };
     check(&full, &bash("rm new.txt"), Allow, Gate::Permissions);
-    for level in [Autonomy::Supervised, Autonomy::Full] {
+    for level in [Autonomy::Ask, Autonomy::Full] {
         let blocked =
             Policy { block_high_risk: placed(true), autonomy: placed(level), ..policy.clone() };
         check(&blocked, &bash("rm old.txt"), Deny, Gate::Risk);
@@ -191,7 +220,16 @@ fn risk_of_a_command_asks_even_if_a_permission_allows() {
     // For a tool that only reads, only the risk asks.
     let reading = |command| Call { annotations: read("x").annotations, ..bash(command) };
     check(&Policy::default(), &reading("ls"), Allow, Gate::Autonomy);
-    check(&Policy::default(), &reading("git push"), Ask, Gate::Risk);
+    for level in [Autonomy::Ask, Autonomy::Sandboxed, Autonomy::Full] {
+        let asking = Policy { ask_for_medium_risk: placed(true), ..autonomy(level) };
+        check(&asking, &reading("git push"), Ask, Gate::Risk);
+        check(
+            &asking,
+            &bash("mkdir a"),
+            Ask,
+            if level == Autonomy::Ask { Gate::Autonomy } else { Gate::Risk },
+        );
+    }
     let unasked = Policy { ask_for_medium_risk: placed(false), ..Policy::default() };
     check(&unasked, &reading("git commit"), Allow, Gate::Autonomy);
     check(&unasked, &reading("git push"), Ask, Gate::Network);
@@ -307,7 +345,7 @@ fn policy_with_allowing_rules_denies_everything_else() {
     check(&policy, &moved("/w/a/x", "/w/b/x"), Allow, Gate::Autonomy);
     check(&policy, &moved("/w/a/x", "/w/c/x"), Deny, Gate::Policy);
     // A rule that allows only lets the call pass: the other gates can still ask.
-    let supervised = Policy { autonomy: placed(Autonomy::Supervised), ..policy };
+    let supervised = Policy { autonomy: placed(Autonomy::Ask), ..policy };
     check(&supervised, &moved("/w/a/x", "/w/b/x"), Ask, Gate::Autonomy);
 }
 
@@ -471,7 +509,7 @@ fn tool_is_hidden_if_its_rules_deny_every_call() {
 #[test]
 fn refusal_names_the_line_that_would_change_it() {
     let remedy = |policy: &Policy, call: &Call| decide(policy, call, false).remedy.into_owned();
-    let policy = Policy::default();
+    let policy = autonomy(Autonomy::Ask);
     assert_eq!(
         remedy(&policy, &write("/w/a b*.txt")),
         "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = \"/w/a b*.txt\"\nexact = true\naction = \"allow\""

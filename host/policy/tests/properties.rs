@@ -75,7 +75,7 @@ struct PolicyParts {
 
 fn policies() -> impl Strategy<Value = PolicyParts> {
     let lists = prop::collection::vec((any_of(&TOOLS), written_rules()), 0..4);
-    let level = any_of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
+    let level = any_of(&[Autonomy::ReadOnly, Autonomy::Ask, Autonomy::Full]);
     (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(
         |(lists, one, two, three, autonomy, block_high_risk)| PolicyParts {
             lists,
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn permission_at_the_end_does_not_change_earlier_decision(call in calls(), rules in written_rules(), last in (any_of(&PATTERNS), any_of(&VERDICTS))) {
         let with = |rules: &[WrittenRule]| {
-            let mut policy = autonomy(Autonomy::Supervised);
+            let mut policy = autonomy(Autonomy::Ask);
             policy.permissions.add(call.tool, list(rules));
             policy
         };
@@ -153,7 +153,7 @@ proptest! {
         let mut less = parts.clone();
         let sets = less.sets.len();
         match place {
-            0 => less.autonomy = Autonomy::Supervised.min(less.autonomy),
+            0 => less.autonomy = Autonomy::Ask.min(less.autonomy),
             1 => less.autonomy = Autonomy::ReadOnly,
             2 => less.block_high_risk = true,
             3..=5 => less.sets[place % sets].push(rule(Effect::Deny, &[], &["a"])),

@@ -28,7 +28,7 @@ fn fetch(url: &'static str) -> Call {
 
 fn policy(reach: Reach, others: Verdict) -> Policy {
     let web = Web { reach: Arc::new(reach), others: placed(others) };
-    Policy { web: Some(web), ..autonomy(berth_policy::Autonomy::Supervised) }
+    Policy { web: Some(web), ..autonomy(berth_policy::Autonomy::Ask) }
 }
 
 /// Checks the verdicts on a call for a URL, with `other_domains` set to deny, ask and allow.

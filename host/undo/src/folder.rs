@@ -148,6 +148,15 @@ impl Folder {
         Ok(Some((folder, entry)))
     }
 
+    /// Removes the folder of a call.
+    pub(crate) fn remove(&self, call: &str) -> io::Result<()> {
+        let Some(root) = self.existing()? else { return Ok(()) };
+        let names = root.names(MAX_CALLS)?;
+        let mut of_call =
+            names.iter().filter(|name| Name::parse(name).is_some_and(|it| it.call == call));
+        of_call.try_for_each(|name| root.remove_folder(name))
+    }
+
     /// Waits until no other undo goes on.
     pub(crate) fn lock(&self) -> io::Result<std::fs::File> {
         PrivateFolder::make(&self.path)?.lock("lock")

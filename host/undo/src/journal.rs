@@ -67,6 +67,8 @@ pub(crate) struct After {
 pub struct SavedChanges {
     /// Paths that were changed.
     pub paths: usize,
+    /// Those of them that exist now and whose contents are new.
+    pub written: Vec<PathBuf>,
     /// Bytes of copies.
     pub bytes: u64,
     /// Paths whose state could not be saved, with the reason.
@@ -163,6 +165,9 @@ impl Journal {
             };
             changed |= !before.same(&now);
             inner.saved.paths += usize::from(before.is_changed_to(&now));
+            if now.has_contents() && !before.same_contents(&now) {
+                inner.saved.written.push(path.clone());
+            }
             after.states.insert(path, now);
         }
         if !changed {

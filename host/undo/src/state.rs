@@ -108,6 +108,11 @@ impl State {
         }
     }
 
+    /// Whether it is a file or a link.
+    pub(crate) fn has_contents(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Link { .. })
+    }
+
     /// Whether a person would say that this path was changed: the times of a directory change with
     /// its entries.
     pub(crate) fn is_changed_to(&self, now: &Self) -> bool {

@@ -134,6 +134,13 @@ impl UndoStore {
         Ok(plan)
     }
 
+    /// Removes what is saved of a call.
+    pub fn forget(&self, call: &str) {
+        if let Err(error) = self.0.remove(call) {
+            tracing::warn!("what the call {call} changed can't be removed: {error}");
+        }
+    }
+
     fn saved(&self, call: &str) -> Result<SavedCall, UndoError> {
         let read = SavedCall::read(&self.0, call)
             .map_err(UndoError::Unreadable)?

@@ -42,7 +42,7 @@ impl Cli {
 
 #[test]
 fn every_command_line_call_is_recorded_with_its_decision() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     cli.run(&["call", "read", "path=notes.txt"]).ends(0);
     cli.run(&["call", "write", "path=new.txt", "content=hello"]).ends(3);
     cli.run(&["call", "write", "path=new.txt", "content=hello", "--yes"]).ends(0);

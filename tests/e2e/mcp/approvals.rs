@@ -35,7 +35,7 @@ fn assert_tells_all(form: &Value) {
 
 #[test]
 fn client_s_user_is_asked_and_the_answer_holds() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, true);
     for no in [
         json!({ "action": "decline" }),
@@ -61,7 +61,7 @@ fn client_s_user_is_asked_and_the_answer_holds() {
 
 #[test]
 fn form_fits_the_clients_revision() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], "2025-06-18", true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
     let form = client.user_says(&accept("once"));
@@ -79,7 +79,7 @@ fn form_fits_the_clients_revision() {
 
 #[test]
 fn question_is_withdrawn_with_its_call() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
     let question = client.notification("elicitation/create");
@@ -101,7 +101,7 @@ fn question_is_withdrawn_with_its_call() {
 
 #[test]
 fn session_approval_ends_with_the_connection() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     fs::write(cli.work().join("notes.txt"), "changed\n").expect("it is written");
     let mut client = Client::new(&cli, &[], LEGACY, true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
@@ -117,7 +117,7 @@ fn session_approval_ends_with_the_connection() {
 
 #[test]
 fn client_without_a_handshake_answers_with_a_single_use_ticket() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], MODERN, true);
     let asked = client.call(WRITE, arguments());
     assert_eq!(asked["resultType"], "input_required", "{asked}");
@@ -177,7 +177,7 @@ fn client_without_a_handshake_answers_with_a_single_use_ticket() {
 
 #[test]
 fn model_output_is_never_an_approval() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     for more in ["approved", "confirmed", "yes", "_meta"] {
         let mut arguments = arguments();
@@ -189,7 +189,7 @@ fn model_output_is_never_an_approval() {
 
 #[test]
 fn terminal_approves_if_the_client_cannot_ask() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for (version, set, asks) in
         [(LEGACY, "approvals.mcp=client", false), (MODERN, "approvals.mcp=terminal", true)]
     {
@@ -209,7 +209,7 @@ fn terminal_approves_if_the_client_cannot_ask() {
 
 #[test]
 fn configuration_can_forbid_questions() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for version in [LEGACY, MODERN] {
         let mut client = Client::new(&cli, &["--set", "approvals.mcp=deny"], version, true);
         let refused = client.call(WRITE, arguments());

@@ -11,7 +11,7 @@ use crate::support::{Cli, plugin};
 
 #[test]
 fn invalid_messages_are_skipped() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let long = format!("{}\n", "x".repeat(5 << 20));
     let deep = format!(
@@ -44,7 +44,7 @@ fn invalid_messages_are_skipped() {
 
 #[test]
 fn client_can_leave_at_any_point() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let whole = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": { "name": "read", "arguments": { "path": "notes.txt" } } });
     let whole = format!("{whole}\n");
     for begun in [false, true] {
@@ -66,7 +66,7 @@ fn client_can_leave_at_any_point() {
 
 #[test]
 fn ten_thousand_requests_are_answered_and_their_memory_is_freed() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let bench = plugin("bench");
     let mut client =
         Client::new(&cli, &["--plugin", bench.to_str().expect("is UTF-8")], MODERN, false);
@@ -93,7 +93,7 @@ fn ten_thousand_requests_are_answered_and_their_memory_is_freed() {
 
 #[test]
 fn calls_that_are_taken_back_at_once_are_not_more_at_a_time_than_others() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     client.call("list_directory", json!({}));
     let before = resident(client.pid());
@@ -120,7 +120,7 @@ pub(super) fn resident(pid: u32) -> u64 {
 
 #[test]
 fn guest_output_never_reaches_the_protocol() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let hostile = plugin("hostile");
     let mut client = Client::new(
         &cli,
@@ -147,7 +147,7 @@ fn guest_output_never_reaches_the_protocol() {
 
 #[test]
 fn broken_request_is_answered_with_its_id() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let request = |id: &str, text: &str| {
         format!(
@@ -174,7 +174,7 @@ fn broken_request_is_answered_with_its_id() {
 
 #[test]
 fn request_with_the_id_of_another_that_is_under_way_is_refused() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &["--set", "tools.autonomy=full"], LEGACY, false);
     let command = "until [ -e go ]; do sleep 0.1; done; echo first";
     let id =
@@ -193,7 +193,7 @@ fn request_with_the_id_of_another_that_is_under_way_is_refused() {
 
 #[test]
 fn unknown_revision_gets_the_supported_ones() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::silent(&cli, &[]);
     let info = json!({ "name": "tester", "version": "1" });
     let old = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info });
@@ -214,7 +214,7 @@ fn unknown_revision_gets_the_supported_ones() {
 
 #[test]
 fn client_that_has_closed_its_end_is_logged_once() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for (level, lines) in [("warn", 0), ("info", 1)] {
         let mut server = cli.command(&["serve", "--log", level]);
         let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -250,7 +250,7 @@ fn client_that_has_closed_its_end_is_logged_once() {
 
 #[test]
 fn trap_is_logged_in_one_sentence_and_whole_on_request() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let hostile = plugin("hostile");
     let call = |level: &str| {
         let line = [

@@ -24,7 +24,7 @@ const VERSIONS: [&str; 4] = ["2025-03-26", "2025-06-18", LEGACY, MODERN];
 
 #[test]
 fn every_revision_gets_the_same_tools_and_answers() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut lists = Vec::new();
     for version in VERSIONS {
         let mut client = Client::new(&cli, &[], version, false);
@@ -52,7 +52,7 @@ fn every_revision_gets_the_same_tools_and_answers() {
 
 #[test]
 fn failed_call_is_a_result_and_unknown_tool_an_error() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let refused = client.call("read", json!({ "path": "../secret.txt" }));
     assert_eq!(refused["isError"], true, "{refused}");
@@ -89,7 +89,7 @@ fn failed_call_is_a_result_and_unknown_tool_an_error() {
 
 #[test]
 fn progress_precedes_the_answer_and_only_grows() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let hostile = plugin("hostile");
     let mut client = Client::new(
         &cli,
@@ -138,7 +138,7 @@ fn looping(cli: &Cli) -> (Client, u64) {
 
 #[test]
 fn cancelled_call_stops_and_no_other_does() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (mut client, id) = looping(&cli);
     assert_eq!(
         client.call("read", json!({ "path": "notes.txt" }))["isError"],
@@ -165,7 +165,7 @@ fn cancelled_call_stops_and_no_other_does() {
 
 #[test]
 fn repeated_request_id_does_not_bypass_the_bound() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (mut client, id) = looping(&cli);
     for _ in 0..50 {
         let params = json!({ "name": "read", "arguments": { "path": "notes.txt" } });
@@ -186,7 +186,7 @@ fn repeated_request_id_does_not_bypass_the_bound() {
 
 #[test]
 fn disconnect_ends_the_client_s_calls() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (mut client, _) = looping(&cli);
     let data = cli.root.path().join("data");
     while !data.join("audit/audit.jsonl").exists()
@@ -204,7 +204,7 @@ fn disconnect_ends_the_client_s_calls() {
 #[test]
 fn new_plugin_is_announced_in_every_revision() {
     for version in [LEGACY, MODERN] {
-        let cli = Cli::new();
+        let cli = Cli::asking();
         let folder = cli.root.path().join("plugins");
         fs::create_dir(&folder).expect("a folder is made");
         let set =
@@ -252,7 +252,7 @@ fn new_plugin_is_announced_in_every_revision() {
 
 #[test]
 fn overflow_and_record_are_private_resources() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     fs::write(cli.work().join("long.txt"), "a line of a long text\n".repeat(4000))
         .expect("it is written");
     let mut client = Client::new(&cli, &[], MODERN, false);
@@ -306,7 +306,7 @@ fn overflow_and_record_are_private_resources() {
 
 #[test]
 fn prompt_describes_the_grants() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     assert_eq!(client.request("prompts/list", json!({}))["prompts"][0]["name"], "tools");
     let told = client
@@ -339,7 +339,7 @@ fn prompt_describes_the_grants() {
 
 #[test]
 fn completion_shows_only_readable_paths() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     fs::create_dir_all(cli.work().join("notes.d/deep")).expect("folders are made");
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let mut complete = |begun: &str| {

@@ -40,7 +40,7 @@ fn python_s_sdk_with_a_handshake() {
 /// Everything that a client does with a server, on one connection.
 #[track_caller]
 fn is_at_home(kind: Kind) {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let folder = cli.root.path().canonicalize().expect("it is there").join("plugins");
     fs::create_dir(&folder).expect("a folder is made");
     put(&folder, &version("word", "1.0.0", "one"));
@@ -187,7 +187,7 @@ fn structured_answers_fit_their_schemas_without_warnings() {
         Kind::PYTHON,
         Kind::PYTHON_BEFORE,
     ] {
-        let cli = Cli::new();
+        let cli = Cli::asking();
         let Some(mut client) = Driven::new(
             kind,
             &cli,
@@ -224,7 +224,7 @@ fn structured_answers_fit_their_schemas_without_warnings() {
 fn inspector_command_line_works() {
     let Some(folder) = fetched("node") else { return };
     let node = node(&folder);
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let as_berth = cli.command(&[]);
     let env: HashMap<&str, &str> = as_berth
         .get_envs()

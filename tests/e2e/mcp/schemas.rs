@@ -8,7 +8,7 @@ use crate::support::Cli;
 
 /// The tools in a client's list, with every schema.
 fn catalogue() -> Vec<Value> {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = Client::new(&cli, &["--set", "serve.structured=always"], LEGACY, false);
     let tools = client.request("tools/list", json!({}))["tools"]
         .as_array()

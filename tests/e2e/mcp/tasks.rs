@@ -61,7 +61,7 @@ fn begun(task: &Value) -> String {
 
 #[test]
 fn long_call_is_a_task_and_a_quick_one_is_not() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = client(&cli, MODERN, &SHORT);
     // A busy machine may be slow with one of them.
     let quick = (0..50)
@@ -103,7 +103,7 @@ fn long_call_is_a_task_and_a_quick_one_is_not() {
 
 #[test]
 fn client_without_tasks_gets_an_answer() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     for version in [LEGACY, MODERN] {
         let mut client = client(&cli, version, &SHORT);
         let plain = client.request(
@@ -128,7 +128,7 @@ fn capabilities(version: &str) -> Value {
 
 #[test]
 fn cancelled_task_stops_and_is_private() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = client(&cli, MODERN, &LONG);
     let id = begun(&client.call(SLOW, json!({})));
 
@@ -172,7 +172,7 @@ fn cancelled_task_stops_and_is_private() {
 
 #[test]
 fn tasks_end_with_the_connection() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut client = client(&cli, MODERN, &LONG);
     begun(&client.call(SLOW, json!({})));
     assert_eq!(client.leave(), 0);
@@ -182,7 +182,7 @@ fn tasks_end_with_the_connection() {
 
 #[test]
 fn question_comes_before_the_task_and_a_terminal_is_awaited_in_it() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let write = json!({ "path": "notes.txt", "content": "changed\n" });
     let mut asks = Client::new(&cli, &[], MODERN, true);
     asks.knows(EXTENSION);

@@ -11,6 +11,8 @@ use super::{berth, not_tried, shared_cache};
 /// A folder to work in, with folders of Berth's own beside it.
 pub(crate) struct Cli {
     pub(crate) root: TempDir,
+    /// Whether every call that acts needs approval.
+    asks: bool,
 }
 
 /// The result of a command.
@@ -26,10 +28,15 @@ impl Cli {
         for folder in ["work", "config"] {
             fs::create_dir(root.path().join(folder)).expect("a folder is made");
         }
-        let cli = Self { root };
+        let cli = Self { root, asks: false };
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
         fs::write(cli.root.path().join("secret.txt"), "the secret").expect("a file is written");
         cli
+    }
+
+    /// The same with `autonomy = "ask"`.
+    pub(crate) fn asking() -> Self {
+        Self { asks: true, ..Self::new() }
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -42,6 +49,9 @@ impl Cli {
         command
             .env("BERTH_CONFIG_DIR", self.root.path().join("config"))
             .env("BERTH_DATA_DIR", self.root.path().join("data"));
+        if self.asks {
+            command.env("BERTH_TOOLS_AUTONOMY", "ask");
+        }
         command.env("BERTH_CACHE_DIR", shared_cache()).stdin(Stdio::null());
         command
     }

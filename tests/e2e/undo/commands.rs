@@ -15,7 +15,7 @@ use crate::support::{Scene, unasked};
 const CASES: u64 = 60;
 
 /// The saved changes of a scene's calls.
-fn store(scene: &Scene) -> UndoStore {
+pub(crate) fn store(scene: &Scene) -> UndoStore {
     let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
     undo::store(&unasked(&folders), &folders)
 }

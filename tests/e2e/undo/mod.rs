@@ -1,6 +1,6 @@
 //! `berth undo`: what a call changed in files comes back, or the refusal says why not.
 
-mod commands;
+pub(crate) mod commands;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::Cli;
 
 /// A file, a link or a folder: its content, its mode, and its time if it isn't the top folder.
-type Thing = (String, Vec<u8>, u32, (i64, i64));
+pub(crate) type Thing = (String, Vec<u8>, u32, (i64, i64));
 
 /// Everything below a folder, by relative path.
-fn state(folder: &Path) -> BTreeMap<PathBuf, Thing> {
+pub(crate) fn state(folder: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut all = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
     while let Some(path) = pending.pop() {
@@ -29,8 +29,11 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, Thing> {
         } else if kind.is_symlink() {
             let target = fs::read_link(&path).expect("the link is readable");
             ("link", target.into_os_string().into_encoded_bytes())
-        } else {
+        } else if kind.is_file() {
             ("file", fs::read(&path).expect("the file is readable"))
+        } else {
+            // A pipe or a socket.
+            ("other", Vec::new())
         };
         let relative = path.strip_prefix(folder).expect("it is below").to_owned();
         // The host itself puts names into the top folder while a command runs.

@@ -30,7 +30,7 @@ pub(super) struct SandboxAdvisor {
 }
 
 /// Texts that mean that a name or an address can't be reached.
-const UNREACHABLE: [&str; 16] = [
+const UNREACHABLE: [&str; 18] = [
     "could not resolve host",
     "couldn't resolve host",
     "failed to resolve",
@@ -47,6 +47,8 @@ const UNREACHABLE: [&str; 16] = [
     "unable to resolve host address",
     "dial tcp: lookup ",
     "failed to lookup address information",
+    "unknownhostexception",
+    "unknown host ",
 ];
 
 /// Texts that mean that no server listens at an address.

@@ -50,14 +50,15 @@ section! {
         /// `>(…)`, is refused instead of needing approval.
         pub strict_parse: bool, Rule::OnlyTrue;
         /// Texts that make a command need approval if it contains one. They count if
-        /// `[tools.permissions]` has no rule for `bash`.
+        /// `[tools.permissions]` has no rule for `bash`. The default ones count only with
+        /// `autonomy = "ask"`.
         pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Rule::Adds;
         /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused instead of needing
         /// approval.
         pub block_high_risk_commands: bool, Rule::OnlyTrue;
-        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) need approval,
-        /// unless a permission allows them.
-        pub require_approval_for_medium_risk: bool = true, Rule::OnlyTrue;
+        /// Whether commands of medium risk (`git commit`, `mv`, `npm install`, …) need approval
+        /// whatever `autonomy` is, unless a permission allows them.
+        pub require_approval_for_medium_risk: bool, Rule::OnlyTrue;
         /// Whether what commands change in files is saved first, for `berth undo`, as what file
         /// tools change (`[tools.undo]`).
         pub transactional: bool = true, Rule::OnlyTrue;

@@ -27,8 +27,9 @@ section! {
         /// Seconds after a call of a plugin in which a few warm instances are ready for its next
         /// call. 0 means that no instance is made in advance.
         pub keep_ready: Bounded<0, 86_400> = Bounded::clamped(30), Rule::Smaller;
-        /// What may happen without approval if no permission decides.
-        pub autonomy: Autonomy, Rule::Stricter(&["read-only", "supervised", "full"]);
+        /// What may happen without approval if no permission decides. `"supervised"` is an older
+        /// name of `"ask"`.
+        pub autonomy: Autonomy, Rule::Stricter(&["read-only", "ask|supervised", "sandboxed", "full"]);
         /// Acting calls that one session may make in any period of one hour; further calls fail
         /// with `rate`. 0 means any number.
         pub max_actions_per_hour: Bounded<0, 10_000> = Bounded::clamped(0), Rule::SmallerOrUnbounded;
@@ -93,9 +94,14 @@ impl Tools {
 pub enum Autonomy {
     /// Nothing may act.
     ReadOnly,
-    /// Acting calls need approval, unless a permission allows them.
+    /// Acting calls need approval, unless a permission allows them. `"supervised"` is the same.
+    #[serde(alias = "supervised")]
+    Ask,
+    /// Commands of low and medium risk, and file tools that write, are allowed: they act only where
+    /// they were granted, without the network, and can be undone. All other acting calls need
+    /// approval, unless a permission allows them.
     #[default]
-    Supervised,
+    Sandboxed,
     /// Acting calls are allowed, unless a permission asks or denies.
     Full,
 }

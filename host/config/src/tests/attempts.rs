@@ -20,6 +20,7 @@ enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
 only_commands = ["git", "ls"]
 strict_parse = true
+require_approval_for_medium_risk = true
 snapshot_required = true
 block_high_risk_commands = true
 [tools.shell.limits]

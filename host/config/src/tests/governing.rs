@@ -79,8 +79,9 @@ fn every_decision_names_its_rule_and_line() {
         (&*denied.rule, &*denied.place),
         ("autonomy = \"read-only\"", &*format!("[tools] in {file}, line 1"))
     );
-    let asked = path(&scene.load(""), "/w/a", Verdict::Ask, Gate::Autonomy);
-    assert_eq!(asked.place, "the default of [tools]");
+    let asks = "tools.autonomy = \"ask\"\n";
+    let asked = path(&scene.load(asks), "/w/a", Verdict::Ask, Gate::Autonomy);
+    assert_eq!(asked.place, format!("[tools] in {file}, line 1"));
     // The lines that a remedy proposes have the promised effect.
     let lines = asked
         .remedy
@@ -106,18 +107,15 @@ fn every_decision_names_its_rule_and_line() {
     let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
     let lines =
         refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("the remedy has lines");
-    path(&scene.load(&format!("{narrow}{lines}\n")), "/w/a", Verdict::Ask, Gate::Autonomy);
+    let allowed = format!("{asks}{narrow}{lines}\n");
+    path(&scene.load(&allowed), "/w/a", Verdict::Ask, Gate::Autonomy);
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
     let lines = blocked
         .remedy
         .strip_prefix("To allow it, write in berth.toml:\n")
         .expect("the remedy has lines");
-    command(
-        &scene.load(&format!("[tools]\ncall = 20\n{lines}\n")),
-        "curl x",
-        Verdict::Ask,
-        Gate::Autonomy,
-    );
+    let allowed = format!("{asks}tools.call = 20\n{lines}\n");
+    command(&scene.load(&allowed), "curl x", Verdict::Ask, Gate::Autonomy);
 }
 
 #[test]
@@ -218,12 +216,14 @@ fn path_pattern_is_compared_with_the_real_path() {
 #[test]
 fn confirm_patterns_ask_if_bash_has_no_rules() {
     let scene = Scene::new();
-    let asked = command(&scene.load(""), "git push --force", Verdict::Ask, Gate::Permissions);
+    let asks = "tools.autonomy = \"ask\"\n";
+    let asked = command(&scene.load(asks), "git push --force", Verdict::Ask, Gate::Permissions);
     assert_eq!(
         (&*asked.rule, &*asked.place),
         ("confirm_patterns = \"git push --force\"", "the default of [tools.shell]")
     );
-    command(&scene.load(""), "ls", Verdict::Ask, Gate::Autonomy);
+    command(&scene.load(asks), "ls", Verdict::Ask, Gate::Autonomy);
+    command(&scene.load(""), "echo $(date)", Verdict::Allow, Gate::Autonomy);
     // With full autonomy, only patterns that are written in a file ask.
     let full = "tools.autonomy = \"full\"\n";
     command(&scene.load(full), "git push --force", Verdict::Ask, Gate::Network);

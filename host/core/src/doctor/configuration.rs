@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use berth_catalogue::plugins::runtime_config;
 use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
+use berth_policy::Autonomy;
 use berth_runtime::RuntimeConfig;
 
 use super::Finding;
@@ -47,8 +48,10 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
             };
             let ceilings =
                 loaded.ceilings.iter().map(|ceiling| Finding::ok("ceiling", bounds(ceiling)));
-            let found: Vec<Finding> =
-                std::iter::once(Finding::ok("file", file)).chain(ceilings).collect();
+            let found: Vec<Finding> = std::iter::once(Finding::ok("file", file))
+                .chain(ceilings)
+                .chain(std::iter::once(autonomy(&loaded)))
+                .collect();
             (Some(loaded), found)
         }
         Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
@@ -59,6 +62,24 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
     found.push(Finding::ok("variables", told));
     let is_right = loaded.is_some();
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
+}
+
+/// What asks, and why commands ask if they otherwise wouldn't.
+fn autonomy(loaded: &Loaded) -> Finding {
+    let Ok(policy) = loaded.policy() else {
+        return Finding::ok("autonomy", "unknown, because a rule is wrong");
+    };
+    let level = policy.autonomy.value.as_str();
+    let place = &policy.autonomy.place.text;
+    let missing = policy.containment.commands;
+    match missing.filter(|_| policy.autonomy.value == Autonomy::Sandboxed) {
+        None => Finding::ok("autonomy", format!("\"{level}\" ({place})")),
+        Some(missing) => Finding::warning(
+            "autonomy",
+            format!("\"{level}\" ({place}); but commands ask, because of `{missing}`"),
+            format!("take `{missing}` out of your configuration; or set `autonomy = \"ask\"`"),
+        ),
+    }
 }
 
 fn bounds(ceiling: &config::Ceiling) -> String {

@@ -1,14 +1,18 @@
 //! The changes of one call, from its beginning to its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_audit::RollbackRecord;
 use berth_catalogue::CallContext;
 use berth_config::{Folders, Loaded};
+use berth_contract::text::neutral_line;
 use berth_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
+use berth_policy::planted::runs_later;
 use berth_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
 use berth_undo::{UndoEntry, UndoError, UndoStore};
+
+use serde_json::Value;
 
 use super::store;
 
@@ -34,6 +38,7 @@ pub(crate) struct CallJournal {
     journal: Arc<Journal>,
     about: UndoEntry,
     commands: Option<Arc<dyn ChangeRecorder>>,
+    relies: bool,
 }
 
 /// What became of the changes of a call.
@@ -45,6 +50,10 @@ pub(crate) struct CallChanges {
     pub(crate) refused: Option<(PathBuf, String)>,
     /// The automatic undo, if there was one: the number of paths.
     pub(crate) undone: Option<Result<usize, UndoError>>,
+    /// Files that its commands wrote and that run later, outside of the sandbox.
+    planted: Vec<PathBuf>,
+    /// Whether the call relies on undo, and changes more than can be saved.
+    is_over: bool,
 }
 
 impl Undo {
@@ -73,36 +82,49 @@ impl Undo {
         Ok(Some(Self { store: store(config, folders), commands }))
     }
 
-    /// The journal of a call. `None`: it can't change anything.
-    pub(crate) fn journal(&self, context: &CallContext) -> Option<CallJournal> {
+    /// The journal of a call. `None`: it can't change anything. `relies`: the call may run only
+    /// because it can be undone.
+    pub(crate) fn journal(&self, context: &CallContext, relies: bool) -> Option<CallJournal> {
         let tool = context.tool.as_ref().filter(|_| context.acts())?;
         let (name, at) = (&tool.definition.name, context.started_at);
         let about = UndoEntry::new(&context.id.0, name, &context.session, at);
-        let journal = Arc::new(self.store.journal(about.clone(), false));
+        let journal = Arc::new(self.store.journal(about.clone(), relies));
         let commands = self.commands.as_ref().map(|rules| {
             let journal = Arc::clone(&journal);
-            Arc::new(CommandJournal::new(journal, rules.save, rules.scope.clone())) as _
+            let save = SaveRules { required: rules.save.required || relies, ..rules.save };
+            Arc::new(CommandJournal::new(journal, save, rules.scope.clone())) as _
         });
-        Some(CallJournal { journal, about, commands })
+        Some(CallJournal { journal, about, commands, relies })
     }
 
-    /// Ends the journal of a call, and undoes the call if its command failed and the rules want
-    /// that.
+    /// Ends the journal of a call. Undoes the call if its command failed and the rules want that,
+    /// or if the call relies on undo and a change of it couldn't be saved.
     pub(crate) async fn finish(&self, call: CallJournal, report: &Report) -> CallChanges {
-        let CallJournal { journal, about, .. } = call;
+        let CallJournal { journal, about, relies, .. } = call;
         let refused = journal.refused();
+        let is_over = relies && refused.is_some();
         if !journal.has_changes() {
-            return CallChanges { refused, ..CallChanges::default() };
+            return CallChanges { refused, is_over, ..CallChanges::default() };
         }
         let code = report.entries().exit_code;
-        let undoes = code.is_some_and(|code| self.is_undone(code));
+        let undoes = is_over || code.is_some_and(|code| self.is_undone(code));
         let store = self.store.clone();
         // It reads what was changed.
         let finished = tokio::task::spawn_blocking(move || {
             let saved = journal.finish();
             let undone = (undoes && saved.is_some())
                 .then(|| store.undo(&about.call).map(|plan| plan.changes.len()));
-            CallChanges { saved, refused, undone }
+            if is_over && matches!(undone, Some(Ok(_))) {
+                // The call may run once more.
+                store.forget(&about.call);
+            }
+            let planted = match &saved {
+                Some(saved) if code.is_some() && undone.is_none() => {
+                    planted(&store, &about.call, saved)
+                }
+                _ => Vec::new(),
+            };
+            CallChanges { saved, refused, undone, planted, is_over }
         });
         finished.await.unwrap_or_default()
     }
@@ -111,6 +133,23 @@ impl Undo {
         let codes = self.commands.as_ref().and_then(|rules| rules.rollback.as_ref());
         codes.is_some_and(|codes| if codes.is_empty() { code >= 2 } else { codes.contains(&code) })
     }
+}
+
+/// The files that a command wrote and that run later.
+fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
+    let is_package = |path: &Path| path.ends_with("package.json");
+    let scripts = |text: &str| {
+        serde_json::from_str::<Value>(text).ok().and_then(|package| package.get("scripts").cloned())
+    };
+    let plan =
+        saved.written.iter().any(|path| is_package(path)).then(|| store.plan(call).ok()).flatten();
+    let has_new_scripts = |path: &Path| {
+        let changes = plan.iter().flat_map(|plan| &plan.changes);
+        let texts = changes.filter(|change| change.path == path).find_map(|it| it.texts.as_ref());
+        texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
+    };
+    let runs = |path: &&PathBuf| runs_later(path) || is_package(path) && has_new_scripts(path);
+    saved.written.iter().filter(runs).cloned().collect()
 }
 
 impl CallJournal {
@@ -126,6 +165,19 @@ impl CallJournal {
 }
 
 impl CallChanges {
+    /// Why the call needs approval to run: it relies on undo, and changes something that can't be
+    /// saved.
+    pub(crate) fn question(&self) -> Option<String> {
+        let (path, why) = self.refused.as_ref().filter(|_| self.is_over)?;
+        let path = neutral_line(&path.to_string_lossy());
+        let undone = match &self.undone {
+            Some(Err(error)) => format!("What it changed before could not be undone: {error}"),
+            Some(Ok(_)) => "What it changed before was undone".to_owned(),
+            None => "It changed nothing before".to_owned(),
+        };
+        Some(format!("the old state of {path} can't be saved: {why}. {undone}"))
+    }
+
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         self.saved.as_ref().map(|saved| Snapshot {
             paths: saved.paths,
@@ -152,7 +204,7 @@ impl CallChanges {
             call: &context.id.0,
             tool: &context.requested_tool,
             session: &context.session,
-            by: "auto_rollback",
+            by: if self.is_over { "autonomy" } else { "auto_rollback" },
             error: undone.as_ref().err().map(|_| "conflicts"),
         })
     }
@@ -167,6 +219,16 @@ impl CallChanges {
             notices.push(format!(
                 "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in [tools.undo] of berth.toml.",
                 path.display()
+            ));
+        }
+        if let Some((first, rest)) = self.planted.split_first() {
+            let more = match rest.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            notices.push(format!(
+                "Look at this before you go on: the command wrote {}{more}, which other programs run or obey later, outside of the sandbox.",
+                neutral_line(&first.to_string_lossy())
             ));
         }
         match &self.undone {

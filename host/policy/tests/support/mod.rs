@@ -31,7 +31,7 @@ impl Call {
             tool: self.tool,
             aliases: &self.aliases,
             provider: self.provider,
-            built_in: true,
+            built_in: self.provider != "third-party",
             annotations: self.annotations,
             subjects: &self.subjects,
             subjects_trusted: self.subjects_trusted,
@@ -108,7 +108,7 @@ pub fn list(rules: &[(&str, Verdict)]) -> Vec<Permission> {
 
 /// A policy with lists of permissions for a tool, and the blocklist.
 pub fn permitting(tool: &str, lists: &[&[(&str, Verdict)]]) -> Policy {
-    let mut policy = autonomy(Autonomy::Supervised);
+    let mut policy = autonomy(Autonomy::Ask);
     lists.iter().for_each(|rules| policy.permissions.add(tool, list(rules)));
     policy
 }

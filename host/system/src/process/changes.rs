@@ -58,9 +58,14 @@ pub(super) struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    pub(super) fn start(listener: OwnedFd, recorder: Arc<dyn ChangeRecorder>) -> io::Result<Self> {
+    /// `pinned`: paths that the host put there for the time of the command.
+    pub(super) fn start(
+        listener: OwnedFd,
+        recorder: Arc<dyn ChangeRecorder>,
+        pinned: Vec<PathBuf>,
+    ) -> io::Result<Self> {
         let (ended, running) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let mut watch = Watch { listener, recorder, rename: None, caches: HashMap::new() };
+        let mut watch = Watch { listener, recorder, pinned, rename: None, caches: HashMap::new() };
         let thread = std::thread::Builder::new()
             .name("berth-changes".to_owned())
             .spawn(move || watch.serve(&ended))?;
@@ -80,6 +85,8 @@ impl Drop for ChangeWatch {
 struct Watch {
     listener: OwnedFd,
     recorder: Arc<dyn ChangeRecorder>,
+    /// What the host put there.
+    pinned: Vec<PathBuf>,
     /// The last rename, until it is known whether it was made.
     rename: Option<PendingRename>,
     /// Whether a folder is a cache, by its path.
@@ -198,7 +205,7 @@ impl Watch {
             return Err(Errno::CANCELED);
         }
         match found {
-            Some(found) if !self.is_cached(&found.path) => self.save(&found),
+            Some(found) if !self.is_left_out(&found.path) => self.save(&found),
             _ => Ok(()),
         }
     }
@@ -215,8 +222,8 @@ impl Watch {
         from: Option<Found>,
         to: Option<Found>,
     ) -> Result<(), Errno> {
-        let from = from.filter(|found| !self.is_cached(&found.path));
-        let to = to.filter(|found| !self.is_cached(&found.path));
+        let from = from.filter(|found| !self.is_left_out(&found.path));
+        let to = to.filter(|found| !self.is_left_out(&found.path));
         match (from, to) {
             (Some(Found { path: from, object: Some(object) }), Some(to)) => {
                 self.recorder
@@ -254,7 +261,11 @@ impl Watch {
         }
     }
 
-    /// Whether a path is in a cache.
+    /// Whether the changes of a path aren't saved: it is the host's own, or in a cache.
+    fn is_left_out(&mut self, path: &Path) -> bool {
+        self.pinned.iter().any(|pinned| path.starts_with(pinned)) || self.is_cached(path)
+    }
+
     fn is_cached(&mut self, path: &Path) -> bool {
         path.ancestors().skip(1).any(|folder| {
             let named = folder.file_name().and_then(OsStr::to_str);

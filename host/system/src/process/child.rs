@@ -224,6 +224,7 @@ struct Task<'a> {
     end: Instant,
     cancel: &'a CancellationToken,
     changes: Option<&'a Arc<dyn ChangeRecorder>>,
+    held: &'a [PinnedDirectory],
 }
 
 /// A helper that was started in advance, since its start takes longer than the rest. It ends by
@@ -331,7 +332,8 @@ impl Child {
         };
         let spec = serde_json::to_vec(&spec).map_err(io::Error::from)?;
         let off = places.sandbox == Sandbox::Off;
-        let task = Task { namespaces, off, limit, end, cancel, changes: command.changes.as_ref() };
+        let changes = command.changes.as_ref();
+        let task = Task { namespaces, off, limit, end, cancel, changes, held: &held };
         let waiting = &places.known.waiting;
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -397,8 +399,9 @@ impl Child {
             (Some(recorder), None) => {
                 // Without the listener, the calls that it is asked about fail.
                 let listener = descriptors::receive(&control, &mut [0])?;
+                let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
                 let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
-                child.changes = Some(ChangeWatch::start(listener, Arc::clone(recorder))?);
+                child.changes = Some(ChangeWatch::start(listener, Arc::clone(recorder), pinned)?);
             }
         }
         for stream in [

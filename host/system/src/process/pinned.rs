@@ -46,6 +46,10 @@ impl PinnedDirectory {
         None
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn exists(&self) -> bool {
         let named = rustix::fs::statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(&self.handle);

@@ -28,7 +28,7 @@ fn read(serving: &Serving, head: &[(&str, &str)]) -> u16 {
 
 #[test]
 fn pages_of_others_and_names_of_others_are_turned_away() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving =
         Serving::new(&cli, &["--set", "serve.allowed_origins=[\"https://app.example.com\"]"]);
     let port = serving.place.rsplit_once(':').expect("it has a port").1.to_owned();
@@ -84,7 +84,7 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
 
 #[test]
 fn invalid_request_is_refused_and_the_next_is_answered() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &["--set", "serve.max_body_kib=64"]);
     let deep = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}",
@@ -143,7 +143,7 @@ fn invalid_request_is_refused_and_the_next_is_answered() {
 
 #[test]
 fn connections_that_are_given_up_leave_room() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &["--set", "serve.max_connections=16"]);
     let (message, head) =
         modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
@@ -167,7 +167,7 @@ fn connections_that_are_given_up_leave_room() {
 
 #[test]
 fn caller_gets_only_its_share() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut settings = looping_settings();
     settings.extend(["--set", "serve.max_requests=2"].map(str::to_owned));
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
@@ -208,7 +208,7 @@ fn caller_gets_only_its_share() {
 
 #[test]
 fn unfinished_handshakes_are_bounded() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let ids: Vec<_> = (0..70).map(|_| serving.handshake(LEGACY, false, &[])).collect();
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
@@ -235,7 +235,7 @@ fn unfinished_handshakes_are_bounded() {
 
 #[test]
 fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let bench = plugin("bench");
     let serving = Serving::new(
         &cli,
@@ -289,7 +289,7 @@ fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
 
 #[test]
 fn request_that_programs_in_front_read_in_another_way_is_refused() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let (message, head) =
         modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
@@ -323,7 +323,7 @@ fn request_that_programs_in_front_read_in_another_way_is_refused() {
 /// A proxy that uses the length would take the rest for another client's request.
 #[test]
 fn request_with_a_length_beside_chunks_ends_its_connection() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let (message, head) =
         modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
@@ -353,7 +353,7 @@ fn request_with_a_length_beside_chunks_ends_its_connection() {
 
 #[test]
 fn connections_without_a_token_leave_room_for_others() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &["--set", "serve.max_connections=1"]);
     let idle: Vec<_> = (0..300).map(|_| serving.connect()).collect();
     let open = || {
@@ -375,7 +375,7 @@ fn connections_without_a_token_leave_room_for_others() {
 
 #[test]
 fn caller_that_is_not_let_in_is_logged_with_the_reason_and_its_address() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut server = cli.command(&["serve", "--http", "0", "--log", "info"]);
     let mut server = server
         .stdin(Stdio::null())

@@ -34,7 +34,7 @@ fn calls(cli: &Cli) -> Vec<Value> {
 
 #[test]
 fn every_revision_gets_the_same_tools_and_answers() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let mut lists = Vec::new();
     for version in VERSIONS.into_iter().filter(|version| *version <= LEGACY) {
@@ -71,7 +71,7 @@ fn every_revision_gets_the_same_tools_and_answers() {
 
 #[test]
 fn requests_without_the_token_are_refused() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut serving = Serving::new(&cli, &[]);
     let token = serving.token.take().expect("there is one");
     let (message, head) =
@@ -117,7 +117,7 @@ fn requests_without_the_token_are_refused() {
 
 #[test]
 fn token_is_private_and_stays() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let (token, file) = (serving.token.clone(), serving.token_file());
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
@@ -137,7 +137,7 @@ fn token_is_private_and_stays() {
 
 #[test]
 fn socket_is_private_and_can_work_without_a_token() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let path = cli.root.path().join("berth.sock");
     let place = format!("unix:{}", path.display());
     let refused = cli.run(&["serve", "--http", "0", "--no-auth"]).ends(4);
@@ -173,7 +173,7 @@ fn socket_is_private_and_can_work_without_a_token() {
 
 #[test]
 fn person_is_asked_over_the_stream_of_the_call() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let id = serving.handshake(LEGACY, true, &[]);
     let head = [("mcp-session-id", id.as_str())];
@@ -199,7 +199,7 @@ fn person_is_asked_over_the_stream_of_the_call() {
 
 #[test]
 fn ticket_is_valid_once_at_any_server_of_the_user() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (here, there) = (Serving::new(&cli, &[]), Serving::new(&cli, &[]));
     let asked = here.modern("tools/call", &write(), &[]).message()["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
@@ -241,7 +241,7 @@ fn ticket_is_valid_once_at_any_server_of_the_user() {
 
 #[test]
 fn session_approval_belongs_to_its_session() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     let agree = |session: &str| {
         let asked = serving.modern("tools/call", &write(), &[("berth-session", session)]).message()
@@ -282,7 +282,7 @@ fn session_approval_belongs_to_its_session() {
 
 #[test]
 fn session_continues_at_another_process() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let first = Serving::new(&cli, &[]);
     let id = first.handshake(LEGACY, true, &[]);
     let head = [("mcp-session-id", id.as_str()), ("mcp-protocol-version", LEGACY)];
@@ -316,7 +316,7 @@ fn session_continues_at_another_process() {
 
 #[test]
 fn new_tools_are_announced_on_the_open_stream() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let folder = cli.root.path().join("plugins");
     fs::create_dir(&folder).expect("a folder is made");
     let set = format!("plugin_folder.path={}", json!(folder.canonicalize().expect("it is there")));
@@ -338,7 +338,7 @@ fn new_tools_are_announced_on_the_open_stream() {
 
 #[test]
 fn disconnect_and_cancellation_end_the_call() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let settings = looping_settings();
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
     let serving = Serving::new(&cli, &settings);
@@ -393,7 +393,7 @@ fn disconnect_and_cancellation_end_the_call() {
 
 #[test]
 fn shutdown_waits_for_calls_and_then_ends_them() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut settings = looping_settings();
     settings.extend(["--set", "serve.grace_secs=0"].map(str::to_owned));
     let settings: Vec<_> = settings.iter().map(String::as_str).collect();
@@ -422,7 +422,7 @@ fn shutdown_waits_for_calls_and_then_ends_them() {
 
 #[test]
 fn metrics_token_calls_no_tool() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let mut serving = Serving::new(&cli, &[]);
     let file = serving.token_file().with_file_name("metrics-token");
     assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
@@ -441,7 +441,7 @@ fn metrics_token_calls_no_tool() {
 
 #[test]
 fn metrics_are_served() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let serving = Serving::new(&cli, &[]);
     serving.call("read", &json!({ "path": "notes.txt" }), &[]);
     serving.call("read", &json!({ "path": "../secret.txt" }), &[]);

@@ -92,7 +92,7 @@ fn status(serving: &mut Serving, token: &str) -> (u16, String) {
 
 #[test]
 fn only_tokens_for_this_server_from_its_issuer_are_valid() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (ed, ec, stranger) = (Key::ed(), Key::ec(), Key::ed());
     let keys = cli.root.path().join("keys.json");
     let mut listed = vec![ed.public("one"), ec.public("two"), json!({ "kty": "unheard of" })];
@@ -194,7 +194,7 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
 
 #[test]
 fn callers_are_kept_apart_and_new_keys_are_fetched() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let (first, second) = (Key::ed(), Key::ed());
     let set = Arc::new(Mutex::new(json!({ "keys": [first.public("first")] }).to_string()));
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");

@@ -27,7 +27,7 @@ fn long() -> Value {
 }
 
 fn cli() -> Cli {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let line = format!("{OWN} {}\n", "x".repeat(100));
     std::fs::write(cli.work().join("long.txt"), line.repeat(1500)).expect("a file is written");
     cli.configure("[tools.overflow]\nthreshold = 2000\n");

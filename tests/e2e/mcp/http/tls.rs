@@ -16,7 +16,7 @@ use crate::support::Cli;
 
 #[test]
 fn tls_needs_only_a_certificate_and_refuses_plain_http() {
-    let cli = Cli::new();
+    let cli = Cli::asking();
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is made");
     let (certificate, key) =

@@ -81,6 +81,11 @@ fn sandbox_failures_name_the_line_to_change() {
         ("npm error code EAI_AGAIN\nnpm error syscall getaddrinfo", network),
         ("npm error code ENOTFOUND", network),
         (
+            "Exception in thread \"main\" java.net.UnknownHostException: services.gradle.org",
+            network,
+        ),
+        ("Could not transfer artifact: Unknown host repo.maven.apache.org", network),
+        (
             "error: failed to get `serde`\n  [6] Could not resolve hostname (Could not resolve host: index.crates.io)",
             network,
         ),
