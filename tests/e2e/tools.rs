@@ -367,3 +367,50 @@ fn arguments_in_another_form_mean_the_same() {
         assert_eq!(std::fs::read_to_string(scene.granted.join("5.0")).expect("it is there"), "7");
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_files_are_searched_if_the_call_asks_for_it() {
+    let scene = Scene::with(&[], |root| {
+        let granted = root.join("granted");
+        for (path, text) in [
+            (".github/workflows/ci.yml", "needle: 1\n"),
+            (".travis.yml", "needle: 2\n"),
+            (".git/config", "needle: 3\n"),
+            ("src/a.yml", "needle: 4\n"),
+            ("src/b.rs", "needle\n"),
+            ("built/c.yml", "needle: 5\n"),
+            (".ignore", "built\n"),
+        ] {
+            let path = granted.join(path);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("folders are made");
+            fs::write(path, text).expect("a file is written");
+        }
+    })
+    .await;
+    let found = async |tool: &str, arguments: Value| {
+        let answer = scene.call(tool, arguments).await;
+        let output = answer.outcome.expect("it searches");
+        let text: String = output.content.iter().filter_map(|part| part.as_text()).collect();
+        let names = ["ci.yml", ".travis.yml", "config", "a.yml", "b.rs", "c.yml"];
+        names.into_iter().filter(|name| text.contains(name)).collect::<Vec<_>>()
+    };
+    let grep = |include: Option<&str>, hidden: bool| {
+        let mut arguments = json!({ "pattern": "needle", "mode": "files", "hidden": hidden });
+        if let Some(include) = include {
+            arguments["include"] = json!(include);
+        }
+        arguments
+    };
+    assert_eq!(found("grep", grep(None, false)).await, ["a.yml", "b.rs"]);
+    assert_eq!(found("grep", grep(None, true)).await, ["ci.yml", ".travis.yml", "a.yml", "b.rs"]);
+    let yml = ["ci.yml", ".travis.yml", "a.yml"];
+    assert_eq!(found("grep", grep(Some("*.yml"), true)).await, yml);
+    assert_eq!(found("grep", grep(Some("!*.rs"), true)).await, yml);
+    let find = json!({ "pattern": "*.yml", "hidden": true });
+    assert_eq!(found("find_path", find).await, yml);
+    let find = json!({ "pattern": ".github/**", "hidden": true });
+    assert_eq!(found("find_path", find).await, ["ci.yml"]);
+    let nothing = scene.call("grep", json!({ "pattern": "no such text" })).await;
+    let text = format!("{:?}", nothing.outcome);
+    assert!(text.contains("hidden=true"), "{text}");
+}

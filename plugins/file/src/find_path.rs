@@ -3,6 +3,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hidden;
 use crate::nearby;
 use crate::notices;
 use crate::paths::{self, PathShortener};
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     pattern: String,
     /// The directory to look in. Default: the working directory.
     path: Option<String>,
+    /// Find hidden files and files in hidden folders too, such as `.github`. Default: false.
+    hidden: Option<bool>,
     /// How many paths to show. Default: 200.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u32>,
@@ -43,8 +46,8 @@ impl Tool for FindPath {
     const NAME: &str = "find_path";
     const TITLE: Option<&str> = Some("Find files");
     const DESCRIPTION: &str = "\
-        Finds files by a glob over their paths, in a directory and everything below it. Skips hidden files and files that .gitignore and \
-        .ignore exclude. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is not a failure. Use \
+        Finds files by a glob over their paths, in a directory and everything below it. Skips hidden files (unless hidden is set) and files that \
+        .gitignore and .ignore exclude. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is not a failure. Use \
         grep to search in files, and list_directory to see all of one directory. Fails if the pattern is not a valid glob or the \
         directory is missing.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
@@ -54,11 +57,12 @@ impl Tool for FindPath {
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let Arguments { pattern, path, limit, max_results } = arguments;
+        let Arguments { pattern, path, hidden, limit, max_results } = arguments;
+        let hidden = hidden.unwrap_or(false);
         let (root, glob) = split_pattern(&pattern, path)?;
         let scope = Scope {
             root: root.clone(),
-            globs: vec![glob],
+            globs: if hidden { hidden::with_hidden(Some(glob)) } else { vec![glob] },
             ignore_rules: true,
             files_only: true,
             max_depth: None,
@@ -71,8 +75,8 @@ impl Tool for FindPath {
         let count = found.items.len();
         if count == 0 && found.ending == Ending::Complete {
             text = format!(
-                "No file in {root} matches {pattern}. Directories, hidden files and files that .gitignore excludes are not found; \
-                 list_directory shows them.\n"
+                "No file in {root} matches {pattern}. Directories are not found; list_directory shows them. {}\n",
+                hidden::not_searched(hidden)
             );
         }
         if found.ending == Ending::Limit {

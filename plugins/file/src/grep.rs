@@ -3,6 +3,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hidden;
 use crate::nearby;
 use crate::notices::{self, plural};
 use crate::paths::{self, PathShortener};
@@ -27,6 +28,8 @@ pub(crate) struct Arguments {
     /// Search only files that match this glob: `*.rs`, `src/**/*.{ts,tsx}`. With `!` before it,
     /// only files that don't match.
     include: Option<String>,
+    /// Search hidden files and folders too, such as `.github`. Default: false.
+    hidden: Option<bool>,
     /// Lines to show before each match.
     #[schemars(range(max = 100))]
     before: Option<u32>,
@@ -71,7 +74,7 @@ impl Tool for Grep {
     const TITLE: Option<&str> = Some("Search in files");
     const DESCRIPTION: &str = "\
         Searches files for a regular expression, line by line, as fast as ripgrep. Skips files that .gitignore and .ignore exclude, hidden \
-        files and binary files. Shows each match as path:line: text and lines of context as path-line- text, with -- between places that \
+        files (unless hidden is set) and binary files. Shows each match as path:line: text and lines of context as path-line- text, with -- between places that \
         are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is not a \
         failure. Use find_path to find files by their names. Fails if the pattern is not a valid regular expression or the path is \
         missing.";
@@ -86,14 +89,16 @@ impl Tool for Grep {
                 .with_suggestion("Use find_path to list files, or read to see one."));
         }
         let root = paths::or_working_directory(arguments.path)?;
+        let include = arguments.include.as_deref();
+        let include = include.map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned());
+        let hidden = arguments.hidden.unwrap_or(false);
         let scope = Scope {
             root: root.clone(),
-            globs: arguments
-                .include
-                .as_deref()
-                .map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned())
-                .into_iter()
-                .collect(),
+            globs: if hidden {
+                hidden::with_hidden(include)
+            } else {
+                include.into_iter().collect()
+            },
             ignore_rules: true,
             files_only: true,
             max_depth: None,
@@ -145,13 +150,15 @@ impl Tool for Grep {
                 }
             };
         if found.files == 0 && ending == Ending::Complete {
+            let left = hidden::not_searched(hidden);
             text = match &arguments.include {
                 Some(glob) if searched == 0 => {
-                    format!("No file in {root} matches {glob}, so no file was searched.\n")
+                    format!("No file in {root} matches {glob}, so no file was searched. {left}\n")
                 }
-                _ => {
-                    format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file"))
-                }
+                _ => format!(
+                    "Nothing in {root} matches ({} searched). {left}\n",
+                    plural(searched, "file")
+                ),
             };
         }
         if ending == Ending::Limit {

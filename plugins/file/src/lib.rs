@@ -7,6 +7,7 @@ mod delete_path;
 mod edit;
 mod find_path;
 mod grep;
+mod hidden;
 mod list_directory;
 mod move_path;
 mod nearby;

@@ -1,0 +1,25 @@
+//! Searches of hidden files.
+
+/// Globs that match like `glob`, in hidden folders and files too. Those of `.gitignore` stay left
+/// out, and so does `.git`.
+pub(crate) fn with_hidden(glob: Option<String>) -> Vec<String> {
+    let all = "*".to_owned();
+    let mut globs = match glob {
+        None => vec![all],
+        // Something has to be included that the glob takes away from.
+        Some(glob) if glob.starts_with('!') => vec![all, glob],
+        Some(glob) => vec![glob],
+    };
+    // A glob with a dot asks for hidden names. This one matches folders, which are only entered.
+    globs.extend([".*/".to_owned(), "!.git/".to_owned()]);
+    globs
+}
+
+/// What to try when nothing was found.
+pub(crate) fn not_searched(hidden: bool) -> &'static str {
+    if hidden {
+        "What .gitignore excludes was left out."
+    } else {
+        "Hidden files and what .gitignore excludes were left out; hidden=true looks into hidden ones, such as .github."
+    }
+}
