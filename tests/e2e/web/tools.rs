@@ -388,7 +388,7 @@ fn failing_status_says_whether_a_retry_helps() {
         let server = Server::plain(site);
         let (web, at) = (Web::new(&[&server], &[]).await, format!("http://{}", server.address));
         for (status, category, wait) in [
-            (400, Category::PermanentFailure, None),
+            (400, Category::InvalidParameters, None),
             (401, Category::PermanentFailure, None),
             (403, Category::PermanentFailure, None),
             (404, Category::PermanentFailure, None),

@@ -94,12 +94,12 @@ impl From<HttpError> for Failure {
 
 /// The failure for a status other than 200 to 299.
 pub(super) fn from_status(response: &Response) -> Failure {
-    use Category::{PermanentFailure, RateLimited, ServerError, Timeout};
+    use Category::{InvalidParameters, PermanentFailure, RateLimited, ServerError, Timeout};
     let status = response.status;
     let (category, words, advice) = match status {
         300..400 => (PermanentFailure, "a redirect that was not followed", ""),
         400 | 422 => (
-            PermanentFailure,
+            InvalidParameters,
             "the server says that the request isn't valid",
             "Check the URL, the headers and the body.",
         ),
@@ -227,12 +227,13 @@ mod tests {
     fn status_decides_the_category() {
         for (status, category) in [
             (304, Category::PermanentFailure),
-            (400, Category::PermanentFailure),
             (401, Category::PermanentFailure),
             (403, Category::PermanentFailure),
             (404, Category::PermanentFailure),
             (408, Category::Timeout),
             (410, Category::PermanentFailure),
+            (400, Category::InvalidParameters),
+            (422, Category::InvalidParameters),
             (429, Category::RateLimited),
             (500, Category::ServerError),
             (503, Category::ServerError),
@@ -255,7 +256,7 @@ mod tests {
             );
             assert_eq!(
                 failure.retry_after.is_some(),
-                category != Category::PermanentFailure,
+                !matches!(category, Category::PermanentFailure | Category::InvalidParameters),
                 "{status}"
             );
             assert!(
