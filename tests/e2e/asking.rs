@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use berth_core::undo::UndoStore;
 use berth_core::{Answer, Approver, Category, Request, Scope, Verdict};
@@ -320,4 +321,67 @@ fn change_of_the_default_is_told_once_after_an_update() {
     fs::remove_file(&file).expect("it is there");
     let chosen = cli.run(&[&["--set", "tools.autonomy=supervised"][..], &call].concat()).ends(0);
     assert!(chosen.stderr.is_empty(), "{}", chosen.stderr);
+}
+
+/// What an agent does for one small change: five calls, each of another kind.
+fn change(number: usize) -> Vec<(&'static str, serde_json::Value)> {
+    let module = format!("src/part{number}.rs");
+    let function = format!("pub fn part{number}() -> usize {{\n    {number}\n}}\n");
+    let test = format!("grep -c 'pub fn' {module} && wc -l src/*.rs | tail -n 1");
+    let last = match number % 6 {
+        0 => "git add -A && git commit -qm part".to_owned(),
+        1 => format!("sed -i s/usize/u64/ {module}"),
+        2 => format!("mkdir -p old && cp {module} old/"),
+        3 => "rm -rf old && git status --short".to_owned(),
+        4 => format!("mv {module} src/moved{number}.rs && chmod 600 src/moved{number}.rs"),
+        _ => format!("git stash -q -u; git stash pop -q; ln -sf {module} newest"),
+    };
+    vec![
+        ("list_directory", json!({ "path": "src" })),
+        ("write", json!({ "path": module, "content": function })),
+        ("edit", json!({ "path": module, "old_string": "usize", "new_string": "usize /* n */" })),
+        ("bash", json!({ "command": test })),
+        ("bash", json!({ "command": last })),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn day_of_work_asks_little_and_comes_back_whole() {
+    let scene = sandboxed(&[], |root| {
+        let outside = root.join("outside");
+        fs::create_dir(outside.join("planted")).expect("a folder is made");
+        fs::write(outside.join("planted/.envrc"), "./evil.sh").expect("a file is written");
+        repository(&root.join("granted"), &outside);
+    })
+    .await;
+    let before = state(&scene.granted);
+    let (mut calls, mut asked) = (0, Vec::new());
+    let begun = Instant::now();
+    for number in 0..30 {
+        for (tool, arguments) in change(number) {
+            let answer = scene.call(tool, arguments.clone()).await;
+            calls += 1;
+            match answer.outcome {
+                Ok(_) => {}
+                Err(failure) if failure.category == Category::ConfirmationRequired => {
+                    asked.push(arguments);
+                }
+                Err(failure) => panic!("{tool} {arguments}: {failure:?}"),
+            }
+        }
+    }
+    println!("{calls} calls in {:?}, {} asked", begun.elapsed(), asked.len());
+    assert!(calls >= 150 && asked.len() * 100 <= calls * 4, "{asked:?}");
+    let changed = state(&scene.granted);
+    assert_ne!(changed, before);
+
+    let store = store(&scene);
+    for entry in store.list().expect("the calls are saved") {
+        let undone = store.undo(&entry.call);
+        assert!(undone.is_ok(), "{}: {}", entry.tool, undone.expect_err("it failed"));
+    }
+    let after = state(&scene.granted);
+    let paths = before.keys().chain(after.keys());
+    let differ: Vec<_> = paths.filter(|path| before.get(*path) != after.get(*path)).collect();
+    assert!(differ.is_empty(), "{differ:?}");
 }
