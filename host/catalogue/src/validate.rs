@@ -31,6 +31,7 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
         let text = Arc::make_mut(arguments).take();
         *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
     }
+    drop_thoughts(definition, arguments);
     for (alias, argument) in definition.argument_aliases() {
         if arguments.get(alias).is_none() {
             continue;
@@ -52,6 +53,20 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
         name_folder(arguments, pattern, folder);
     }
     Ok(())
+}
+
+/// Removes a model's thoughts, which some clients have it put among the arguments. They are for
+/// nobody: no rule, tool or record sees them. A tool that has such an argument gets it.
+fn drop_thoughts(definition: &Definition, arguments: &mut Arc<Value>) {
+    const THOUGHTS: &str = "_tafc_think";
+    let is_thought = |key: &str| {
+        key.starts_with(THOUGHTS) && definition.input_schema["properties"].get(key).is_none()
+    };
+    if arguments.as_object().is_some_and(|fields| fields.keys().any(|key| is_thought(key)))
+        && let Value::Object(fields) = Arc::make_mut(arguments)
+    {
+        fields.retain(|key, _| !is_thought(key));
+    }
 }
 
 /// Splits an absolute glob before its first wildcard if the call names no folder. The first part
@@ -271,6 +286,9 @@ mod tests {
             json!({ "timeout": 5, "cmd": "ls" }),
             Some(json!({ "timeout": 5, "command": "ls" })),
         );
+        // A model's thoughts go nowhere.
+        check_rename(json!({ "cmd": "ls", "_tafc_think": "hm" }), Some(command.clone()));
+        check_rename(json!({ "command": "ls", "_tafc_think_2": { "a": 1 } }), Some(command));
         // These aren't aliases. The schema decides on them.
         for other in [
             json!({ "CMD": "ls" }),
