@@ -253,3 +253,48 @@ fn ctrl_c_ends_all_that_a_call_started() {
         assert!(!child.wait().expect("it ends").success());
     });
 }
+
+#[test]
+fn relative_path_means_the_same_file_for_every_tool() {
+    let cli = Cli::new();
+    let other = cli.root.path().canonicalize().expect("it is there").join("other");
+    fs::create_dir(&other).expect("a folder is made");
+    fs::write(other.join("notes.txt"), "of another folder").expect("a file is written");
+    cli.configure(&format!("[tools.file]\nallowed_paths = [{:?}]\n", other.display()));
+    // The working directory isn't granted, so nothing is read elsewhere instead.
+    for line in [&["call", "read", "notes.txt"][..], &["call", "bash", "cat notes.txt"]] {
+        let refused = cli.run(line).ends(3);
+        let shown = refused.stderr;
+        assert!(shown.contains("allowed_paths") && shown.contains("work"), "{line:?}: {shown}");
+        assert!(!refused.stdout.contains("of another folder"), "{line:?}: {}", refused.stdout);
+    }
+    cli.run(&["call", "read", &other.join("notes.txt").display().to_string()]).ends(0);
+}
+
+#[test]
+fn directories_of_file_tools_hold_for_commands_too() {
+    let cli = Cli::new();
+    cli.configure("[tools.file]\nallowed_paths = [{ path = \".\", access = \"read\" }]\n");
+    cli.run(&["call", "bash", "echo x > notes.txt"]).ends(1);
+    let notes = cli.work().join("notes.txt");
+    assert_eq!(fs::read_to_string(&notes).expect("it is there"), "first\nsecond\n");
+    // A file of the project can't widen that, and the operator's own list for commands counts.
+    let project = "[tools.shell]\nallowed_paths = [\".\"]\n";
+    fs::write(cli.work().join("berth.toml"), project).expect("it is written");
+    cli.run(&["call", "bash", "echo x > notes.txt"]).ends(1);
+    cli.configure(&format!(
+        "[tools.file]\nallowed_paths = [{{ path = \".\", access = \"read\" }}]\n{project}"
+    ));
+    cli.run(&["call", "bash", "echo x > notes.txt"]).ends(0);
+    assert_eq!(fs::read_to_string(&notes).expect("it is there"), "x\n");
+}
+
+#[test]
+fn single_word_is_the_command_or_the_only_required_argument() {
+    let cli = Cli::new();
+    assert_eq!(cli.run(&["call", "bash", "FOO=1 printenv FOO"]).ends(0).stdout, "1\n");
+    let read = cli.run(&["call", "read", "notes.txt"]).ends(0).stdout;
+    assert!(read.contains("second"), "{read}");
+    let hint = cli.run(&["call", "read", "a b", "limit=1"]).ends(2).stderr;
+    assert!(hint.contains("did you mean `path='a b'`?"), "{hint}");
+}

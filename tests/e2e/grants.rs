@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use berth_core::config::Folders;
 use serde_json::json;
 
-use crate::support::{Scene, loot, refused, run};
+use crate::support::{Cli, Scene, loot, refused, run};
 
 /// A vendored folder with content to change.
 fn with_vendor(root: &Path) {
@@ -317,4 +317,51 @@ fn names_and_texts(folder: &Path) -> Vec<(PathBuf, String)> {
     }
     found.sort();
     found
+}
+
+#[test]
+fn allow_commands_write_grants_that_hold() {
+    let cli = Cli::new();
+    let other = cli.root.path().canonicalize().expect("it is there").join("my notes");
+    fs::create_dir(&other).expect("a folder is made");
+    fs::write(other.join("a.txt"), "noted\n").expect("a file is written");
+    let path = other.join("a.txt").display().to_string();
+    cli.run(&["call", "read", &path]).ends(3);
+    let told = cli.run(&["allow", "../my notes", "--read"]).ends(0).stdout;
+    assert!(told.contains("may read") && told.contains("berth.toml"), "{told}");
+    cli.run(&["call", "read", &path]).ends(0);
+    cli.run(&["call", "read", "notes.txt"]).ends(0);
+    let write = ["call", "write", &format!("path={path}"), "content=x"];
+    cli.run(&write).ends(3);
+    cli.run(&["call", "bash", &format!("echo x > '{path}'")]).ends(1);
+    cli.run(&["allow", "../my notes"]).ends(0);
+    cli.run(&write).ends(0);
+    cli.run(&["call", "bash", &format!("echo y > '{path}'")]).ends(0);
+    assert_eq!(fs::read_to_string(other.join("a.txt")).expect("it is there"), "y\n");
+    for (directory, why) in [("/", "the whole machine"), ("none", "can't be used")] {
+        let refused = cli.run(&["allow", directory]).ends(2).stderr;
+        assert!(refused.contains(why), "{refused}");
+    }
+
+    let url = "url=https://docs.rs/x";
+    let asks = cli.run(&["policy", "check", "fetch", url]).ends(3).stdout;
+    assert!(asks.contains("ask"), "{asks}");
+    cli.run(&["allow-host", "docs.rs"]).ends(0);
+    cli.run(&["policy", "check", "fetch", url]).ends(0);
+    let refused = cli.run(&["allow-host", "not a host"]).code;
+    assert_ne!(refused, 0);
+    cli.run(&["config", "check"]).ends(0);
+}
+
+#[test]
+fn vanished_directory_is_told_and_ends_nothing_else() {
+    let cli = Cli::new();
+    cli.configure("[tools.file]\nallowed_paths = [\".\", \"/none/at/all\"]\n");
+    let read = cli.run(&["call", "read", "notes.txt"]).ends(0);
+    assert!(read.stdout.contains("second"), "{}", read.stdout);
+    assert!(read.stderr.contains("/none/at/all doesn't exist"), "{}", read.stderr);
+    let doctor = cli.run(&["doctor"]).stdout;
+    assert!(doctor.contains("/none/at/all doesn't exist"), "{doctor}");
+    // What was typed just now is an error.
+    cli.run(&["--allow", "/none/at/all", "call", "read", "notes.txt"]).ends(4);
 }

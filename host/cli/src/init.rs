@@ -124,7 +124,7 @@ fn ask<R: BufRead, W: Write>(
 }
 
 /// The form of a folder in the file, or the reason why it can't be granted.
-fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
+pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
     if written.is_empty() {
         return Err("a name is missing".to_owned());
     }
@@ -197,15 +197,12 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     let covers = |folder: &String| folder == "." || here.starts_with(folder);
     let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
     // Quoted if a shell would split the name.
-    let path = first.map(|folder| format!(" path={}", quoted(folder))).unwrap_or_default();
+    let path = first
+        .map(|folder| format!(" path={}", shown::shell_word(&neutral_line(folder))))
+        .unwrap_or_default();
     text + &format!(
         "\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n"
     )
-}
-
-fn quoted(text: &str) -> String {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
-    if plain { text.to_owned() } else { format!("'{}'", neutral_line(text).replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

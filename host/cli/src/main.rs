@@ -1,6 +1,7 @@
 //! The `berth` command: arguments in, text or JSON out. Its work is done by the library,
 //! `berth_core`.
 
+mod allow;
 mod approvals;
 mod arguments;
 mod ask;
@@ -112,6 +113,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
+        Command::Allow(allow) => allow::directory(&allow, &options),
+        Command::AllowHost(allow) => allow::host(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),

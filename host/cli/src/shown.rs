@@ -24,6 +24,16 @@ pub(crate) fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
+/// Quotes a word for a shell.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// A duration for people.
 pub(crate) fn time(time: Duration) -> String {
     match time.as_micros() {

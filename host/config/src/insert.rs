@@ -1,5 +1,5 @@
-//! Inserts one rule into the user's `berth.toml`. The rest of the file stays as it is, including
-//! comments.
+//! Inserts one rule or one grant into the user's `berth.toml`. The rest of the file stays as it is,
+//! including comments.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,12 @@ use berth_contract::text::toml;
 use berth_system::private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
-use toml_edit::{ArrayOfTables, DocumentMut, Item, RawString};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};
 
 use super::load::load_with;
-use super::{Config, Folders, Loaded, PermissionAction, PermissionRule, file};
+use super::{
+    Config, Folders, HostGrant, Loaded, PathAccess, PermissionAction, PermissionRule, file,
+};
 
 /// The mode of a new file.
 const PRIVATE: u32 = 0o600;
@@ -100,7 +102,88 @@ fn real(path: &Path) -> std::io::Result<PathBuf> {
 /// [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into its text.
 /// [`HostError::Io`] if the file can't be changed.
 pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
+    let by_hand = format!(
+        "add this rule yourself, before the other rules of `{tool}`:\n{}",
+        rule(tool, pattern)
+    );
+    change(folders, &by_hand, |text| inserted(text, tool, pattern))
+}
+
+/// Grants a directory, by its real path, to file tools and commands. Returns the file with the
+/// grant. Blocks.
+///
+/// # Errors
+///
+/// As [`permission`].
+pub fn directory(
+    folders: &Folders,
+    directory: &str,
+    access: PathAccess,
+) -> Result<PathBuf, HostError> {
+    let mut item = InlineTable::new();
+    item.insert("path", directory.into());
+    item.insert("access", if access == PathAccess::Read { "read" } else { "read-write" }.into());
+    let by_hand = format!("add this to `allowed_paths` in [tools.file] yourself: {item}");
+    let default = ["."].into_iter().collect();
+    change(folders, &by_hand, |text| listed(text, ["file", "allowed_paths"], item.into(), default))
+}
+
+/// Lets the web tools reach a host without approval. Returns the file with the grant. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Config`] if it isn't a host; otherwise as [`permission`].
+pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
+    Value::String(host.to_owned())
+        .try_into::<HostGrant>()
+        .map_err(|error| HostError::Config(error.message().to_owned()))?;
+    let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
+    let list = ["web", "allowed_domains"];
+    change(folders, &by_hand, |text| listed(text, list, host.into(), Array::new()))
+}
+
+/// The text with one more item in a list of `[tools.SECTION]`. `default`: the items that hold if
+/// there is no list. `None` if the item is in it.
+fn listed(
+    text: &str,
+    [section, key]: [&str; 2],
+    item: toml_edit::Value,
+    default: Array,
+) -> Result<Option<String>, &'static str> {
+    let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
+    let mut table = document.as_table_mut();
+    for name in ["tools", section] {
+        let mut missing = toml_edit::Table::new();
+        missing.set_implicit(name == "tools");
+        let next = table.entry(name).or_insert(Item::Table(missing));
+        table = next.as_table_mut().ok_or("its tables are written in a form that can't grow")?;
+    }
+    let list = table.entry(key).or_insert(toml_edit::value(default));
+    let list = list.as_array_mut().ok_or("the key isn't a list")?;
+    let path = |item: &toml_edit::Value| match item.as_inline_table() {
+        Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
+        None => item.as_str().map(str::to_owned),
+    };
+    let known = list.iter().position(|known| path(known) == path(&item));
+    match known {
+        Some(at) if list.get(at).map(ToString::to_string) == Some(item.to_string()) => {
+            return Ok(None);
+        }
+        Some(at) => drop(list.replace(at, item)),
+        None => list.push(item),
+    }
+    Ok(Some(document.to_string()))
+}
+
+/// Changes the user's file, or says what to write by hand.
+fn change(
+    folders: &Folders,
+    by_hand: &str,
+    edit: impl FnOnce(&str) -> Result<Option<String>, &'static str>,
+) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
+    let cannot_write =
+        |why: &str| HostError::Config(format!("{}: {why}; {by_hand}", path.display()));
     let failed =
         |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
     // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
@@ -114,15 +197,13 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
         .map(|read| read.text);
     let real = real(&path).map_err(failed)?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
-    let Some(after) = inserted(before.as_deref().unwrap_or_default(), tool, pattern)
-        .map_err(|why| cannot_write(&path, tool, pattern, why))?
-    else {
+    let Some(after) = edit(before.as_deref().unwrap_or_default()).map_err(cannot_write)? else {
         return Ok(path);
     };
     let (Some(folder), Some(name)) =
         (real.parent(), real.file_name().and_then(|name| name.to_str()))
     else {
-        return Err(cannot_write(&path, tool, pattern, "its path isn't a file name"));
+        return Err(cannot_write("its path isn't a file name"));
     };
     PrivateFolder::make(folder)
         .and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode))
@@ -136,14 +217,6 @@ pub fn rule(tool: &str, pattern: &str) -> String {
         "[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n",
         toml(pattern)
     )
-}
-
-fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
-    HostError::Config(format!(
-        "{}: {why}; add this rule yourself, before the other rules of `{tool}`:\n{}",
-        path.display(),
-        rule(tool, pattern)
-    ))
 }
 
 /// The text with the rule inserted. `None` if the rule is already the first.
@@ -270,6 +343,28 @@ mod tests {
         let second =
             format!("[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\"\n\n{RULE}");
         check(&second, Some(&format!("{RULE}\n{second}")));
+    }
+
+    #[test]
+    fn directory_joins_the_list_or_the_default_and_replaces_itself() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folders = Folders::inside(root.path());
+        let written = |path: &str, access| {
+            let file = directory(&folders, path, access).expect("it is written");
+            fs::read_to_string(file).expect("it exists")
+        };
+        let first = written("/w/a", PathAccess::Read);
+        assert_eq!(
+            first,
+            "[tools.file]\nallowed_paths = [\".\", { path = \"/w/a\", access = \"read\" }]\n"
+        );
+        assert_eq!(written("/w/a", PathAccess::Read), first);
+        let wider = written("/w/a", PathAccess::ReadWrite);
+        assert_eq!(wider, first.replace("\"read\"", "\"read-write\""));
+        let path = host(&folders, "docs.rs").expect("it is written");
+        let text = fs::read_to_string(path).expect("it exists");
+        assert!(text.contains("[tools.web]\nallowed_domains = [\"docs.rs\"]\n"), "{text}");
+        host(&folders, "not a host").expect_err("it isn't one");
     }
 
     #[test]

@@ -11,8 +11,7 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
 use super::{
-    AllowedPath, FileTools, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source,
-    working_directory,
+    AllowedPath, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source, working_directory,
 };
 use super::{ceiling, file, project, variables};
 
@@ -131,10 +130,7 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
     let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
     let key = ["tools", "file", "allowed_paths"].map(str::to_owned).to_vec();
     let list = dotted(&key);
-    let mut grants = loaded.config.tools.file.allowed_paths.clone();
-    if grants.is_empty() {
-        grants.extend(FileTools::default().allowed_paths);
-    }
+    let mut grants = loaded.config.tools.file.granted_paths();
     let mut elements: Vec<Source> =
         (0..grants.len()).map(|index| loaded.source(&format!("{list}.{index}"))).collect();
     elements.push(source.clone());

@@ -15,8 +15,7 @@ use super::leaf::{Leaf, document};
 use super::policy::expand;
 use super::rule::Rule;
 use super::{
-    AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Shell,
-    Source,
+    AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
 };
 
 /// Bytes of an untrusted value that a notice shows.
@@ -145,11 +144,9 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
 fn effective(base: &Loaded) -> Config {
     let mut config = base.config.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
-    if config.tools.file.allowed_paths.is_empty() {
-        config.tools.file.allowed_paths = FileTools::default().allowed_paths;
-    }
+    config.tools.file.allowed_paths = config.tools.file.granted_paths();
     if config.tools.shell.allowed_paths.is_empty() {
-        config.tools.shell.allowed_paths = Shell::default().allowed_paths;
+        config.tools.shell.allowed_paths = config.tools.file.allowed_paths.clone();
     }
     for (name, plugin) in &mut config.plugins {
         plugin.reload = Some(base.reload(name));

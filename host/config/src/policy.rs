@@ -1,5 +1,6 @@
 //! Builds the path rules from the configuration, and finds the paths of Berth's own files.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
@@ -38,14 +39,9 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FilePolicy, HostError> {
-        let default = super::FileTools::default().allowed_paths;
-        let written = &self.config.tools.file.allowed_paths;
-        let paths = match self.config.tools.file.enabled {
-            true if written.is_empty() => &default,
-            true => written,
-            false => &Vec::new(),
-        };
-        self.file_policy("tools.file.allowed_paths", paths, &|_| true, folders, working_directory)
+        let file = &self.config.tools.file;
+        let paths = if file.enabled { file.granted_paths() } else { Vec::new() };
+        self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
     }
 
     /// The path rules of the plugin `name`. They grant nothing if the configuration doesn't name
@@ -213,6 +209,35 @@ impl Loaded {
         Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, folders)?))
     }
 
+    /// The granted directories that don't exist and that calls go on without, each with its line.
+    pub fn missing_directories(&self, folders: &Folders, base: &Path) -> Vec<Problem> {
+        let tools = &self.config.tools;
+        let own = [
+            ("tools.file.allowed_paths".to_owned(), tools.file.granted_paths()),
+            ("tools.shell.allowed_paths".to_owned(), tools.shell.allowed_paths.clone()),
+        ];
+        let plugins = self.config.plugins.iter().map(|(name, plugin)| {
+            (format!("plugins.{name}.allowed_paths"), plugin.allowed_paths.clone())
+        });
+        let mut missing = Vec::new();
+        for (key, paths) in own.into_iter().chain(plugins) {
+            for (index, allowed) in paths.iter().enumerate() {
+                let written = expand(&allowed.path, base, folders);
+                let Err(error) = written.canonicalize() else { continue };
+                let source = self.source(&format!("{key}.{index}"));
+                let expand = |path: &str| expand(path, base, folders);
+                if may_be_missing(&error, &source, &written, allowed, &paths, expand) {
+                    let message = format!(
+                        "{} doesn't exist, so nothing there is granted; create it, or remove the entry",
+                        written.display()
+                    );
+                    missing.push(Problem::new(source, message));
+                }
+            }
+        }
+        missing
+    }
+
     fn path_globs(
         &self,
         key: &str,
@@ -255,6 +280,13 @@ impl Loaded {
                 {
                     continue;
                 }
+                Err(error)
+                    if may_be_missing(&error, &source, &written, allowed, paths, |path| {
+                        expand(path, base, folders)
+                    }) =>
+                {
+                    continue;
+                }
                 Ok(_) => {
                     problems.push(Problem::new(
                         source,
@@ -293,12 +325,30 @@ impl Loaded {
     }
 }
 
-/// Whether a path, as it is written, is below the working directory and isn't that directory.
+/// Whether calls go on without a granted directory that doesn't exist: a disk that isn't mounted
+/// ends nothing else. But if the directory would have less access than one that contains it, it
+/// would have more once somebody makes it. A flag was typed just now, so its mistake is told.
+fn may_be_missing(
+    error: &io::Error,
+    source: &Source,
+    written: &Path,
+    allowed: &AllowedPath,
+    all: &[AllowedPath],
+    expand: impl Fn(&str) -> PathBuf,
+) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        && !matches!(source, Source::Flag(_))
+        && !all
+            .iter()
+            .any(|outer| outer.access > allowed.access && written.starts_with(expand(&outer.path)))
+}
+
 /// Whether globs of files leave no file out.
 pub(super) fn is_everything(globs: &[PathGlob]) -> bool {
     globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**")
 }
 
+/// Whether a path, as it is written, is below the working directory and isn't that directory.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()

@@ -14,7 +14,7 @@ use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
     AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems,
-    SandboxMode, Shell, Source, VariableName,
+    SandboxMode, Source, VariableName,
 };
 
 /// What the processes of one plugin may see, reach and use.
@@ -112,14 +112,15 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<ProcessGrants, HostError> {
         let shell = &self.config.tools.shell;
-        let default = Shell::default().allowed_paths;
-        let paths = match shell.enabled {
-            true if shell.allowed_paths.is_empty() => &default,
-            true => &shell.allowed_paths,
-            false => &Vec::new(),
+        let (key, paths) = match shell.enabled {
+            true if shell.allowed_paths.is_empty() => {
+                ("tools.file.allowed_paths", self.config.tools.file.granted_paths())
+            }
+            true => ("tools.shell.allowed_paths", shell.allowed_paths.clone()),
+            false => ("tools.shell.allowed_paths", Vec::new()),
         };
-        let files =
-            self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
+        let paths = &paths;
+        let files = self.process_files(key, paths, folders, working_directory)?;
         let granted = ProcessTable {
             table: "tools.shell".to_owned(),
             network: shell.network,

@@ -184,6 +184,9 @@ impl HostBuilder {
             helper.clone(),
             network,
         );
+        for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
+            tracing::warn!("{missing}");
+        }
         policies.check_replacements(&self.builtins)?;
         let runtime =
             Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;

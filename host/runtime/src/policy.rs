@@ -17,7 +17,7 @@ use crate::limits::Limits;
 pub struct PluginPolicy {
     /// The granted directories. `None` if no files are granted.
     pub files: Option<Arc<Grants>>,
-    /// The guest's working directory. `None` means the first granted directory.
+    /// The directory where relative paths start, granted or not.
     pub working_directory: Option<PathBuf>,
     /// Whether all directories are read-only, even if their grants allow writing.
     pub read_only: bool,
@@ -88,10 +88,10 @@ impl fmt::Debug for ProcessPolicy {
 }
 
 impl PluginPolicy {
-    /// The start of the plugin's relative paths: its working directory, or else the first granted
-    /// directory.
+    /// The start of the plugin's relative paths: the working directory, whether it is granted or
+    /// not. `None`: the plugin reaches no files.
     pub fn directory(&self) -> Option<&Path> {
-        let first = || Some(self.files.as_ref()?.roots().first()?.path.as_path());
-        self.working_directory.as_deref().or_else(first)
+        let reaches = self.files.is_some() || self.process.is_some();
+        self.working_directory.as_deref().filter(|_| reaches)
     }
 }

@@ -97,12 +97,10 @@ impl Policies {
     }
 
     fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
-        let within = files.grants.iter().any(|grant| self.directory.starts_with(&grant.path));
         let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
-        let working_directory = within.then(|| self.directory.clone());
         Ok(PluginPolicy {
             files: grants,
-            working_directory,
+            working_directory: Some(self.directory.clone()),
             limits: self.limits(limits),
             ..PluginPolicy::default()
         })

@@ -20,7 +20,8 @@ pub(crate) fn answered<R: BufRead, W: Write>(
         match dialogue.ask(&format!("Allow it? {choice}"))?.to_ascii_lowercase().as_str() {
             "y" | "yes" => return yes(Scope::Once),
             "s" | "session" => return yes(Scope::Session),
-            "a" | "always" if always => return yes(Scope::Always),
+            // It writes a rule for good, so one letter isn't enough.
+            "always" if always => return yes(Scope::Always),
             "" | "n" | "no" => return Ok(Reply::No { by: by.to_owned() }),
             _ if always => dialogue.print(
                 "  Please answer y (this call), session (calls that are the same), always, or n.",

@@ -3,6 +3,8 @@
 use berth_core::Definition;
 use serde_json::{Map, Value};
 
+use crate::shown;
+
 /// Largest depth of references and alternatives: plugins write the schemas.
 const MAX_DEPTH: usize = 16;
 
@@ -16,6 +18,14 @@ const MAX_DEPTH: usize = 16;
 /// The error for the person who typed it.
 pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
     let schema = &definition.input_schema;
+    if let [word] = words
+        && let Some(argument) = bare_argument(definition, word)
+    {
+        return Ok(Value::Object(Map::from_iter([(
+            argument.to_owned(),
+            property(schema, argument, &[word])?,
+        )])));
+    }
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
         let (key, value) = word
@@ -36,6 +46,30 @@ pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Va
         object.insert(key.to_owned(), property(schema, key, &values)?);
     }
     Ok(Value::Object(object))
+}
+
+/// The argument that a single word stands for: the one that the tool takes without a name, or else
+/// the only required one. `None` if the word is `KEY=VALUE`.
+fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
+    let schema = &definition.input_schema;
+    // Rather an option that stands in the wrong place.
+    if word.starts_with('-') {
+        return None;
+    }
+    let key = word.split_once('=').map(|(key, _)| key);
+    if let Some(bare) = definition.bare_argument() {
+        // `FOO=1 make` is a command.
+        let is_known = |key: &str| {
+            schema["properties"].get(key).is_some()
+                || definition.argument_aliases().any(|(alias, _)| alias == key)
+        };
+        return (!key.is_some_and(is_known)).then_some(bare);
+    }
+    let is_name = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    match schema["required"].as_array().map(Vec::as_slice) {
+        Some([only]) if !key.is_some_and(is_name) => only.as_str(),
+        _ => None,
+    }
 }
 
 /// The arguments in `text`, one JSON object; nothing is converted.
@@ -205,7 +239,8 @@ fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> String {
 fn pair_error(schema: &Value, word: &str) -> String {
     let meant =
         schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
-    let hint = meant.map(|key| format!("; did you mean `{key}={word}`?")).unwrap_or_default();
+    let quoted = shown::shell_word(word);
+    let hint = meant.map(|key| format!("; did you mean `{key}={quoted}`?")).unwrap_or_default();
     format!("`{word}` is not KEY=VALUE{hint}")
 }
 
@@ -272,6 +307,8 @@ mod tests {
             &["limit=10", "all=true", "share=0.5"],
             json!({ "limit": 10, "all": true, "share": 0.5 }),
         );
+        check(&["README.md"], json!({ "path": "README.md" }));
+        check(&["a b/c=d"], json!({ "path": "a b/c=d" }));
         check(&["max=10", "path=a"], json!({ "limit": 10, "path": "a" }));
         check(&["limit=null"], json!({ "limit": null }));
         check(&["limit=18446744073709551615"], json!({ "limit": u64::MAX }));
@@ -293,7 +330,7 @@ mod tests {
         let check = |words: &[&str], expected: &str| {
             assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
         };
-        check(&["README.md"], "`README.md` is not KEY=VALUE; did you mean `path=README.md`?");
+        check(&["a b", "limit=1"], "`a b` is not KEY=VALUE; did you mean `path='a b'`?");
         check(&["=x"], "`=x` is not KEY=VALUE; did you mean `path==x`?");
         check(&["limit=ten"], "`limit` takes a whole number or null, not `ten`");
         check(&["limit=1.5"], "`limit` takes a whole number or null, not `1.5`");

@@ -16,6 +16,7 @@ use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::shown;
 use crate::style::{FAINT, STRONG};
 use clients::{CLIENTS, Client, Server};
 
@@ -123,7 +124,7 @@ fn show_client(
 /// For a client that only its own command can change: this command.
 fn run_client_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Exit, Error> {
     let words = client.command(&config.name, server);
-    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let line = words.iter().map(|word| shown::shell_word(word)).collect::<Vec<_>>().join(" ");
     if config.write {
         let title = client.title;
         return Err(Error::Usage(format!(
@@ -234,14 +235,4 @@ fn program() -> Result<String, Error> {
 
 fn object(key: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(key.to_owned(), value)]))
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }

@@ -24,3 +24,14 @@ section! {
         pub deny_write: Vec<PathGlob> = vec![PathGlob::known(".git/**")], Rule::Adds;
     }
 }
+
+impl FileTools {
+    /// The granted directories, with what an empty list stands for.
+    pub fn granted_paths(&self) -> Vec<AllowedPath> {
+        if self.allowed_paths.is_empty() {
+            Self::default().allowed_paths
+        } else {
+            self.allowed_paths.clone()
+        }
+    }
+}

@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::presets::{PRESETS, Preset, preset};
 use crate::rule::{Rule, section};
 use crate::written::{as_written, inline_schema};
-use crate::{AllowedPath, Bounded, PathAccess, PathGlob, WrittenPattern};
+use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
     pub struct Shell {
         /// Whether there is a `bash` tool. `false` takes it out of the catalogue.
         pub enabled: bool = true, Rule::OnlyFalse;
-        /// Directories that commands may use. The default, and an empty list, is the working
-        /// directory for reading and writing. `deny_read`, `allow_read` and `deny_write` of
-        /// `[tools.file]` hold there too, except the default of `deny_write`: git writes to `.git`.
-        pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Rule::Directories;
+        /// Directories that commands may use. If empty, those of `[tools.file]`. `deny_read`,
+        /// `allow_read` and `deny_write` of `[tools.file]` hold there too, except the default of
+        /// `deny_write`: git writes to `.git`.
+        pub allowed_paths: Vec<AllowedPath>, Rule::Directories;
         /// Whether commands reach the network: never, if a person approves, or always.
         /// `allow_network = false` is another way to write `"deny"`, and `allow_network = true` to
         /// write `"allow"`.

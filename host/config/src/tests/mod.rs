@@ -469,13 +469,26 @@ fn files_that_configure_berth_are_never_writable() {
 fn grant_of_a_missing_directory_is_a_problem() {
     let scene = Scene::new();
     fs::write(scene.work.join("file"), "").expect("a file is made");
-    let loaded = scene.load("tools.file.allowed_paths = [\n\"none\",\n\"file\",\n]\n");
+    let loaded = scene.load("tools.file.allowed_paths = [\n\".\",\n\"file\",\n{ path = \"none\", access = \"read\" },\n]\n");
     let error = loaded
         .built_in_files(&scene.folders, &scene.work)
         .expect_err("neither can be granted")
         .to_string();
-    assert!(error.contains("berth.toml:2: ") && error.contains("none can't be granted"), "{error}");
+    // It would be writable if somebody made it.
+    assert!(error.contains("berth.toml:4: ") && error.contains("none can't be granted"), "{error}");
     assert!(error.contains("berth.toml:3: ") && error.contains("is not a directory"), "{error}");
+}
+
+#[test]
+fn calls_go_on_without_a_directory_that_vanished() {
+    let scene = Scene::new();
+    let loaded = scene.load("tools.file.allowed_paths = [\n\".\",\n\"/none/at/all\",\n]\n");
+    let files = loaded.built_in_files(&scene.folders, &scene.work).expect("the other is granted");
+    assert_eq!(files.grants.len(), 1);
+    let missing = loaded.missing_directories(&scene.folders, &scene.work);
+    let [missing] = &missing[..] else { panic!("{missing:?}") };
+    let missing = missing.to_string();
+    assert!(missing.contains("berth.toml:3: /none/at/all doesn't exist"), "{missing}");
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
             let found: Vec<Finding> = std::iter::once(Finding::ok("file", file))
                 .chain(ceilings)
                 .chain(std::iter::once(autonomy(&loaded)))
+                .chain(missing(&loaded, &folders))
                 .collect();
             (Some(loaded), found)
         }
@@ -62,6 +63,17 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
     found.push(Finding::ok("variables", told));
     let is_right = loaded.is_some();
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
+}
+
+/// Granted directories that don't exist.
+fn missing(loaded: &Loaded, folders: &Folders) -> Vec<Finding> {
+    let here = config::working_directory().unwrap_or_default();
+    let missing = loaded.missing_directories(folders, &here);
+    let finding = |problem: &config::Problem| {
+        let fix = "create it, or remove the entry";
+        Finding::warning(problem.source.to_string(), &problem.message, fix)
+    };
+    missing.iter().map(finding).collect()
 }
 
 /// What asks, and why commands ask if they otherwise wouldn't.

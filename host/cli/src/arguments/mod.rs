@@ -1,12 +1,18 @@
 //! The command line.
 
+mod grants;
+
 use std::path::PathBuf;
 
 use berth_mcp::Place;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
+
+pub(crate) use grants::{
+    AllowArguments, AllowHostArguments, InitArguments, TrustArguments, YesOrNo,
+};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -79,9 +85,13 @@ pub(crate) enum Command {
     /// Show what would happen to a call, or what happened to one, and by which rule
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Let tools use a directory
+    Allow(AllowArguments),
+    /// Let the web tools reach a host without asking
+    AllowHost(AllowHostArguments),
     /// Let the berth.toml of the working directory grant more than your own does
     Trust(TrustArguments),
-    /// Give back what a call changed in files
+    /// Restore what a call changed in files
     Undo(UndoArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
@@ -467,63 +477,6 @@ pub(crate) struct PolicyCheck {
     /// Print one JSON object: the verdict, what decides, and what each gate says
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-const INIT_AFTER: &str = "\
-Examples:
-  berth init
-  berth init --folder . --folder ~/notes --write no --network no
-
-It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed.
-A configuration that is there already is never overwritten.";
-
-/// `berth init`.
-#[derive(Args, Debug)]
-#[command(after_help = INIT_AFTER)]
-pub(crate) struct InitArguments {
-    /// Let tools use this folder; repeat it for more folders
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) folder: Vec<PathBuf>,
-    /// Whether tools may write there without asking
-    #[arg(long, value_name = "yes|no")]
-    pub(crate) write: Option<YesOrNo>,
-    /// Whether commands may use the network without asking
-    #[arg(long, value_name = "yes|no")]
-    pub(crate) network: Option<YesOrNo>,
-}
-
-/// An answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum YesOrNo {
-    Yes,
-    No,
-}
-
-const TRUST_AFTER: &str = "\
-Examples:
-  berth trust
-  berth trust --list
-  berth trust --forget
-
-A berth.toml in the working directory only narrows: what it would widen is ignored, and named.
-This command shows all of that, asks, and then lets the file count like one of your own, until it
-changes. It never takes one of your denials away.";
-
-/// `berth trust`.
-#[derive(Args, Debug)]
-#[command(after_help = TRUST_AFTER)]
-pub(crate) struct TrustArguments {
-    /// The file's folder, instead of the working directory
-    pub(crate) directory: Option<PathBuf>,
-    /// Trust it without a question
-    #[arg(short, long, conflicts_with_all = ["list", "forget"])]
-    pub(crate) yes: bool,
-    /// List the files that are trusted
-    #[arg(long, conflicts_with_all = ["forget", "directory"])]
-    pub(crate) list: bool,
-    /// Stop trusting it
-    #[arg(long)]
-    pub(crate) forget: bool,
 }
 
 const UNDO_AFTER: &str = "\

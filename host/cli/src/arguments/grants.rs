@@ -1,0 +1,98 @@
+//! The arguments of the commands that grant something.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+const INIT_AFTER: &str = "\
+Examples:
+  berth init
+  berth init --folder . --folder ~/notes --write no --network no
+
+It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed.
+A configuration that is there already is never overwritten.";
+
+/// `berth init`.
+#[derive(Args, Debug)]
+#[command(after_help = INIT_AFTER)]
+pub(crate) struct InitArguments {
+    /// Let tools use this folder; repeat it for more folders
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) folder: Vec<PathBuf>,
+    /// Whether tools may write there without asking
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) write: Option<YesOrNo>,
+    /// Whether commands may use the network without asking
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) network: Option<YesOrNo>,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum YesOrNo {
+    Yes,
+    No,
+}
+
+const ALLOW_AFTER: &str = "\
+Examples:
+  berth allow ~/notes --read
+  berth allow ../shared
+
+The line is written into your own berth.toml. It holds for the file tools, and for commands unless
+`allowed_paths` of [tools.shell] says otherwise.";
+
+/// `berth allow`.
+#[derive(Args, Debug)]
+#[command(after_help = ALLOW_AFTER)]
+pub(crate) struct AllowArguments {
+    /// The directory, with everything below it
+    pub(crate) directory: PathBuf,
+    /// Only for reading
+    #[arg(short, long)]
+    pub(crate) read: bool,
+}
+
+const ALLOW_HOST_AFTER: &str = "\
+Examples:
+  berth allow-host docs.rs
+  berth allow-host '*.example.com'
+  berth allow-host https://example.com:8443
+
+The line is written into your own berth.toml. It holds for the web tools, which reach other hosts
+only after a yes. Commands have the network or not: see `network` in [tools.shell].";
+
+/// `berth allow-host`.
+#[derive(Args, Debug)]
+#[command(after_help = ALLOW_HOST_AFTER)]
+pub(crate) struct AllowHostArguments {
+    /// The host: a name, `*.` and a name, or a URL with scheme and port
+    pub(crate) host: String,
+}
+
+const TRUST_AFTER: &str = "\
+Examples:
+  berth trust
+  berth trust --list
+  berth trust --forget
+
+A berth.toml in the working directory only narrows: what it would widen is ignored, and named.
+This command shows all of that, asks, and then lets the file count like one of your own, until it
+changes. It never takes one of your denials away.";
+
+/// `berth trust`.
+#[derive(Args, Debug)]
+#[command(after_help = TRUST_AFTER)]
+pub(crate) struct TrustArguments {
+    /// The file's folder, instead of the working directory
+    pub(crate) directory: Option<PathBuf>,
+    /// Trust it without a question
+    #[arg(short, long, conflicts_with_all = ["list", "forget"])]
+    pub(crate) yes: bool,
+    /// List the files that are trusted
+    #[arg(long, conflicts_with_all = ["forget", "directory"])]
+    pub(crate) list: bool,
+    /// Stop trusting it
+    #[arg(long)]
+    pub(crate) forget: bool,
+}
