@@ -8,9 +8,10 @@ use serde_json::json;
 use super::{call, run, scene, there_is};
 use crate::support::{Cli, Ended, not_tried};
 
-/// Starts a hundred processes that stay for a while, each of which leaves a line.
+/// Starts a hundred processes, each of which leaves a line. All stay until the call ends: one that
+/// ended would make room for another.
 const CROWD: &str =
-    "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
+    "for i in $(seq 100); do { echo x >> started; sleep 60; } & done 2>/dev/null; wait";
 
 /// Runs a command without an end while others call.
 async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
