@@ -560,3 +560,23 @@ fn rules_that_would_stop_everything_stop_nothing() {
         assert!(call_in(&scene, &session, "echo", json!({ "text": "x" })).await.outcome.is_err());
     });
 }
+
+#[test]
+fn tool_that_prefers_a_completed_one_is_offered_first() {
+    run(async {
+        let settings = [
+            "tools.dependencies.enabled=true",
+            "tools.dependencies.rules.write.prefers=[\"read\"]",
+        ];
+        let scene = Scene::with(&settings, |_| {}).await;
+        let session = Session::new("one");
+        let first = || {
+            let tools = scene.host.tools_for(&session).expect("it lives in memory");
+            tools[0].definition.name.clone()
+        };
+        assert_ne!(first(), "write");
+        let read = json!({ "path": "public.txt" });
+        assert!(call_in(&scene, &session, "read", read).await.outcome.is_ok());
+        assert_eq!(first(), "write");
+    });
+}

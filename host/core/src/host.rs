@@ -144,6 +144,7 @@ impl Host {
 
     /// The tools for `session`: those of [`tools`](Self::tools) without those that are blocked by
     /// their dependencies (`[tools.dependencies]`). If all of them would be blocked, none is.
+    /// Tools with a higher boost come first.
     ///
     /// # Errors
     ///
@@ -164,12 +165,14 @@ impl Host {
             let offered = tools
                 .into_iter()
                 .filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
-            offered
+            let mut offered: Vec<OfferedTool> = offered
                 .map(|definition| OfferedTool {
                     boost: dependencies.boost(&definition.name, completed),
                     definition,
                 })
-                .collect()
+                .collect();
+            offered.sort_by(|one, other| other.boost.total_cmp(&one.boost));
+            offered
         })
     }
 
