@@ -250,7 +250,7 @@ fn ctrl_c_ends_all_that_a_call_started() {
         soon("the command runs", || following(&file) == 2).await;
         kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
         soon("the command is gone", || following(&file) == 0).await;
-        assert!(!child.wait().expect("it ends").success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(130));
     });
 }
 
@@ -297,4 +297,16 @@ fn single_word_is_the_command_or_the_only_required_argument() {
     assert!(read.contains("second"), "{read}");
     let hint = cli.run(&["call", "read", "a b", "limit=1"]).ends(2).stderr;
     assert!(hint.contains("did you mean `path='a b'`?"), "{hint}");
+}
+
+#[test]
+fn exit_code_of_the_command_is_berth_s_own_if_that_is_asked_for() {
+    let cli = Cli::new();
+    for (line, code) in [("exit 7", 7), ("true", 0), ("exit 255", 255)] {
+        cli.run(&["call", "--exit-code", "bash", line]).ends(code);
+    }
+    cli.run(&["call", "bash", "exit 7"]).ends(1);
+    // Without a command, the usual codes hold.
+    cli.run(&["call", "--exit-code", "read", "none.txt"]).ends(1);
+    cli.run(&["call", "--exit-code", "bash", "sudo true"]).ends(3);
 }

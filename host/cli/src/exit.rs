@@ -4,15 +4,19 @@ use berth_core::{Category, Failure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Success.
-    Success = 0,
+    Success,
     /// The tool failed.
-    ToolFailure = 1,
+    ToolFailure,
     /// The command line is wrong, or the arguments don't match the tool.
-    Usage = 2,
+    Usage,
     /// A rule refused it, or it needs approval and nobody was asked.
-    Denied = 3,
+    Denied,
     /// Berth itself failed.
-    Host = 4,
+    Host,
+    /// The exit code of the command that the call ran.
+    Command(u8),
+    /// Ctrl-C ended it.
+    Interrupted,
 }
 
 impl Exit {
@@ -26,8 +30,8 @@ impl Exit {
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
                 Self::Usage
             }
+            Category::Cancelled => Self::Interrupted,
             Category::PermanentFailure
-            | Category::Cancelled
             | Category::RateLimited
             | Category::ServerError
             | Category::NetworkError
@@ -37,7 +41,16 @@ impl Exit {
 
     /// The number.
     pub(crate) fn code(self) -> i32 {
-        self as i32
+        match self {
+            Self::Success => 0,
+            Self::ToolFailure => 1,
+            Self::Usage => 2,
+            Self::Denied => 3,
+            Self::Host => 4,
+            Self::Command(code) => code.into(),
+            // As a shell: 128 plus the number of the signal.
+            Self::Interrupted => 130,
+        }
     }
 }
 
@@ -56,7 +69,7 @@ mod tests {
         };
         check(Category::PermanentFailure, 1);
         check(Category::Timeout, 1);
-        check(Category::Cancelled, 1);
+        check(Category::Cancelled, 130);
         check(Category::ToolNotFound, 2);
         check(Category::TypeMismatch, 2);
         check(Category::PolicyBlocked, 3);

@@ -33,6 +33,7 @@ Exit codes:
   2  the command line is wrong, or the arguments don't fit the tool
   3  a rule or a bound refused it, or it needs approval and nobody was asked
   4  Berth itself failed: configuration, plugins, this machine, the record
+  130  Ctrl-C ended it
 
 Environment:
   BERTH_…            any key of the configuration, in capitals: BERTH_TOOLS_FILE_ALLOWED_PATHS=/data
@@ -182,6 +183,8 @@ pub(crate) struct McpConfig {
 
 const CALL_AFTER: &str = "\
 Examples:
+  berth call read README.md
+  berth call bash 'cargo test' --exit-code
   berth call read path=src/main.rs offset=10 limit=20
   berth call find_path pattern='**/*.rs'
   berth call grep '{\"pattern\": \"unwrap\", \"case_sensitive\": false}'
@@ -190,7 +193,7 @@ Examples:
   berth call write path=notes.md content=hello --yes
 
 KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is.
-The answer's text goes to stdout, everything else to stderr.";
+A single word is the argument that the tool takes without a name, or its only required one. The answer's text goes to stdout, everything else to stderr.";
 
 /// `berth call`.
 #[derive(Args, Debug)]
@@ -219,6 +222,9 @@ pub(crate) struct CallArguments {
     /// Print one JSON object: id, tool, ok, and output or failure
     #[arg(long)]
     pub(crate) json: bool,
+    /// End with the exit code of the command that the call ran
+    #[arg(long)]
+    pub(crate) exit_code: bool,
     /// Show the steps of the call and their times
     #[arg(long, short, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,

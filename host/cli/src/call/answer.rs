@@ -18,7 +18,10 @@ use crate::style::{BAD, FAINT, STRONG};
 /// Prints the answer as `call` asks for it. A terminal that has `shown` all of it during the call
 /// doesn't get it again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
-    let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
+    let mut exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
+    if let Some(code) = command_code(answer).filter(|_| call.exit_code) {
+        exit = Exit::Command(code);
+    }
     if call.json {
         writeln!(io::stdout().lock(), "{}", object(call, answer))?;
         return Ok(exit);
@@ -48,6 +51,15 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
         write!(anstream::stderr(), "{}", steps(&answer.id.to_string(), &answer.steps))?;
     }
     Ok(exit)
+}
+
+/// The exit code of the command that a call ran, if it ran one to its end.
+fn command_code(answer: &Answer) -> Option<u8> {
+    let structured = match &answer.outcome {
+        Ok(output) => output.structured.as_ref(),
+        Err(failure) => failure.structured.as_ref(),
+    };
+    u8::try_from(structured?.get("exit_code")?.as_u64()?).ok()
 }
 
 /// The answer as one JSON object.
