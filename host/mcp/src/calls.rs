@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::config::Structured;
-use berth_core::{Answer, CancellationToken, Category, Host, Request};
+use berth_core::{Answer, CancellationToken, Category, Content, Request};
 use rmcp::ErrorData;
 use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
 
 use crate::answer;
+use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The calls of a server, which can be ended together.
 #[derive(Clone)]
 pub(crate) struct Calls {
-    host: Arc<Host>,
+    live: Arc<LiveHost>,
     places: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
@@ -37,9 +38,9 @@ pub(crate) enum CallResponse {
 }
 
 impl Calls {
-    pub(crate) fn new(host: Arc<Host>) -> Self {
+    pub(crate) fn new(live: Arc<LiveHost>) -> Self {
         let places = Arc::new(Semaphore::new(CALLS as usize));
-        Self { host, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
+        Self { live, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
     }
 
     /// The same with metrics.
@@ -69,8 +70,9 @@ impl Calls {
             self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
         // In its own allocation: a request's task is moved before it runs, and would move the whole
         // call each time.
-        let mut call = Box::pin(self.host.call(request));
-        let answer = tokio::select! {
+        let host = self.live.current();
+        let mut call = Box::pin(host.call(request));
+        let mut answer = tokio::select! {
             // Most calls end before they wait for anything.
             biased;
             answer = &mut call => answer,
@@ -79,6 +81,14 @@ impl Calls {
                 call.await
             }
         };
+        if let Some(note) = self.live.take_note() {
+            let content = match &mut answer.outcome {
+                Ok(output) => &mut output.content,
+                Err(failure) => &mut failure.content,
+            };
+            content.push(Content::text(format!("[{note}]\n")));
+            answer.notices.push(note);
+        }
         // Only names of existing tools, or clients would make up label values.
         if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
             let outcome = answer
@@ -101,7 +111,7 @@ impl Calls {
         answer: Answer,
         structured: Structured,
     ) -> Result<CallToolResult, ErrorData> {
-        let tool = answer.tool.as_ref().and_then(|name| self.host.tool(name));
+        let tool = answer.tool.as_ref().and_then(|name| self.live.current().tool(name));
         answer::result(answer, tool.as_deref(), structured)
     }
 

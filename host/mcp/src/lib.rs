@@ -16,6 +16,7 @@ mod error;
 mod extras;
 mod http;
 mod lines;
+mod live;
 mod metrics;
 mod progress;
 mod prompts;
@@ -29,6 +30,7 @@ mod tools;
 pub use error::ServeError;
 pub use extras::Extras;
 pub use http::{Http, Place, problems, serve_http};
+pub use live::LiveHost;
 /// The protocol's own types, which [`Extras`] uses.
 pub use rmcp::{ErrorData, model};
 pub use server::Server;

@@ -1,8 +1,8 @@
 //! Handles the requests of clients.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use berth_core::config::{Approvals, Folders, Structured};
 use berth_core::text::cut;
@@ -27,6 +27,7 @@ use crate::approver::{CallApprover, QuestionMeans, Tickets};
 use crate::calls::{CallResponse, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
+use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
@@ -67,7 +68,7 @@ const METHOD: usize = 100;
 /// Serves the host's tools to clients.
 #[derive(Clone)]
 pub struct Server {
-    host: Arc<Host>,
+    live: Arc<LiveHost>,
     /// The session of all calls. `None`: each request names it.
     session: Option<Session>,
     /// The folders, for the records.
@@ -112,12 +113,13 @@ impl Server {
             posting: PostingApprover::new(&folders, approvals),
         };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
-        let calls = Calls::new(Arc::clone(&host));
+        let live = Arc::new(LiveHost::new(host));
+        let calls = Calls::new(Arc::clone(&live));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
         let extras = Arc::new(NoExtras);
         let structured = Structured::default();
         Ok(Self {
-            host,
+            live,
             session: None,
             folders,
             asking,
@@ -127,6 +129,11 @@ impl Server {
             structured,
             connection: Arc::default(),
         })
+    }
+
+    /// The host that serves, to put another in its place.
+    pub fn live(&self) -> Arc<LiveHost> {
+        Arc::clone(&self.live)
     }
 
     /// Adds the embedding program's own prompts and resources.
@@ -191,13 +198,14 @@ impl Server {
 
     /// The current tools, to notice changes.
     fn watch(&self, session: Session) -> Watch {
-        let before = tools::list(&self.host, &session).unwrap_or_default();
-        let (host, changes) = (Arc::clone(&self.host), self.host.changes());
+        let replacements = self.live.replacements();
+        let host = self.live.current();
         Watch {
-            host,
+            changes: host.changes(),
+            replacements,
+            before: tools::list(&host, &session).unwrap_or_default(),
+            live: Arc::downgrade(&self.live),
             session,
-            changes,
-            before,
             gone: self.connection.gone.clone(),
             end: self.calls.end.clone(),
         }
@@ -210,11 +218,14 @@ fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
         && context.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
-/// Notices changes of the tools. Doesn't keep the connection open.
+/// Notices changes of the tools. Keeps neither the connection nor a host alive.
 struct Watch {
-    host: Arc<Host>,
+    live: Weak<LiveHost>,
     session: Session,
+    /// Changes of the tools of the present host.
     changes: tokio::sync::watch::Receiver<u64>,
+    /// Changes of the host.
+    replacements: tokio::sync::watch::Receiver<u64>,
     before: Vec<Arc<Definition>>,
     gone: CancellationToken,
     end: CancellationToken,
@@ -225,13 +236,20 @@ impl Watch {
     async fn changed(&mut self) -> bool {
         loop {
             tokio::select! {
+                // The changes of a replaced host end before its replacement is noticed.
+                biased;
+                () = self.gone.cancelled() => return false,
+                () = self.end.cancelled() => return false,
+                replaced = self.replacements.changed() => match (replaced, self.live.upgrade()) {
+                    (Ok(()), Some(live)) => self.changes = live.current().changes(),
+                    _ => return false,
+                },
                 changed = self.changes.changed() => if changed.is_err() {
                     return false;
                 },
-                () = self.gone.cancelled() => return false,
-                () = self.end.cancelled() => return false,
             }
-            let now = tools::list(&self.host, &self.session).unwrap_or_default();
+            let Some(live) = self.live.upgrade() else { return false };
+            let now = tools::list(&live.current(), &self.session).unwrap_or_default();
             if now != self.before {
                 self.before = now;
                 return true;
@@ -298,14 +316,14 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         tools::page(
-            &tools::list(&self.host, &self.session(&context.extensions)?)?,
+            &tools::list(&self.live.current(), &self.session(&context.extensions)?)?,
             cursor.as_deref(),
             self.structured(&context),
         )
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.host.tool(name).map(|definition| tools::tool(&definition, self.structured))
+        self.live.current().tool(name).map(|definition| tools::tool(&definition, self.structured))
     }
 
     async fn call_tool(
@@ -448,8 +466,8 @@ impl ServerHandler for Server {
                 .unwrap_or_else(unknown)
                 .map(GetPromptResponse::from);
         }
-        let tools = tools::list(&self.host, &session)?;
-        let host = Arc::clone(&self.host);
+        let host = self.live.current();
+        let tools = tools::list(&host, &session)?;
         // The state of a path is read from the disk.
         let told = tokio::task::spawn_blocking(move || {
             prompts::answer_prompt(&host, &tools, request.arguments.as_ref())
@@ -467,7 +485,7 @@ impl ServerHandler for Server {
         let session = self.session(&context.extensions)?;
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
-                Some(prompts::paths(&self.host, &session, &request.argument.value).await)
+                Some(prompts::paths(&self.live.current(), &session, &request.argument.value).await)
             }
             _ => self.extras.completed(&session, &request).await,
         };
@@ -507,7 +525,9 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
         let read = match request.uri.starts_with(resources::OWN) {
-            true => resources::read(&self.host, &session, &self.folders, &request.uri).await,
+            true => {
+                resources::read(&self.live.current(), &session, &self.folders, &request.uri).await
+            }
             false => {
                 let missing = || Err(resources::not_found(&request.uri));
                 self.extras.resource(&session, &request.uri).await.unwrap_or_else(missing)

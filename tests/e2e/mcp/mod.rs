@@ -4,6 +4,7 @@ mod approvals;
 pub(crate) mod client;
 mod conformance;
 mod driven;
+mod following;
 mod hostile;
 mod http;
 mod official;

@@ -1,6 +1,6 @@
 //! `berth serve --http`: the real binary, and clients that write HTTP themselves.
 
-mod client;
+pub(super) mod client;
 mod hostile;
 mod oauth;
 mod sharing;

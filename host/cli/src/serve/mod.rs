@@ -1,11 +1,13 @@
 //! `berth serve`.
 
+mod follow;
+
 use std::io::Write;
 use std::sync::Arc;
 
-use berth_core::config::Folders;
+use berth_core::config::{Folders, Loaded};
 use berth_core::text::neutral_line;
-use berth_core::{HostError, Session};
+use berth_core::{HostBuilder, HostError, Session};
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 
 use crate::arguments::ServeArguments;
@@ -14,51 +16,97 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use follow::{ConfigChanges, Follower};
 
 /// Runs the command until the client goes away or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
-    let loaded = host::load(options, &folders)?;
-    host::tell_news(&loaded, &folders)?;
-    let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
-    let structured = serve.structured;
-    let server = async |folders: &Folders, place: Option<&Place>| -> Result<Server, Error> {
-        let mut builder =
-            host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch();
-        if let Some(Place::Tcp(address)) = place {
-            builder = builder.listens_on(*address);
-        }
-        let host = builder.build().await?;
-        Server::new(Arc::new(host), folders.clone(), &settings)
-            .map(|server| server.with_structured(structured))
-            .map_err(error_of)
-    };
     match arguments.http {
         None => host::block_on_this_thread(async {
-            serve_stdio(server(&folders, None).await?, Session::new(session()?), end)
-                .await
-                .map_err(error_of)?;
+            let (changes, loaded) = load(options, &folders)?;
+            let server = server(options, &folders, &loaded, None).await?;
+            follow(options, &folders, loaded, changes, &server, None);
+            serve_stdio(server, Session::new(session()?), end).await.map_err(error_of)?;
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
+            let (changes, loaded) = load(options, &folders)?;
             let begun = async {
                 // Before plugins are loaded, so that an error shows at once.
+                let serve = loaded.config.serve.clone();
                 let http = Http::bind(place, serve, &folders, !arguments.no_auth)
                     .await
                     .map_err(error_of)?;
-                let server = server(&folders, Some(http.place())).await?;
+                let server = server(options, &folders, &loaded, Some(http.place())).await?;
                 Ok::<_, Error>((http, server))
             };
             let (http, server) = tokio::select! {
                 begun = begun => begun?,
                 () = end.cancelled() => return Ok(Exit::Success),
             };
+            follow(options, &folders, loaded, changes, &server, Some(http.place().clone()));
             announce(&http)?;
             serve_http(server, http, end).await.map_err(error_of)?;
             Ok(Exit::Success)
         }),
     }
+}
+
+/// The configuration, and its files, which are watched from before it was read.
+fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Loaded), Error> {
+    let changes = ConfigChanges::watch(options, folders)?;
+    let loaded = host::load(options, folders)?;
+    host::tell_news(&loaded, folders)?;
+    Ok((changes, loaded))
+}
+
+/// The server for clients at a place. `None`: one client behind a pipe.
+async fn server(
+    options: &Options,
+    folders: &Folders,
+    loaded: &Loaded,
+    place: Option<&Place>,
+) -> Result<Server, Error> {
+    let host = builder(options, folders.clone(), loaded.clone(), place)?.build().await?;
+    Server::new(Arc::new(host), folders.clone(), &loaded.config.approvals)
+        .map(|server| server.with_structured(loaded.config.serve.structured))
+        .map_err(error_of)
+}
+
+fn builder(
+    options: &Options,
+    folders: Folders,
+    loaded: Loaded,
+    place: Option<&Place>,
+) -> Result<HostBuilder, HostError> {
+    let builder = host::builder(options, folders, loaded)?.front_end("berth serve").watch();
+    Ok(match place {
+        Some(Place::Tcp(address)) => builder.listens_on(*address),
+        _ => builder,
+    })
+}
+
+/// Has changes of the configuration count while the server runs.
+fn follow(
+    options: &Options,
+    folders: &Folders,
+    loaded: Loaded,
+    changes: ConfigChanges,
+    server: &Server,
+    place: Option<Place>,
+) {
+    let follower = Follower {
+        options: options.clone(),
+        folders: folders.clone(),
+        loaded,
+        live: server.live(),
+        tells_client: place.is_none(),
+    };
+    let options = options.clone();
+    tokio::spawn(follower.follow(changes, move |folders, loaded| {
+        builder(&options, folders, loaded, place.as_ref())
+    }));
 }
 
 /// Prints the address for clients.

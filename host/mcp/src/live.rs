@@ -1,0 +1,55 @@
+//! The host that a server serves. Another can take its place while calls run.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use berth_core::Host;
+use tokio::sync::watch;
+
+/// The host that serves at the moment.
+pub struct LiveHost {
+    current: RwLock<Arc<Host>>,
+    /// Counts the replacements.
+    replaced: watch::Sender<u64>,
+    /// What the client is told once, with its next answer.
+    note: Mutex<Option<String>>,
+}
+
+impl LiveHost {
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        let (replaced, _) = watch::channel(0);
+        Self { current: RwLock::new(host), replaced, note: Mutex::default() }
+    }
+
+    /// The host for the next call. A call keeps its host until it ends.
+    pub(crate) fn current(&self) -> Arc<Host> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes whenever another host takes the place of the one before.
+    pub(crate) fn replacements(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
+    }
+
+    /// Lets another host serve the next calls, and returns the one before. Running calls end with
+    /// what they began with. Clients learn of other tools.
+    pub fn replace(&self, host: Arc<Host>) -> Arc<Host> {
+        *self.note.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let before = std::mem::replace(
+            &mut *self.current.write().unwrap_or_else(PoisonError::into_inner),
+            host,
+        );
+        self.replaced.send_modify(|count| *count += 1);
+        before
+    }
+
+    /// Tells the client something once, with its next answer. Only the client of a pipe: others may
+    /// be other people's.
+    pub fn tell(&self, note: String) {
+        *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
+    }
+
+    /// What the client is to be told.
+    pub(crate) fn take_note(&self) -> Option<String> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
