@@ -9,10 +9,11 @@ mod filters;
 mod overflow;
 mod results;
 mod shape;
+mod terminal;
 
 pub use answer::{Answer, Approval, FilterSummary, Remainder, Scope, Step};
 pub use answer_cache::{AnswerCache, CacheKey, CacheSummary};
 pub use filters::{FilterCounts, FilterPipeline};
-pub use overflow::{OverflowReader, OverflowStore};
+pub use overflow::{OverflowReader, OverflowStore, Spool};
 pub use results::{CacheResult, Results};
 pub use shape::{ShapeReport, Shaper, structured_schema};

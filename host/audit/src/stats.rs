@@ -152,6 +152,49 @@ impl Trail {
     }
 }
 
+impl Trail {
+    /// Passes on each command that was run, as the record has it (at most 256 bytes), with the
+    /// bytes of its output: all of them if it was filtered, otherwise those of the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub fn command_outputs(&self, see: &mut dyn FnMut(&str, u64)) -> Result<(), HostError> {
+        for log in self.files() {
+            self.each_line(log, |line| {
+                if chain::kind(line) != b"outcome" {
+                    return;
+                }
+                let Ok(CommandTotals { subjects, bytes, whole_bytes }) =
+                    serde_json::from_slice(line)
+                else {
+                    return;
+                };
+                if let Some(command) = subjects.iter().find(|subject| subject.kind == "command") {
+                    see(&command.text, whole_bytes.unwrap_or(bytes));
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The record of a call of a command.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CommandTotals {
+    subjects: Vec<SubjectText>,
+    bytes: u64,
+    whole_bytes: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SubjectText {
+    kind: String,
+    text: String,
+}
+
 /// The record of a filtered answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]

@@ -6,7 +6,10 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use berth_core::HostError;
-use berth_core::config::{self, Folders, Ignored, Inputs, Project, ProjectTrust, Source};
+use berth_core::config::{
+    self, Folders, Ignored, Inputs, Project, ProjectFilterRules, ProjectRulesTrust, ProjectTrust,
+    Source,
+};
 use berth_core::text::neutral_line;
 
 use crate::arguments::TrustArguments;
@@ -38,14 +41,31 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         ..Inputs::default()
     };
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
-    let mut out = anstream::stdout();
-    let Some(project) = loaded.project else {
+    let rules = loaded.project_filter_rules(&folders, &directory).map_err(Error::Usage)?;
+    if loaded.project.is_none() && rules.is_none() {
         return Err(Error::Usage(format!(
-            "there is no berth.toml in {}, beside your own",
+            "there is no berth.toml and no filters.toml in {}, beside your own",
             directory.display()
         )));
-    };
+    }
+    let mut exit = Exit::Success;
+    if let Some(project) = &loaded.project {
+        exit = trust_project(project, arguments, &folders)?;
+    }
+    if let Some(rules) = &rules {
+        let trusted = trust_rules(rules, arguments, &folders)?;
+        exit = if exit == Exit::Success { trusted } else { exit };
+    }
+    Ok(exit)
+}
+
+fn trust_project(
+    project: &Project,
+    arguments: &TrustArguments,
+    folders: &Folders,
+) -> Result<Exit, Error> {
     let shown = shown::path(&project.path);
+    let mut out = anstream::stdout();
     if project.widening.is_empty() {
         writeln!(out, "{shown} only narrows, so all of it counts already.")?;
         return Ok(Exit::Success);
@@ -54,24 +74,66 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         writeln!(out, "{shown} is trusted already, as it is.")?;
         return Ok(Exit::Success);
     }
-    write!(out, "{}", describe(&project))?;
-    out.flush()?;
-    if !arguments.yes {
-        let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
-            return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: berth trust --yes".to_owned()));
-        };
-        if !confirm(&mut dialogue)? {
-            writeln!(out, "It is not trusted, and goes on to narrow only.")?;
-            return Ok(Exit::Denied);
-        }
+    write!(out, "{}", describe(project))?;
+    if !confirm(arguments, "Let it count like a file of your own, until it changes?")? {
+        writeln!(out, "It is not trusted, and goes on to narrow only.")?;
+        return Ok(Exit::Denied);
     }
-    project.trust(&folders)?;
+    project.trust(folders)?;
     writeln!(out, "{shown} is trusted, until it changes.")?;
     Ok(Exit::Success)
 }
 
-fn confirm<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, Error> {
-    dialogue.yes_or_no("Let it count like a file of your own, until it changes?", false)
+/// Shows the rules for filters of a project, and lets them count.
+fn trust_rules(
+    rules: &ProjectFilterRules,
+    arguments: &TrustArguments,
+    folders: &Folders,
+) -> Result<Exit, Error> {
+    let shown = shown::path(&rules.path);
+    let mut out = anstream::stdout();
+    if rules.standing == ProjectRulesTrust::Trusted {
+        writeln!(out, "{shown} is trusted already, as it is.")?;
+        return Ok(Exit::Success);
+    }
+    writeln!(out, "{shown} has rules that make answers shorter:\n")?;
+    for line in rules.text.lines() {
+        writeln!(out, "  {}", neutral_line(line))?;
+    }
+    if rules.standing == ProjectRulesTrust::Changed {
+        writeln!(out, "\nIt was trusted, and has changed since.")?;
+    }
+    writeln!(
+        out,
+        "\nErrors, warnings and what matters for security stay, whatever it says. {FAINT}It has the digest {}.{FAINT:#}\n",
+        rules.digest
+    )?;
+    if !confirm(arguments, "Let its rules count, until it changes?")? {
+        writeln!(out, "It is not trusted, and its rules don't count.")?;
+        return Ok(Exit::Denied);
+    }
+    rules.trust(folders)?;
+    writeln!(out, "{shown} is trusted, until it changes.")?;
+    Ok(Exit::Success)
+}
+
+/// Asks at the terminal, unless `--yes` answers.
+fn confirm(arguments: &TrustArguments, question: &str) -> Result<bool, Error> {
+    anstream::stdout().flush()?;
+    if arguments.yes {
+        return Ok(true);
+    }
+    let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
+        return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: berth trust --yes".to_owned()));
+    };
+    ask_for_trust(&mut dialogue, question)
+}
+
+fn ask_for_trust<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    question: &str,
+) -> Result<bool, Error> {
+    dialogue.yes_or_no(question, false)
 }
 
 /// Everything that the file asks for beyond its grants, complete, so that the person has seen
@@ -118,16 +180,25 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
             .map_err(HostError::io(format!("opening {}", directory.display())))
     };
     let directory = directory.canonicalize().or_else(|_| absolute())?;
-    let path =
-        if directory.ends_with("berth.toml") { directory } else { directory.join("berth.toml") };
+    let is_file = ["berth.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
+    let paths = match is_file {
+        true => vec![directory.clone()],
+        false => vec![directory.join("berth.toml"), directory.join("filters.toml")],
+    };
     let mut out = anstream::stdout();
-    if config::forget(folders, &path)? {
-        writeln!(out, "{} is trusted no longer.", shown::path(&path))?;
+    let mut is_forgotten = false;
+    for path in paths {
+        if config::forget(folders, &path)? {
+            writeln!(out, "{} is trusted no longer.", shown::path(&path))?;
+            is_forgotten = true;
+        }
+    }
+    if is_forgotten {
         return Ok(Exit::Success);
     }
     Err(Error::Usage(format!(
-        "{} is not trusted; `berth trust --list` tells what is",
-        path.display()
+        "nothing in {} is trusted; `berth trust --list` tells what is",
+        directory.display()
     )))
 }
 
@@ -176,7 +247,7 @@ mod tests {
     fn only_yes_is_accepted() {
         for (said, expected) in [("\n", false), ("n\n", false), ("y\n", true)] {
             assert_eq!(
-                confirm(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(),
+                ask_for_trust(&mut Dialogue::between(said.as_bytes(), Vec::new()), "").ok(),
                 Some(expected),
                 "{said:?}"
             );

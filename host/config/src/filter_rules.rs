@@ -1,21 +1,56 @@
-//! The operator's own rules for the built-in filters: their path and their present text.
+//! The rules for the built-in filters: the operator's own, and those of a trusted project.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Folders, Loaded};
+use berth_contract::HostError;
+use sha2::{Digest, Sha256};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
+
+use super::{Folders, Loaded, project};
 
 /// Bytes of a file with rules.
 const MAX_FILE: usize = 1 << 20;
 
-/// The operator's own rules for the built-in filters at this moment.
+/// The file with rules in the operator's folder and in a project.
+const FILE: &str = "filters.toml";
+
+/// The rules for the built-in filters at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRules {
-    /// Their path. The file need not exist.
+    /// The path of the operator's own. The file need not exist.
     pub path: PathBuf,
-    /// Their text. `None` if the file is missing.
+    /// The text of all rules that count. `None`: there are none.
     pub text: Result<Option<String>, String>,
+    /// Why rules of the project don't count.
+    pub problems: Vec<String>,
+}
+
+/// The rules of a project, in `filters.toml` of the working directory. They count once the user
+/// trusts exactly this text, and can only make answers shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectFilterRules {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// The SHA-256 of its text.
+    pub digest: String,
+    /// Whether the user trusts it.
+    pub standing: ProjectRulesTrust,
+}
+
+/// Whether the rules of a project count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProjectRulesTrust {
+    /// The user hasn't trusted them.
+    Untrusted,
+    /// The user trusted another text.
+    Changed,
+    /// They count.
+    Trusted,
 }
 
 impl Loaded {
@@ -28,7 +63,7 @@ impl Loaded {
                     .as_deref()
                     .and_then(Path::parent)
                     .map(|folder| working_directory.join(folder));
-                beside.unwrap_or_else(|| folders.config.clone()).join("filters.toml")
+                beside.unwrap_or_else(|| folders.config.clone()).join(FILE)
             }
             path => self.beside_its_source(
                 "tools.filters.filters_path",
@@ -39,12 +74,117 @@ impl Loaded {
         }
     }
 
-    /// Reads the operator's own rules for the built-in filters. Blocks.
+    /// Reads the rules for the built-in filters. Blocks.
     pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
         let path = self.filter_rules_path(folders, working_directory);
-        let text = read(&path).map_err(|reason| format!("{}: {reason}", path.display()));
-        FilterRules { path, text }
+        let mut text = read(&path).map_err(|reason| format!("{}: {reason}", path.display()));
+        let mut problems = Vec::new();
+        match self.project_filter_rules(folders, working_directory) {
+            Ok(None) => {}
+            Ok(Some(rules)) => match rules.standing {
+                ProjectRulesTrust::Trusted => {
+                    if let Ok(own) = &text {
+                        let merged = merge(own.as_deref(), &rules, &mut problems);
+                        text = Ok(Some(merged));
+                    }
+                }
+                ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => problems.push(format!(
+                    "{}: its rules don't count, since you haven't trusted {}; to look at them: berth trust",
+                    rules.path.display(),
+                    match rules.standing {
+                        ProjectRulesTrust::Changed => "its present text",
+                        _ => "them",
+                    }
+                )),
+            },
+            Err(reason) => problems.push(reason),
+        }
+        FilterRules { path, text, problems }
     }
+
+    /// Reads the rules of the project. `None`: there are none, or the operator's own are there.
+    /// Blocks.
+    ///
+    /// # Errors
+    ///
+    /// They can't be read.
+    pub fn project_filter_rules(
+        &self,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Option<ProjectFilterRules>, String> {
+        let path = working_directory.join(FILE);
+        let own = self.filter_rules_path(folders, working_directory);
+        if own.canonicalize().is_ok_and(|own| path.canonicalize().is_ok_and(|path| own == path)) {
+            return Ok(None);
+        }
+        let failed = |reason: String| format!("{}: {reason}", path.display());
+        let Some(text) = read(&path).map_err(failed)? else { return Ok(None) };
+        let digest = format!("{:x}", Sha256::digest(&text));
+        let trusted = project::trusted(folders).map_err(|error| failed(error.to_string()))?;
+        let standing = match path.to_str().and_then(|path| trusted.get(path)) {
+            None => ProjectRulesTrust::Untrusted,
+            Some(known) if *known == digest => ProjectRulesTrust::Trusted,
+            Some(_) => ProjectRulesTrust::Changed,
+        };
+        Ok(Some(ProjectFilterRules { path, text, digest, standing }))
+    }
+}
+
+impl ProjectFilterRules {
+    /// Lets the rules count from now on, as long as their text stays the same.
+    ///
+    /// # Errors
+    ///
+    /// If the list of trusted files can't be written.
+    pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
+        project::add_trust(folders, &self.path, &self.digest)
+    }
+}
+
+/// All rules as one file. The project's come last and are marked; one with the name of an own rule
+/// is left out.
+fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
+    let own_rules = rules(own.unwrap_or_default());
+    let names: BTreeSet<&str> = own_rules.iter().map(name).collect();
+    let mut theirs = ArrayOfTables::new();
+    for mut rule in rules(&project.text) {
+        if names.contains(name(&rule)) {
+            problems.push(format!(
+                "{}: your own rule {:?} has the same name, and counts",
+                project.path.display(),
+                name(&rule)
+            ));
+            continue;
+        }
+        rule.insert("project", toml_edit::value(true));
+        theirs.push(rule);
+    }
+    let theirs = as_text(theirs);
+    // The operator's own text stays as it is, so that its lines are counted as in the file.
+    let joined = format!("{}\n{theirs}", own.unwrap_or_default());
+    match joined.parse::<DocumentMut>() {
+        Ok(_) => joined,
+        Err(_) => format!("{}\n{theirs}", as_text(own_rules)),
+    }
+}
+
+/// The rules of a file.
+fn rules(text: &str) -> ArrayOfTables {
+    let rules = text.parse::<DocumentMut>().ok().and_then(|mut file| file.remove("rules"));
+    rules.and_then(|rules| rules.into_array_of_tables().ok()).unwrap_or_default()
+}
+
+fn name(rule: &Table) -> &str {
+    rule.get("name").and_then(Item::as_str).unwrap_or_default()
+}
+
+fn as_text(rules: ArrayOfTables) -> String {
+    let mut file = DocumentMut::new();
+    if !rules.is_empty() {
+        file.insert("rules", Item::ArrayOfTables(rules));
+    }
+    file.to_string()
 }
 
 fn read(path: &Path) -> Result<Option<String>, String> {
@@ -65,4 +205,35 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     }
     toml::from_str::<toml::Table>(&text).map_err(|error| error.to_string())?;
     Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_a_project_come_last_and_replace_no_own_rule() {
+        let project = ProjectFilterRules {
+            path: "/w/filters.toml".into(),
+            text: "[[rules]]\nname = \"a\"\n[[rules]]\nname = \"b\"\nproject = false\n".to_owned(),
+            digest: String::new(),
+            standing: ProjectRulesTrust::Trusted,
+        };
+        for own in [
+            "[[rules]]\nname = \"a\"\nenabled = false\n",
+            "rules = [{ name = \"a\", enabled = false }]",
+        ] {
+            let mut problems = Vec::new();
+            let merged = merge(Some(own), &project, &mut problems);
+            let table: toml::Table = toml::from_str(&merged).expect("it is TOML");
+            let rules = table["rules"].as_array().expect("a list");
+            assert_eq!(rules.len(), 2, "{merged}");
+            assert_eq!(rules[0]["enabled"].as_bool(), Some(false));
+            assert_eq!(
+                (rules[1]["name"].as_str(), rules[1]["project"].as_bool()),
+                (Some("b"), Some(true))
+            );
+            assert_eq!(problems.len(), 1, "{problems:?}");
+        }
+    }
 }

@@ -47,7 +47,7 @@ mod written;
 
 pub use bounded::Bounded;
 pub use describe::{KeyDescription, TableDescription, describe};
-pub use filter_rules::FilterRules;
+pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
 pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use inline::inline;

@@ -28,17 +28,26 @@ impl Project {
     ///
     /// If the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
-        let Some(path) = self.path.to_str() else {
-            return Err(HostError::Config(format!(
-                "{} can't be trusted: its path isn't UTF-8",
-                self.path.display()
-            )));
-        };
-        state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
-            trusted.files.insert(path.to_owned(), self.digest.clone());
-            Ok(())
-        })
+        add_trust(folders, &self.path, &self.digest)
     }
+}
+
+/// Adds a file with its digest to the trusted ones.
+///
+/// # Errors
+///
+/// If the list of trusted files can't be written.
+pub(super) fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), HostError> {
+    let Some(path) = path.to_str() else {
+        return Err(HostError::Config(format!(
+            "{} can't be trusted: its path isn't UTF-8",
+            path.display()
+        )));
+    };
+    state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
+        trusted.files.insert(path.to_owned(), digest.to_owned());
+        Ok(())
+    })
 }
 
 /// The trusted files: their [digests](Project::digest), by their real paths.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ChangeRecorder, Content, PathRules, Report};
+use crate::{ChangeRecorder, Content, OutputRecorder, PathRules, Report};
 
 /// One call of a tool, in the form that the host gives to a provider.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub struct Call {
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// The same for the commands that it starts.
     pub command_changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Who keeps the whole output of its commands. `None`: nobody does.
+    pub output: Option<Arc<dyn OutputRecorder>>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.

@@ -11,6 +11,7 @@ mod error;
 mod feedback;
 mod filter;
 mod output;
+mod output_recorder;
 mod path_rules;
 mod provider;
 mod report;
@@ -26,6 +27,7 @@ pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
 };
 pub use output::{Body, Content, Output};
+pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
 pub use provider::{BoxFuture, Outcome, Provider};
 pub use report::{

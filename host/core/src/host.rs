@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_answers::FilterCounts;
-use berth_answers::Results;
-use berth_answers::Shaper;
+use berth_answers::{FilterCounts, FilterSummary, Results, Shaper};
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
 use berth_contract::{
     CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
-    FilterInput, FilterVerdict, HostError, NoEvents,
+    FilterInput, FilterVerdict, HostError, NoEvents, Pattern,
 };
 use berth_policy::{Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;
@@ -262,6 +260,36 @@ impl Host {
         link.plugin
             .filter(&link.definition, self.session.name(), input, &CancellationToken::new())
             .await
+    }
+
+    /// What a model would get of the output of a command, and what filters left out. As in a call,
+    /// it is shown as by a terminal, redacted and filtered. Nothing runs, and nothing is recorded
+    /// or kept.
+    ///
+    /// # Errors
+    ///
+    /// No tool runs commands, or a filter withholds the answer.
+    pub async fn preview_output(
+        &self,
+        command: &str,
+        output: &str,
+        exit_code: i32,
+    ) -> Result<(String, Option<FilterSummary>), Failure> {
+        let catalogue = self.plugins.catalogue();
+        let tool = Arc::clone(catalogue.resolve("bash")?);
+        let request = Request::new("bash", json!({ "command": command }));
+        let (mut context, ..) = self.begin(request);
+        context.tool = Some(tool);
+        self.shaping.preview(&catalogue.filters, &context, output, exit_code).await
+    }
+
+    /// Whether a rule for certain outputs matches the output of a command, not only one for all.
+    pub fn knows_output(&self, command: &str) -> bool {
+        let catalogue = self.plugins.catalogue();
+        catalogue.filters.links().iter().any(|link| {
+            link.fits("bash", Some(command))
+                && !link.definition.matchers.iter().any(|matcher| matcher.subject == Pattern::Any)
+        })
     }
 
     /// The names of the filters that match the output of a tool that acts on `subject`; for a

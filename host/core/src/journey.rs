@@ -49,9 +49,10 @@ impl Host {
         let cancel = inputs.cancel.clone();
         let outcome = self.journey(&mut call, &session, inputs, &mut steps).await;
         let catalogue = self.plugins.catalogue();
+        let spool = call.run.spool.take();
         let (outcome, shape) = self
             .shaping
-            .shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel)
+            .shape(&catalogue.filters, &call.context, &call.run.report, outcome, spool, &cancel)
             .await;
         steps.finish_step("shape");
         // It is written before any waiting.
@@ -191,6 +192,7 @@ impl Host {
             run.journal = self.undo.as_ref().and_then(|undo| undo.journal(context, relies));
             let outcome = loop {
                 run.attempts += 1;
+                run.spool = self.shaping.spool(context);
                 let provided = provider_call(
                     context,
                     governance,
@@ -392,6 +394,7 @@ fn provider_call(
         read_only: tool.annotations_with(&context.arguments).read_only,
         path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
         changes: run.journal.as_ref().map(CallJournal::recorder),
+        output: run.spool.clone().map(|spool| spool as _),
         command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
         report: Arc::clone(&run.report),
         events,

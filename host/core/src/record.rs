@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_answers::Approval;
-use berth_answers::ShapeReport;
+use berth_answers::{Approval, ShapeReport, Spool};
 use berth_audit::{
     CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, SnapshotRecord, ToolRecord,
 };
@@ -42,6 +41,8 @@ pub(crate) struct RunReport {
     pub(crate) report: Arc<Report>,
     /// What saves the changes of the call, while it runs.
     pub(crate) journal: Option<CallJournal>,
+    /// What keeps the whole output of its command.
+    pub(crate) spool: Option<Arc<Spool>>,
     /// What was saved of them.
     pub(crate) snapshot: Option<Snapshot>,
 }

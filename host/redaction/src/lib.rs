@@ -221,6 +221,27 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
     }
 }
 
+/// The part of a text from `start` to `end`, redacted with the whole text around it in view: a
+/// secret is also found that begins before the part or ends behind it, or has its key outside. For
+/// a text that is too long to be redacted at once.
+pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
+    let mut out = String::with_capacity(end - start);
+    let mut at = start;
+    for secret in find(text, &|_| keys, 0) {
+        if secret.end <= at || secret.start >= end {
+            continue;
+        }
+        if secret.start >= at {
+            out.push_str(&text[at..secret.start]);
+            mark::write(&mut out, secret.kind, &text[secret.start..secret.end]);
+        }
+        at = secret.end.min(end);
+    }
+    out.push_str(&text[at..end]);
+    // A mark may uncover a secret that the replaced text had hidden.
+    owned(out, keys)
+}
+
 fn put_marks(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut marks = Vec::with_capacity(found.len());

@@ -203,6 +203,7 @@ async fn execute(job: Job) -> Outcome {
                 commands: call.commands,
                 path_rules: call.path_rules.clone(),
                 changes: call.command_changes.clone(),
+                output: call.output.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

@@ -1,4 +1,3 @@
-use berth_sdk::add_notice;
 use berth_sdk::process::Finished;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,23 +39,17 @@ impl Envelope {
         }
     }
 
-    /// The text for a model. The outputs are labelled only if there are two.
+    /// The text for a model. The outputs are labelled only if there are two. The host says what is
+    /// left out, and where to read it.
     pub(crate) fn text(&self) -> String {
-        let mut text = match (self.stdout.is_empty(), self.stderr.is_empty()) {
+        match (self.stdout.is_empty(), self.stderr.is_empty()) {
             (_, true) => self.stdout.clone(),
             (true, false) => self.stderr.clone(),
             (false, false) => {
                 let end = if self.stdout.ends_with('\n') { "" } else { "\n" };
                 format!("stdout:\n{}{end}\nstderr:\n{}", self.stdout, self.stderr)
             }
-        };
-        if self.truncated {
-            add_notice(
-                &mut text,
-                "The output is cut: the limit is 1 MiB, and its beginning and its end are shown. Write it to a file, or make the command write less.",
-            );
         }
-        text
     }
 }
 
@@ -130,7 +123,6 @@ mod tests {
     fn cut_is_announced_and_splits_no_character() {
         let cut = envelope("aé".as_bytes().split_last().unwrap().1, b"", true);
         assert_eq!((cut.stdout.as_str(), cut.truncated), ("a", true));
-        assert!(cut.text().starts_with("a\n[The output is cut:"), "{}", cut.text());
         let broken = envelope(b"a\xc3", b"", false);
         assert_eq!((broken.stdout.as_str(), broken.truncated), ("a\u{fffd}", false));
     }

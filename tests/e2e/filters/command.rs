@@ -169,3 +169,115 @@ fn filtered_answer_and_stats_report_what_was_left_out() {
         stats.stdout
     );
 }
+
+#[test]
+fn filter_try_shows_what_a_call_would_show() {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n");
+    let failed = passing(200).replace("module_3::holds_3 ... ok", "module_3::holds_3 ... FAILED");
+    // A line that matters for security, and a secret.
+    let token = format!("gh{}_{}", 'p', "Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8");
+    let all = failed.replace("test module_1::holds_1 ...", "401 Unauthorized: x ...") + &token;
+    program(&cli.work(), "cargo", &all, "", 101);
+    let called = cli.run(&["call", "--for-model", "--json", "bash", "./cargo test"]).ends(1).json();
+    let called = called["failure"]["structured"]["stdout"].as_str().expect("it wrote").to_owned();
+    for command in ["./cargo test", "cd . && ./cargo test --all"] {
+        let line = ["filter", "try", "--command", command, "cargo.out", "--exit", "101"];
+        let tried = cli.run(&line).ends(0);
+        assert_eq!(tried.stdout, called, "{}", tried.stderr);
+        assert!(tried.stdout.contains("401 Unauthorized") && !tried.stdout.contains(&token));
+        assert!(tried.stderr.contains("% filtered by cargo-test"), "{}", tried.stderr);
+    }
+}
+
+#[test]
+fn commands_without_a_rule_are_discovered_by_size() {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n");
+    assert!(cli.run(&["filter", "discover"]).ends(0).stdout.contains("Rules know"));
+    for command in ["seq 1 2000", "seq 1 3000", "git status", "printf 'a\\nb\\n'", "true"] {
+        cli.run(&["call", "bash", command]);
+    }
+    let found = json_of(&cli.run(&["filter", "discover", "--json"]).ends(0).stdout);
+    assert_eq!(
+        found,
+        json!([
+            { "command": "seq", "calls": 2, "bytes": 8893 + 13893 },
+            { "command": "printf", "calls": 1, "bytes": 4 },
+        ])
+    );
+    let told = cli.run(&["filter", "discover"]).ends(0).stdout;
+    assert!(told.contains("COMMAND") && !told.contains("git"), "{told}");
+    // The rule can be pasted.
+    let rule = told.split("[[rules]]").nth(1).and_then(|rest| rest.split("\n\n").next());
+    rules(&cli, &format!("[[rules]]{}", rule.expect("there is one")));
+    let listed = cli.run(&["filter", "list"]).ends(0);
+    assert!(listed.stdout.contains("`seq …`"), "{}{}", listed.stdout, listed.stderr);
+    let left = json_of(&cli.run(&["filter", "discover", "--json"]).ends(0).stdout);
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+}
+
+/// A project's rules that try to leave out everything.
+const HOSTILE: &str = r#"
+[[rules]]
+name = "all-noise"
+match = { prefix = "job" }
+strategy = [
+  { type = "strip_noise", patterns = ['.'] },
+  { type = "strip_annotated", patterns = ['.'] },
+  { type = "dedup", normalize = [{ pattern = '.+', replacement = 'x' }] },
+  { type = "truncate", max_lines = 2, head = 1, tail = 1 },
+]
+"#;
+
+#[test]
+fn rules_of_a_project_count_once_they_are_trusted_and_hide_nothing_that_matters() {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n");
+    let kept = [
+        "warning: unused variable: `x`",
+        "error[E0308]: mismatched types",
+        "src/lib.rs:10:5: error: expected `;`",
+        "401 Unauthorized",
+        "npm warn deprecated left-pad@1.3.0",
+    ];
+    let noise: String = (0..200).map(|n| format!("an ordinary line, number {n}\n")).collect();
+    let said = format!("{noise}{}\n{noise}{}\n{noise}", kept[..3].join("\n"), kept[3..].join("\n"));
+    program(&cli.work(), "job", &said, "", 1);
+    let shown = || cli.run(&["call", "--for-model", "bash", "./job"]).ends(1).stdout;
+    let file = cli.work().join("filters.toml");
+    fs::write(&file, HOSTILE).expect("it is written");
+    assert!(!shown().contains("all-noise"), "an untrusted file changes nothing");
+    let listed = cli.run(&["filter", "list"]).ends(0);
+    assert!(
+        listed.stderr.contains("you haven't trusted them") && !listed.stdout.contains("all-noise"),
+        "{}",
+        listed.stderr
+    );
+    let told = cli.run(&["trust", "--yes"]).ends(0).stdout;
+    assert!(told.contains("pattern = '.+'") && told.contains("the digest "), "{told}");
+    let short = shown();
+    assert!(short.contains("Filtered by all-noise: "), "{short}");
+    assert!(!short.contains("number 100"), "{short}");
+    for line in kept {
+        assert!(short.contains(line), "{line} is missing: {short}");
+    }
+    // Another text is untrusted again, whoever wrote it.
+    fs::write(&file, HOSTILE.replace("all-noise", "other")).expect("it is written");
+    assert!(!shown().contains("Filtered by other"));
+    let listed = cli.run(&["filter", "list"]).ends(0);
+    assert!(listed.stderr.contains("you haven't trusted its present text"), "{}", listed.stderr);
+    cli.run(&["trust", "--yes"]).ends(0);
+    assert!(shown().contains("Filtered by other"));
+    // An own rule of the same name counts instead.
+    rules(
+        &cli,
+        "[[rules]]\nname = \"other\"\nmatch = { prefix = \"job\" }\nstrategy = { type = \"strip_noise\", patterns = ['number 7\\d$'] }\n",
+    );
+    assert!(shown().contains("number 100"));
+    assert!(cli.run(&["filter", "list"]).ends(0).stderr.contains("your own rule \"other\""));
+    fs::remove_file(cli.root.path().join("config/filters.toml")).expect("it was there");
+    cli.run(&["trust", "--forget"]).ends(0);
+    assert!(!shown().contains("Filtered by other"));
+    assert!(cli.run(&["trust", "--forget"]).ends(2).stderr.contains("nothing in "));
+}

@@ -3,6 +3,7 @@
 mod command;
 mod corpus;
 mod hostile;
+mod long;
 mod rules;
 
 use std::fs::{self, Permissions};

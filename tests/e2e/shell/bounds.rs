@@ -8,10 +8,9 @@ use serde_json::json;
 use super::{call, run, scene, there_is};
 use crate::support::{Cli, Ended, not_tried};
 
-/// Starts a hundred processes, each of which leaves a line. All stay until the call ends: one that
-/// ended would make room for another.
-const CROWD: &str =
-    "for i in $(seq 100); do { echo x >> started; sleep 60; } & done 2>/dev/null; wait";
+/// Leaves a line, then starts a hundred processes, each of which leaves one too. All stay until the
+/// call ends: one that ended would make room for another, so none needs a process of its own.
+const CROWD: &str = "echo x >> started; for i in $(seq 100); do { echo x >> started; exec sleep 60; } & done 2>/dev/null; wait";
 
 /// Runs a command without an end while others call.
 async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {

@@ -7,8 +7,8 @@
 //! lines that matter for security are put back.
 
 mod counts;
+mod pieces;
 mod streams;
-pub(crate) mod terminal;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ use serde_json::Value;
 use crate::answer::{FilterSummary, GAIN, SHORT};
 pub(crate) use counts::FilterCountTable;
 pub use counts::FilterCounts;
+use pieces::FilteredPieces;
+pub(crate) use pieces::SpooledAnswer;
 use streams::Streams;
 
 /// Lines that matter for security that are put back, and bytes of each.
@@ -43,11 +45,18 @@ pub struct FilterPipeline {
     pub counts: FilterCountTable,
 }
 
+/// The complete text of an answer that filters made shorter.
+pub(crate) enum Whole {
+    Text(String),
+    /// The spooled output.
+    Spooled,
+}
+
 /// The result of filtering an answer.
-pub struct FilterChange {
+pub(crate) struct FilterChange {
     pub filtered: FilterSummary,
     /// The complete text before filters left something out. `None` if nothing was left out.
-    pub whole: Option<String>,
+    pub whole: Option<Whole>,
     streams: Streams,
     content: Vec<Content>,
     /// What a blocking filter left of a structured answer.
@@ -56,7 +65,7 @@ pub struct FilterChange {
 
 impl FilterChange {
     /// Applies the filters. Their output has to be searched for secrets again.
-    pub fn make(self, outcome: &mut Outcome) -> FilterSummary {
+    pub(crate) fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
     }
@@ -79,17 +88,20 @@ impl FilterPipeline {
 
     /// Runs the matching filters on an outcome without secrets. Blocking filters come first, so
     /// that the kept complete text doesn't hold what they block. `shorten`: whether the part that
-    /// is left out can be read later.
+    /// is left out can be read later. If the output is in `spooled`, filters get all of it, in
+    /// pieces. What security filters remove is removed there too. It is dropped if it can't be
+    /// read.
     ///
     /// # Errors
     ///
     /// The answer is withheld.
-    pub async fn apply(
+    pub(crate) async fn apply(
         &self,
         chain: &Chain,
         context: &CallContext,
         shorten: bool,
         outcome: &Outcome,
+        spooled: &mut SpooledAnswer,
         cancel: &CancellationToken,
     ) -> Result<Option<FilterChange>, Failure> {
         let Some(tool) = context.tool.as_deref() else { return Ok(None) };
@@ -134,7 +146,7 @@ impl FilterPipeline {
         let mut structured = None;
         if !security.is_empty() {
             asked.input.content.extend(streams.value(outcome));
-            for link in security {
+            for link in &security {
                 asked.ask(link, &self.counts).await?;
             }
             if asked.input.content.len() > streams.parts.len() {
@@ -149,33 +161,57 @@ impl FilterPipeline {
             }
         }
         let (for_security, safe) = (asked.by.len(), asked.input.content.clone());
-        for link in cosmetic {
-            asked.ask(link, &self.counts).await?;
-        }
-        let FilterRun { input: FilterInput { mut content, .. }, mut by, .. } = asked;
+        let pieces = self.filter_spooled(&asked, [&security, &cosmetic], spooled).await?;
+        let (mut content, mut by) = match pieces {
+            Some(FilteredPieces { texts, by }) => {
+                let content = texts.into_iter().map(Content::text).collect();
+                (content, asked.by.into_iter().chain(by).collect())
+            }
+            None if spooled.output.is_some() => (safe.clone(), asked.by),
+            None => {
+                for link in cosmetic {
+                    asked.ask(link, &self.counts).await?;
+                }
+                (asked.input.content, asked.by)
+            }
+        };
         let whole = streams.with_parts(&safe).text();
-        if let Some(kept) = self.kept.as_ref().filter(|_| by.len() > for_security) {
+        if let Some(kept) =
+            self.kept.as_ref().filter(|_| by.len() > for_security && spooled.output.is_none())
+        {
             put_back(kept, &whole, &mut content);
         }
-        let mut after = streams.with_parts(&content).text();
-        if by.len() > for_security && whole.len() < after.len() + GAIN {
+        let before = match &spooled.output {
+            Some(output) => [output.lines() as u64, output.bytes()],
+            None => size_of(&whole),
+        };
+        let mut after = size_of(&streams.with_parts(&content).text());
+        if by.len() > for_security && before[1] < after[1] + GAIN as u64 {
             by.truncate(for_security);
-            (content, after) = (safe, whole.clone());
+            after = size_of(&whole);
+            content = safe;
         }
         let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else {
             return Ok(None);
         };
-        let lines = |text: &str| text.lines().count() as u64;
         let filtered = FilterSummary {
             filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
             confidence,
-            lines: [lines(&whole), lines(&after)],
-            bytes: [whole.len() as u64, after.len() as u64],
+            lines: [before[0], after[0]],
+            bytes: [before[1], after[1]],
         };
         tracing::debug!(target: "berth::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
-        let whole = (by.len() > for_security).then_some(whole);
+        let whole = (by.len() > for_security).then_some(match spooled.output {
+            Some(_) => Whole::Spooled,
+            None => Whole::Text(whole),
+        });
         Ok(Some(FilterChange { filtered, whole, streams, content, structured }))
     }
+}
+
+/// Lines and bytes.
+fn size_of(text: &str) -> [u64; 2] {
+    [text.lines().count() as u64, text.len() as u64]
 }
 
 fn is_for_security(link: &&Link) -> bool {

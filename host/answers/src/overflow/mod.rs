@@ -3,7 +3,9 @@
 //! They are in one private folder, each in a file whose name holds the session's hash and a random
 //! ID. So no ID leads to another session's answer, and none can be guessed.
 
+mod partial;
 mod read;
+mod spool;
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -18,9 +20,14 @@ use sha2::{Digest, Sha256};
 use berth_config::{self as config, Folders};
 pub use read::OverflowReader;
 pub(crate) use read::{READ_OVERFLOW, byte_offset};
+pub use spool::Spool;
+pub(crate) use spool::{KeptOutput, Rewriting, SpooledOutput};
 
 /// Largest stored part of one answer, in bytes.
 const MAX_ANSWER: usize = 10 << 20;
+
+/// Largest stored part of the outputs of one command, in bytes.
+const MAX_SPOOLED: u64 = 64 << 20;
 
 /// Stored answers that are checked; Berth doesn't create more.
 const MAX_FILES: usize = 100_000;
@@ -40,6 +47,16 @@ pub struct OverflowStore {
 /// hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
+
+/// How much of an answer is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    /// Only its beginning.
+    Beginning,
+    /// Its beginning and its end.
+    Ends,
+}
 
 impl OverflowId {
     /// Parses an ID. `None` if it isn't one, so that no file name comes from outside.
@@ -96,15 +113,7 @@ impl OverflowStore {
         let size = text.len() as u64;
         let kept = || {
             let folder = PrivateFolder::make(&self.folder)?;
-            {
-                let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-                if *room < size {
-                    let used = self.make_room(&folder, size)?;
-                    // Other processes write too: the folder is counted again from time to time.
-                    *room = (self.most.saturating_sub(used)).min((self.most / 8).max(size));
-                }
-                *room = room.saturating_sub(size);
-            }
+            self.reserve(&folder, size)?;
             let id = OverflowId::new(strange)?;
             folder.put_lightly(&id.file(session), text.as_bytes())?;
             Ok(id)
@@ -112,22 +121,67 @@ impl OverflowStore {
         kept().map_err(failed)
     }
 
+    /// Makes room for bytes that are written next.
+    fn reserve(&self, folder: &PrivateFolder, size: u64) -> io::Result<()> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        if *room < size {
+            let used = self.make_room(folder, size)?;
+            // Other processes write too: the folder is counted again from time to time.
+            *room = (self.most.saturating_sub(used)).min((self.most / 8).max(size));
+        }
+        *room = room.saturating_sub(size);
+        Ok(())
+    }
+
+    /// Largest stored part of the outputs of one command, in bytes.
+    fn spool_bytes(&self) -> u64 {
+        // Two files exist while both outputs are put into one.
+        self.most.min(2 * MAX_SPOOLED) / 2
+    }
+
     /// Largest stored part of one answer, in bytes.
     pub fn answer_bytes(&self) -> usize {
         usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
-    /// The stored answer of an ID in that session.
+    /// Characters of the stored answer of an ID in that session, from an offset, and how many it
+    /// has in all.
     ///
     /// # Errors
     ///
     /// [`io::ErrorKind::NotFound`]: it doesn't exist, or no longer. Otherwise the reason why it
     /// can't be read or trusted.
-    pub fn read(&self, session: &str, id: &OverflowId) -> io::Result<String> {
-        let file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
-        let mut text = String::new();
-        file.take(MAX_ANSWER as u64).read_to_string(&mut text)?;
-        Ok(text)
+    pub fn read(
+        &self,
+        session: &str,
+        id: &OverflowId,
+        offset: usize,
+        limit: usize,
+    ) -> io::Result<(String, usize)> {
+        let mut file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
+        let mut buffer = vec![0; 64 << 10];
+        let (mut shown, mut total) = (Vec::new(), 0);
+        let end = offset.saturating_add(limit);
+        loop {
+            let read = file.read(&mut buffer)?;
+            let chunk = &buffer[..read];
+            if read == 0 {
+                return Ok((String::from_utf8(shown).map_err(io::Error::other)?, total));
+            }
+            let begins = |byte: &u8| byte & 0xc0 != 0x80;
+            let after = total + chunk.iter().filter(|byte| begins(byte)).count();
+            // The chunk may begin within the last character of the one before.
+            if total <= end && after > offset {
+                let mut at = total;
+                for byte in chunk {
+                    at += usize::from(begins(byte));
+                    if (offset + 1..=end).contains(&at) {
+                        shown.push(*byte);
+                    }
+                }
+            }
+            total = after;
+        }
     }
 
     /// Removes answers that are too old, and the oldest if there are too many bytes. Creates
@@ -192,9 +246,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a temporary folder");
         let kept = overflow(root.path());
         let id = kept.keep("mine", "größe", false).expect("it is kept");
-        assert_eq!(kept.read("mine", &id).expect("it is there"), "größe");
+        assert_eq!(kept.read("mine", &id, 0, 9).expect("it is there"), ("größe".to_owned(), 5));
         assert_eq!(
-            kept.read("other", &id).expect_err("it is another's").kind(),
+            kept.read("other", &id, 0, 9).expect_err("it is another's").kind(),
             io::ErrorKind::NotFound
         );
         for entry in fs::read_dir(&kept.folder).expect("it is there") {
@@ -234,10 +288,9 @@ mod tests {
             assert!(sizes(&kept).iter().sum::<u64>() <= 1 << 20);
         }
         assert_eq!(
-            kept.read("mine", &last.expect("twenty were kept"))
-                .expect("the last one is there")
-                .len(),
-            text.len()
+            kept.read("mine", &last.expect("twenty were kept"), 0, usize::MAX)
+                .expect("the last one is there"),
+            (text.clone(), text.len())
         );
         kept.keep("mine", &"x".repeat(20 << 20), false).expect("its beginning is kept");
         assert_eq!(sizes(&kept), [1 << 20]);
@@ -258,7 +311,7 @@ mod tests {
         file.set_modified(SystemTime::now() - Duration::from_secs(169 * 3600))
             .expect("its time is set");
         kept.remove_expired();
-        kept.read("mine", &old).expect_err("it is gone");
-        kept.read("mine", &new).expect("it is there");
+        kept.read("mine", &old, 0, 9).expect_err("it is gone");
+        kept.read("mine", &new, 0, 9).expect("it is there");
     }
 }

@@ -93,14 +93,6 @@ impl OverflowReader {
                 .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
         };
         let id = OverflowId::parse(&arguments.id).ok_or_else(unknown)?;
-        let text = self.kept.read(&call.session, &id).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => unknown(),
-            _ => Failure::new(
-                Category::PermanentFailure,
-                format!("what was kept can't be read: {error}"),
-            )
-            .with_code("host"),
-        })?;
         let number = |number: Option<u64>, default: usize| {
             number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
         };
@@ -108,11 +100,16 @@ impl OverflowReader {
         // The last line counts too: an answer of this tool is never cut.
         let most = self.threshold.saturating_sub(200).max(1);
         let limit = number(arguments.limit, DEFAULT_LIMIT).min(most);
-        let total = text.chars().count();
-        let start = byte_offset(&text, offset);
-        let shown = &text[start..start + byte_offset(&text[start..], limit)];
-        let end = offset.min(total) + shown.chars().count();
-        let mut answer = shown.to_owned();
+        let read = self.kept.read(&call.session, &id, offset, limit);
+        let (mut answer, total) = read.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => unknown(),
+            _ => Failure::new(
+                Category::PermanentFailure,
+                format!("what was kept can't be read: {error}"),
+            )
+            .with_code("host"),
+        })?;
+        let end = offset.saturating_add(limit).min(total);
         if !answer.is_empty() && !answer.ends_with('\n') {
             answer.push('\n');
         }

@@ -5,7 +5,7 @@ use berth_contract::{Content, Outcome};
 use berth_policy::injections;
 use serde_json::{Value, json};
 
-use super::AT_ONCE;
+use super::clean::AT_ONCE;
 use crate::blocking::blocking;
 
 /// Searches an outcome for injection patterns and lists the found ones in its metadata.

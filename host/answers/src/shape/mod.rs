@@ -6,6 +6,7 @@
 //! part of one, the stored answer is redacted, and the host's notice about a cut is outside of the
 //! fence.
 
+mod clean;
 mod cut;
 mod fence;
 mod flagged;
@@ -16,13 +17,11 @@ mod sources;
 mod structured;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
-use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{
-    Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report,
+    Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report,
 };
 use berth_policy::last_command;
 use berth_redaction as redaction;
@@ -30,29 +29,16 @@ use serde_json::{Value, json};
 
 use crate::answer::{FilterSummary, Remainder};
 use crate::blocking::blocking;
-use crate::filters::FilterPipeline;
-use crate::filters::terminal::Kind;
-use crate::overflow::{OverflowId, OverflowStore, READ_OVERFLOW};
+use crate::filters::{FilterPipeline, SpooledAnswer, Whole};
+use crate::overflow::{
+    Extent, KeptOutput, OverflowId, OverflowStore, READ_OVERFLOW, Spool, SpooledOutput,
+};
+use crate::terminal::Kind;
+use clean::{clean_in_time, is_longer};
 use fence::Fence;
 use redacting_events::RedactingEvents;
 use sources::Source;
 pub use structured::structured_schema;
-
-/// Bytes of a failure's message.
-const MAX_MESSAGE: usize = 8192;
-
-/// The longest wait that a tool can ask for.
-const MAX_WAIT: Duration = Duration::from_secs(3600);
-
-/// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
-/// thread.
-const AT_ONCE: usize = 64 * 1024;
-
-/// Time limit for processing a longer answer. The longest needs a small part of it.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Additional time if the call was cancelled: its output so far is still worth an answer.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Shapes answers and events before they leave the host.
 #[derive(Debug)]
@@ -77,15 +63,34 @@ impl Shaper {
         context: &CallContext,
         report: &Report,
         outcome: Outcome,
+        spool: Option<Arc<Spool>>,
         cancel: &CancellationToken,
     ) -> (Outcome, ShapeReport) {
         let mut shape = ShapeReport::default();
         let source = self.redacts(context).then(|| Source::for_call(context));
+        let (store, keys) = (Arc::clone(&self.overflow), source.map(Source::keys));
+        let mut spooled = SpooledAnswer { store, keys, output: None };
+        let mut kept = None;
+        if let Some(spool) = spool.filter(|_| shortened::is_truncated(&outcome)) {
+            match blocking(move || spool.finish()).await {
+                Ok(output) => spooled.output = Some(Arc::new(output)),
+                Err(error) => kept = Some(Err(error.to_string())),
+            }
+        }
         let (outcome, truncated) =
             clean_in_time(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
         let (mut outcome, notice) =
-            self.filter(chain, context, &mut shape, outcome, source, cancel).await;
+            self.filter(chain, context, &mut shape, outcome, &mut spooled, cancel).await;
+        if shape.filtered.is_some() {
+            let limit = self.result;
+            let cleaned = clean_in_time(outcome, source, Kind::Stored, limit, cancel).await;
+            outcome = cleaned.0;
+            shape.truncated |= cleaned.1;
+        }
+        if let Some(output) = spooled.output.take() {
+            kept = Some(self.keep_spooled(context, output).await);
+        }
         shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
             shape.notices = shape
@@ -98,8 +103,16 @@ impl Shaper {
             shape.injections = flagged::flag(&mut outcome).await;
         }
         if context.audience == Audience::Model {
-            self.for_model(context, &mut shape, &mut outcome).await;
+            self.for_model(context, &mut shape, &mut outcome, &mut kept).await;
         }
+        let notice = notice.or_else(|| {
+            let kept = kept?.map(|kept| (kept.id, kept.extent));
+            let text = format!(
+                "The output is longer than an answer can be, and its middle is left out. {}",
+                describe_rest(&kept, 0)
+            );
+            Some(Notice { text, rest: remainder(&kept, 0) })
+        });
         if let Some(Notice { text, rest }) = notice {
             let content = match &mut outcome {
                 Ok(output) => &mut output.content,
@@ -112,28 +125,82 @@ impl Shaper {
         (outcome, shape)
     }
 
-    /// The filtered answer with its notices.
+    /// What a model would get of the output of a command, and what filters left out. Nothing is
+    /// kept.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    pub async fn preview(
+        &self,
+        chain: &Chain,
+        context: &CallContext,
+        output: &str,
+        exit_code: i32,
+    ) -> Result<(String, Option<FilterSummary>), Failure> {
+        let cancel = CancellationToken::new();
+        let source = self.redacts(context).then(|| Source::for_call(context));
+        let envelope =
+            json!({ "stdout": output, "stderr": "", "exit_code": exit_code, "truncated": false });
+        let content = vec![Content::text(output)];
+        let outcome = match exit_code {
+            0 => Ok(Output { content, structured: Some(envelope), ..Output::default() }),
+            _ => Err(Failure {
+                content,
+                structured: Some(envelope),
+                ..Failure::new(Category::PermanentFailure, "")
+            }),
+        };
+        let (mut outcome, _) =
+            clean_in_time(outcome, source, kind(context), self.result, &cancel).await;
+        let (store, keys) = (Arc::clone(&self.overflow), source.map(Source::keys));
+        let mut spooled = SpooledAnswer { store, keys, output: None };
+        let change =
+            self.filtering.apply(chain, context, true, &outcome, &mut spooled, &cancel).await?;
+        let filtered = change.map(|change| change.make(&mut outcome));
+        let (outcome, _) = clean_in_time(outcome, source, Kind::Stored, self.result, &cancel).await;
+        let content = match outcome {
+            Ok(output) => output.content,
+            // Filters leave the content of a failure.
+            Err(failure) if failure.code.is_none() => failure.content,
+            Err(withheld) => return Err(withheld),
+        };
+        Ok((content.iter().filter_map(Content::as_text).collect(), filtered))
+    }
+
+    /// The filtered answer, in which secrets have to be searched again, with its notices.
     async fn filter(
         &self,
         chain: &Chain,
         context: &CallContext,
         shape: &mut ShapeReport,
         mut outcome: Outcome,
-        source: Option<Source>,
+        spooled: &mut SpooledAnswer,
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
         // A caller asks for the rest of an answer to see it, so it isn't filtered.
         let shorten =
             self.threshold > 0 && !context.tool.as_deref().is_some_and(reads_stored_answers);
-        let mut change = match self.filtering.apply(chain, context, shorten, &outcome, cancel).await
-        {
+        let applied =
+            self.filtering.apply(chain, context, shorten, &outcome, spooled, cancel).await;
+        let mut change = match applied {
             Ok(Some(change)) => change,
             Ok(None) => return (outcome, None),
-            Err(withheld) => return (Err(withheld), None),
+            Err(withheld) => {
+                spooled.output = None;
+                return (Err(withheld), None);
+            }
         };
         let mut notice = None;
         if let Some(whole) = change.whole.take() {
-            let kept = match self.keep(context, whole, is_untrusted(context)).await {
+            let kept = match (whole, spooled.output.take()) {
+                (Whole::Spooled, Some(output)) => {
+                    self.keep_spooled(context, output).await.map(|kept| (kept.id, kept.extent))
+                }
+                (Whole::Spooled, None) => Err("it is gone".to_owned()),
+                (Whole::Text(text), _) => self.keep(context, text, is_untrusted(context)).await,
+            };
+            let kept = match kept {
                 kept @ Ok(_) => kept,
                 Err(error) => {
                     // An answer that can't be stored isn't shortened.
@@ -155,9 +222,6 @@ impl Shaper {
         let filtered = change.make(&mut outcome);
         flagged::set_meta(&mut outcome, "berth:filtered", json!(filtered));
         shape.filtered = Some(filtered);
-        let (outcome, truncated) =
-            clean_in_time(outcome, source, Kind::Stored, self.result, cancel).await;
-        shape.truncated |= truncated;
         (outcome, notice)
     }
 
@@ -193,6 +257,7 @@ impl Shaper {
         context: &CallContext,
         shape: &mut ShapeReport,
         outcome: &mut Outcome,
+        spooled: &mut Option<Result<KeptOutput, String>>,
     ) {
         let Some(tool) = &context.tool else { return };
         let (rest, untrusted) = (reads_stored_answers(tool), is_untrusted(context));
@@ -239,9 +304,16 @@ impl Shaper {
         }
         let ends = if is_long { cut::ends(&whole, threshold) } else { None };
         if ends.is_some() || shortened.is_some() {
-            let kept = self.keep(context, whole.clone(), untrusted).await;
             // The shown part of a field may end before the shown part of the text.
             let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
+            let mut total = ends.as_ref().map(|ends| ends.total).unwrap_or_default();
+            let kept = match spooled.take() {
+                Some(kept) => kept.map(|kept| {
+                    total = kept.characters;
+                    (kept.id, kept.extent)
+                }),
+                None => self.keep(context, whole.clone(), untrusted).await,
+            };
             shape.notices.push(format!(
                 "A part of the answer is left out here. {}",
                 describe_rest(&kept, offset)
@@ -249,10 +321,9 @@ impl Shaper {
             shape.rest = remainder(&kept, offset);
             shape.truncated = true;
             if let Some(ends) = ends {
+                let left_out = total.saturating_sub(ends.total - ends.left_out);
                 let notice = format!(
-                    "[{} of {} characters are left out here. {}]\n",
-                    ends.left_out,
-                    ends.total,
+                    "[{left_out} of {total} characters are left out here. {}]\n",
                     describe_rest(&kept, ends.offset)
                 );
                 let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted {
@@ -266,7 +337,7 @@ impl Shaper {
                 content.insert(0, Content::text(text));
                 content.splice(0..0, before);
                 let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
-                let told = json!({ "id": id, "offset": ends.offset, "left_out": ends.left_out, "total": ends.total });
+                let told = json!({ "id": id, "offset": ends.offset, "left_out": left_out, "total": total });
                 match meta {
                     Some(Value::Object(fields)) => {
                         drop(fields.insert("berth:overflow".to_owned(), told));
@@ -293,16 +364,39 @@ impl Shaper {
         context: &CallContext,
         text: String,
         untrusted: bool,
-    ) -> Result<(OverflowId, bool), String> {
+    ) -> Result<(OverflowId, Extent), String> {
         let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(&context.session));
         let keep = move || {
-            let whole = text.len() <= overflow.answer_bytes();
+            let is_whole = text.len() <= overflow.answer_bytes();
+            let whole = if is_whole { Extent::Whole } else { Extent::Beginning };
             overflow
                 .keep(&session, &text, untrusted)
                 .map(|id| (id, whole))
                 .map_err(|error| error.to_string())
         };
         blocking(keep).await
+    }
+
+    /// Gives a spooled output its ID.
+    async fn keep_spooled(
+        &self,
+        context: &CallContext,
+        output: Arc<SpooledOutput>,
+    ) -> Result<KeptOutput, String> {
+        let session = Arc::clone(&context.session);
+        let output = Arc::into_inner(output).ok_or("it is still read")?;
+        blocking(move || output.keep(&session)).await.map_err(|error| error.to_string())
+    }
+
+    /// Who keeps the whole output of the command of a call. `None`: there is none, or nothing is
+    /// kept.
+    pub fn spool(&self, context: &CallContext) -> Option<Arc<Spool>> {
+        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        if self.threshold == 0 || subjects::commands(tool, &context.arguments).next().is_none() {
+            return None;
+        }
+        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
+        Some(Arc::new(Spool::new(Arc::clone(&self.overflow), kind(context), keys)))
     }
 }
 
@@ -335,7 +429,7 @@ fn bracketed(notice: &str) -> String {
 }
 
 /// Where to read on from `offset`.
-fn remainder(kept: &Result<(OverflowId, bool), String>, offset: usize) -> Option<Remainder> {
+fn remainder(kept: &Result<(OverflowId, Extent), String>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
@@ -362,336 +456,23 @@ fn is_untrusted(context: &CallContext) -> bool {
     })
 }
 
-/// [`clean()`] on this thread, for short answers.
-async fn clean_in_time(
-    outcome: Outcome,
-    source: Option<Source>,
-    kind: Kind,
-    limit: usize,
-    cancel: &CancellationToken,
-) -> (Outcome, bool) {
-    if !is_long(&outcome) {
-        return clean(outcome, source, kind, limit);
-    }
-    let cleaned =
-        run_in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
-    cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
-}
-
-/// [`blocking()`] with a time limit. A later result is dropped.
-async fn run_in_time<R: Send + 'static>(
-    run: impl FnOnce() -> R + Send + 'static,
-    patience: Duration,
-    grace: Duration,
-    cancel: &CancellationToken,
-) -> Result<R, Failure> {
-    let mut running = std::pin::pin!(blocking(run));
-    let waited = tokio::time::timeout(patience, cancel.run_until_cancelled(running.as_mut()));
-    let (category, why) = match waited.await {
-        Ok(Some(result)) => return Ok(result),
-        Ok(None) => match tokio::time::timeout(grace, running).await {
-            Ok(result) => return Ok(result),
-            Err(_) => (
-                Category::Cancelled,
-                "the call was cancelled before its answer was looked through for secrets",
-            ),
-        },
-        Err(_) => (Category::Timeout, "its answer could not be looked through for secrets in time"),
-    };
-    let message = format!("{why}, so the answer is withheld; what the tool did is done");
-    Err(Failure::new(category, message)
-        .with_code("withheld")
-        .with_suggestion("Ask for less at once."))
-}
-
-/// Whether an outcome has more text than is processed at once. Doesn't serialise it to find out.
-fn is_long(outcome: &Outcome) -> bool {
-    let (content, values, texts) = match outcome {
-        Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
-        Err(failure) => {
-            let texts =
-                [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
-            let denial = failure
-                .denial
-                .as_ref()
-                .map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
-            let texts = texts.into_iter().flatten().map(String::len).sum::<usize>() + denial;
-            (&failure.content, [&failure.structured, &failure.meta], texts)
-        }
-    };
-    let length = texts
-        + content
-            .iter()
-            .map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len))
-            .sum::<usize>();
-    let values = values.into_iter().chain(content.iter().map(|part| &part.meta)).flatten();
-    length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
-}
-
 /// How to read the part that was left out.
-fn describe_rest(kept: &Result<(OverflowId, bool), String>, offset: usize) -> String {
+fn describe_rest(kept: &Result<(OverflowId, Extent), String>, offset: usize) -> String {
     match kept {
-        Ok((id, true)) => format!(
+        Ok((id, Extent::Whole)) => format!(
             "To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
             id.as_str()
         ),
-        Ok((id, false)) => {
+        Ok((id, extent)) => {
+            let part = match extent {
+                Extent::Ends => "Its beginning and its end are",
+                _ => "Its beginning is",
+            };
             format!(
-                "Its beginning is kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
+                "{part} kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
                 id.as_str()
             )
         }
         Err(error) => format!("It could not be kept: {error}. Ask for less at once."),
-    }
-}
-
-/// Whether a value has more characters as JSON. Doesn't serialise it to find out.
-fn is_longer(value: &Value, threshold: usize) -> bool {
-    fn length(value: &Value, left: usize) -> Option<usize> {
-        match value {
-            Value::String(text) => left.checked_sub(text.chars().count() + 2),
-            Value::Array(items) => items
-                .iter()
-                .try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
-            Value::Object(fields) => {
-                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| {
-                    length(value, left)?.checked_sub(key.chars().count() + 4)
-                })
-            }
-            _ => left.checked_sub(5),
-        }
-    }
-    threshold != usize::MAX && length(value, threshold).is_none()
-}
-
-/// Neutralises, redacts and bounds an outcome, in this order. Returns whether something was left
-/// out.
-fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
-    let mut truncated = false;
-    let keys = source.map(Source::keys);
-    let json = |value: Value| {
-        let value = neutral_json(shown(value, kind));
-        match keys {
-            Some(keys) => redaction::json(value, keys),
-            None => value,
-        }
-    };
-    let redacted = |text: String| match keys {
-        Some(keys) => redaction::owned(text, keys),
-        None => text,
-    };
-    let outcome = match outcome {
-        Ok(mut output) => {
-            output.content = bounded(contents(output.content, source, kind), limit, &mut truncated);
-            output.structured = output.structured.map(json);
-            output.meta = output.meta.map(json);
-            Ok(output)
-        }
-        Err(mut failure) => {
-            let text = |text: String| redacted(neutral_owned(text));
-            failure.message = shortened(text(failure.message));
-            failure.suggestion = failure.suggestion.map(text);
-            failure.code = failure.code.map(text);
-            failure.content =
-                bounded(contents(failure.content, source, kind), limit, &mut truncated);
-            failure.structured = failure.structured.map(json);
-            failure.meta = failure.meta.map(json);
-            failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
-            failure.denial = failure.denial.map(|denial| {
-                let line = |text: String| shortened(redacted(neutral_line(&text)));
-                Denial {
-                    capability: line(denial.capability),
-                    action: line(denial.action),
-                    rule: line(denial.rule),
-                    place: line(denial.place),
-                    // It may name lines to add to a file.
-                    remedy: shortened(text(denial.remedy)),
-                }
-            });
-            Err(failure)
-        }
-    };
-    (outcome, truncated)
-}
-
-/// The texts of a value in the form that a terminal would show.
-fn shown(value: Value, kind: Kind) -> Value {
-    match value {
-        Value::String(text) => Value::String(kind.shown(text)),
-        Value::Array(items) if kind == Kind::Lines => {
-            Value::Array(items.into_iter().map(|item| shown(item, kind)).collect())
-        }
-        Value::Object(fields) if kind == Kind::Lines => Value::Object(
-            fields.into_iter().map(|(name, field)| (name, shown(field, kind))).collect(),
-        ),
-        value => value,
-    }
-}
-
-fn shortened(mut text: String) -> String {
-    text.truncate(cut(&text, MAX_MESSAGE).len());
-    text
-}
-
-/// Neutralises and redacts the parts, also secrets that begin in one part and end in the next.
-fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
-    let parts = parts.into_iter().map(|part| match part.body {
-        Body::Text(text) => Content { body: Body::Text(kind.shown(text)), ..part }.neutralised(),
-        _ => part.neutralised(),
-    });
-    let Some(source) = source else { return parts.collect() };
-    let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
-    let texts = parts
-        .iter_mut()
-        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
-    redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
-    parts
-}
-
-fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
-    let mut left = limit;
-    let mut shaped = Vec::with_capacity(parts.len());
-    let mut parts = parts.into_iter();
-    for part in parts.by_ref() {
-        if part.len() > left {
-            *truncated = true;
-            shaped.extend(cut_part(part, left, parts.len()));
-            break;
-        }
-        left -= part.len();
-        shaped.push(part);
-    }
-    shaped
-}
-
-/// Shortens a part that is too large to its beginning and a note.
-fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
-    let size = part.len();
-    let note = match more {
-        0 => format!("[cut: this part had {size} bytes]"),
-        _ => format!("[cut: this part had {size} bytes, and {more} more parts followed]"),
-    };
-    match part.body {
-        Body::Text(text) => vec![
-            Content { body: Body::Text(cut(&text, left).to_owned()), ..part },
-            Content::text(note),
-        ],
-        Body::Bytes(_) | Body::Link(_) => vec![Content::text(note)],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::{Context, Waker};
-
-    use super::*;
-    use berth_contract::Output;
-    use berth_redaction::Keys;
-
-    fn clean_output(output: Output, limit: usize) -> (Output, bool) {
-        let (shaped, truncated) =
-            clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
-        (shaped.expect("is an output"), truncated)
-    }
-
-    #[test]
-    fn length_counts_all_parts_of_an_answer() {
-        let long = "x".repeat(AT_ONCE);
-        assert!(!is_long(&Ok(Output::text("x".repeat(AT_ONCE)))));
-        assert!(is_long(&Ok(Output::text(format!("{long}x")))));
-        assert!(is_long(&Ok(Output { structured: Some(json!([long])), ..Output::default() })));
-        assert!(is_long(&Ok(Output { meta: Some(json!({ "a": long })), ..Output::default() })));
-        let part = Content { meta: Some(json!([long])), ..Content::text("") };
-        assert!(is_long(&Ok(Output { content: vec![part], ..Output::default() })));
-        assert!(is_long(&Err(Failure::new(Category::Timeout, format!("{long}x")))));
-    }
-
-    #[test]
-    fn slow_shaping_withholds_the_answer_and_delays_no_call() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        runtime.block_on(async {
-            let cancel = CancellationToken::new();
-            for (text, at_once) in
-                [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)]
-            {
-                let mut cleaning = std::pin::pin!(clean_in_time(
-                    Ok(Output::text(text)),
-                    Some(Source::One(Keys::Text)),
-                    Kind::Stored,
-                    usize::MAX,
-                    &cancel
-                ));
-                let polled = cleaning.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                assert_eq!(polled.is_ready(), at_once, "others may run meanwhile");
-                if !at_once {
-                    let (outcome, _) = cleaning.await;
-                    assert!(
-                        !outcome.expect("it is done in time").joined_text().contains("hunter22")
-                    );
-                }
-            }
-            // Nothing is sent before the end, so neither finishes.
-            for (patience, cancelled, category) in
-                [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)]
-            {
-                let (send, receive) = std::sync::mpsc::channel::<()>();
-                let cancel = CancellationToken::new();
-                if cancelled {
-                    cancel.cancel();
-                }
-                let run = move || receive.recv().is_ok();
-                let withheld = run_in_time(run, patience, Duration::ZERO, &cancel)
-                    .await
-                    .expect_err("it isn't done");
-                assert_eq!(
-                    (withheld.category, withheld.code.as_deref()),
-                    (category, Some("withheld")),
-                    "{withheld:?}"
-                );
-                drop(send);
-            }
-            // A cancelled call still returns its output so far.
-            let cancel = CancellationToken::new();
-            cancel.cancel();
-            assert_eq!(
-                run_in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"),
-                1
-            );
-        });
-    }
-
-    #[test]
-    fn answer_is_bounded_with_a_notice() {
-        let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
-        let (shaped, truncated) = clean_output(Output { content, ..Output::default() }, 5);
-        assert_eq!(
-            shaped.joined_text(),
-            "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]"
-        );
-        assert!(truncated);
-    }
-
-    #[test]
-    fn answers_never_steer_a_terminal() {
-        let output = Output {
-            structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })),
-            ..Output::text("\u{1b}]0;x\u{7}")
-        };
-        let (shaped, truncated) = clean_output(output, 100);
-        assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
-        assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
-        assert!(!truncated);
-    }
-
-    #[test]
-    fn length_of_a_value_is_about_that_of_its_text() {
-        let value = json!({ "a": ["x".repeat(100), 1, null, true], "b": {} });
-        let length = value.to_string().len();
-        assert!(
-            is_longer(&value, length - 20)
-                && !is_longer(&value, length + 20)
-                && !is_longer(&value, usize::MAX)
-        );
     }
 }

@@ -1,14 +1,25 @@
 //! Shortens a structured answer that is too long for a model and has a field that says so.
 
+use berth_contract::Outcome;
 use serde_json::Value;
 
-use super::{cut, is_longer};
+use super::clean::is_longer;
+use super::cut;
 
 /// Largest notice in place of an omitted text, and of the characters between a key and its value.
 const AROUND: usize = 100;
 
 /// The field that says whether something is missing.
 const FLAG: &str = "truncated";
+
+/// Whether a structured answer says that something is missing.
+pub(super) fn is_truncated(outcome: &Outcome) -> bool {
+    let structured = match outcome {
+        Ok(output) => &output.structured,
+        Err(failure) => &failure.structured,
+    };
+    structured.as_ref().is_some_and(|value| value[FLAG] == Value::Bool(true))
+}
 
 /// Cuts the texts of an object with the field `truncated` and sets the field, so that the object
 /// has about `threshold` characters and still matches its schema: a client gets the structured

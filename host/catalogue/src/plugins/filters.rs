@@ -100,7 +100,7 @@ impl Plugins {
             running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
         Some(FilterRulesState {
             path: rules.path,
-            problems: rules.text.err().into_iter().chain(problems).collect(),
+            problems: rules.text.err().into_iter().chain(rules.problems).chain(problems).collect(),
         })
     }
 

@@ -174,6 +174,7 @@ impl Watcher {
         let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
         let rules = plugins.policies.filter_rules_path();
         let rules = rules.parent().map(Path::to_owned);
+        let rules = rules.into_iter().chain([plugins.policies.directory.clone()]);
         for folder in folders
             .chain([plugins.policies.folder(), plugins.policies.folders.data.clone()])
             .chain(rules)

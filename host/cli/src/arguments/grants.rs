@@ -78,7 +78,8 @@ Examples:
 
 A berth.toml in the working directory only narrows: what it would widen is ignored, and named.
 This command shows all of that, asks, and then lets the file count like one of your own, until it
-changes. It never takes one of your denials away.";
+changes. It never takes one of your denials away. The rules in a filters.toml beside it don't count
+at all before you trust them.";
 
 /// `berth trust`.
 #[derive(Args, Debug)]

@@ -23,6 +23,13 @@ pub(crate) enum FilterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// List the commands whose output no rule knows, by size, from the audit
+    #[command(after_help = "Examples:\n  berth filter discover\n  berth filter discover --json")]
+    Discover {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
     /// Say how much was left out so far, filter by filter, from the audit
     #[command(after_help = "Examples:\n  berth filter stats\n  berth filter stats --json")]
     Stats {

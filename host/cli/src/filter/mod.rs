@@ -1,6 +1,7 @@
 //! `berth filter`.
 
 mod command;
+mod discover;
 mod examples;
 mod table;
 
@@ -12,8 +13,8 @@ use berth_core::audit::FilterStats;
 use berth_core::config::Folders;
 use berth_core::text::{neutral, neutral_line, shown};
 use berth_core::{
-    Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern,
-    Purpose, Trail, commands,
+    Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail,
+    commands,
 };
 use serde_json::{Value, json};
 
@@ -27,8 +28,8 @@ use crate::options::Options;
 use crate::style::{FAINT, WARNING};
 use table::Table;
 
-/// Bytes of an output to try: the limit of one output of a command.
-const MAX_OUTPUT: u64 = 1 << 20;
+/// Bytes of an output to try. A call gives filters a longer output in pieces of this size.
+const MAX_OUTPUT: u64 = 4 << 20;
 
 /// Characters of a filter's matcher in the list.
 const SHOWN: usize = 60;
@@ -42,6 +43,9 @@ pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Er
             host::run(options, async |host| examples::run(&host, filters, *json).await)
         }
         FilterCommand::Stats { json } => stats(*json),
+        FilterCommand::Discover { json } => {
+            host::run(options, async |host| discover::run(&host, *json))
+        }
     }
 }
 
@@ -93,61 +97,79 @@ fn describe_matcher(matcher: &Matcher) -> String {
 }
 
 fn try_filter(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
-    let (filter, file) = match (&arguments.command, &arguments.filter_or_file, &arguments.file) {
-        (Some(_), Some(file), None) => (None, Path::new(file)),
-        (None, Some(filter), Some(file)) => (Some(filter.as_str()), file.as_path()),
-        _ => {
-            return Err(Error::Usage(
-                "give a filter and a file, or --command and a file".to_owned(),
-            ));
+    match (&arguments.command, &arguments.filter_or_file, &arguments.file) {
+        (Some(command), Some(file), None) => {
+            let text = output(Path::new(file))?;
+            host::run(options, async |host| try_call(&host, arguments, command, text).await)
         }
+        (None, Some(filter), Some(file)) => {
+            let text = shown(output(file)?, true);
+            host::run(options, async |host| try_one(&host, arguments, filter, text).await)
+        }
+        _ => Err(Error::Usage("give a filter and a file, or --command and a file".to_owned())),
+    }
+}
+
+/// Does what a call does with the output of a command.
+async fn try_call(
+    host: &Host,
+    arguments: &FilterTry,
+    command: &str,
+    text: String,
+) -> Result<Exit, Error> {
+    let (left, filtered) =
+        host.preview_output(command, &text, arguments.exit).await.map_err(|failure| {
+            Error::Usage(format!("a call would fail: {}", neutral_line(&failure.message)))
+        })?;
+    let last = commands::last_command(command);
+    let fitting = match &last {
+        Some(last) => host.fitting_filters("bash", Some(&last.line)),
+        None => Vec::new(),
     };
-    let text = shown(output(file)?, true);
-    let last = arguments.command.as_deref().and_then(commands::last_command);
-    let subject = last.as_ref().map(|last| last.line.clone());
-    host::run(options, async |host| {
-        let names = match filter {
-            Some(name) => vec![name.to_owned()],
-            None => host.fitting_filters("bash", subject.as_deref()),
-        };
-        let mut input = FilterInput {
-            tool: "bash".to_owned(),
-            subject: subject.clone(),
-            exit_code: Some(arguments.exit),
-            among_others: last.as_ref().is_some_and(|last| !last.alone),
-            content: vec![Content::text(text.clone())],
-            ..FilterInput::default()
-        };
-        let mut by: Vec<(String, Confidence)> = Vec::new();
-        let asked = match (names.as_slice(), &subject) {
-            ([], Some(subject)) => format!("no filter fits `{subject}`"),
-            ([], None) => {
-                "the last program of the command line is unknown, so no filter fits".to_owned()
-            }
-            (names, _) => format!("{} leaves nothing out", names.join(", ")),
-        };
-        for name in names {
-            let verdict = host
-                .try_filter(&name, input.clone())
-                .await
-                .map_err(|failure| unusable(&host, &name, &failure.message))?;
-            match verdict {
-                FilterVerdict::Keep => {}
-                FilterVerdict::Replace { content, confidence, .. } => {
-                    input.content = content;
-                    by.push((name, confidence));
-                }
-                FilterVerdict::Block(reason) => {
-                    return Err(Error::Usage(format!(
-                        "`{name}` withholds it: {}",
-                        neutral_line(&reason)
-                    )));
-                }
-            }
+    let unchanged = match &last {
+        None => "the last program of the command line is unknown, so no filter fits".to_owned(),
+        Some(last) if fitting.is_empty() => format!("no filter fits `{}`", last.line),
+        Some(_) => format!("{} leaves nothing out", fitting.join(", ")),
+    };
+    show(&text, &left, filtered, &unchanged, arguments.json)
+}
+
+/// Runs one filter on an output, whatever its command.
+async fn try_one(
+    host: &Host,
+    arguments: &FilterTry,
+    filter: &str,
+    text: String,
+) -> Result<Exit, Error> {
+    let input = FilterInput {
+        tool: "bash".to_owned(),
+        exit_code: Some(arguments.exit),
+        content: vec![Content::text(text.clone())],
+        ..FilterInput::default()
+    };
+    let verdict = host
+        .try_filter(filter, input)
+        .await
+        .map_err(|failure| unusable(host, filter, &failure.message))?;
+    let unchanged = format!("{filter} leaves nothing out");
+    match verdict {
+        FilterVerdict::Keep => show(&text, &text, None, &unchanged, arguments.json),
+        FilterVerdict::Replace { content, confidence, .. } => {
+            let left = content.iter().filter_map(Content::as_text).collect::<String>();
+            let size = |text: &str| (text.lines().count() as u64, text.len() as u64);
+            let (before, after) = (size(&text), size(&left));
+            let filtered = FilterSummary {
+                filters: vec![filter.to_owned()],
+                confidence,
+                lines: [before.0, after.0],
+                bytes: [before.1, after.1],
+            };
+            show(&text, &left, Some(filtered), &unchanged, arguments.json)
         }
-        let left = input.content.iter().filter_map(Content::as_text).collect::<String>();
-        show(&text, &left, by, &asked, arguments.json)
-    })
+        FilterVerdict::Block(reason) => {
+            Err(Error::Usage(format!("`{filter}` withholds it: {}", neutral_line(&reason))))
+        }
+    }
 }
 
 fn unusable(host: &Host, name: &str, message: &str) -> Error {
@@ -156,35 +178,35 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
+/// Shows what is left of an output. `unchanged`: what to say if it is all of it.
 fn show(
     before: &str,
     after: &str,
-    by: Vec<(String, Confidence)>,
-    asked: &str,
+    filtered: Option<FilterSummary>,
+    unchanged: &str,
     as_json: bool,
 ) -> Result<Exit, Error> {
-    let lines = |text: &str| text.lines().count() as u64;
-    let confidence = by.iter().map(|(_, confidence)| *confidence).max();
-    let filtered = FilterSummary {
-        filters: by.into_iter().map(|(name, _)| name).collect(),
-        confidence: confidence.unwrap_or(Confidence::Fallback),
-        lines: [lines(before), lines(after)],
-        bytes: [before.len() as u64, after.len() as u64],
-    };
     if as_json {
-        let mut object = json!(filtered);
+        let lines = |text: &str| text.lines().count();
+        let mut object = match &filtered {
+            Some(filtered) => json!(filtered),
+            None => json!({
+                "filters": [],
+                "confidence": null,
+                "lines": [lines(before), lines(after)],
+                "bytes": [before.len(), after.len()],
+            }),
+        };
         object["text"] = json!(after);
-        object["tokens_saved_estimated"] = json!(filtered.tokens_saved());
-        if confidence.is_none() {
-            object["confidence"] = Value::Null;
-        }
+        object["tokens_saved_estimated"] =
+            json!(filtered.as_ref().map_or(0, FilterSummary::tokens_saved));
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(Exit::Success);
     }
     write!(io::stdout().lock(), "{}", neutral(after))?;
-    let said = match confidence {
-        None => asked.to_owned(),
-        Some(confidence) => {
+    let said = match filtered {
+        None => unchanged.to_owned(),
+        Some(filtered) => {
             let saved = filtered.tokens_saved();
             let small = if filtered.is_worth_it() {
                 ""
@@ -194,7 +216,7 @@ fn show(
             format!(
                 "{filtered} by {}; about {saved} tokens; confidence: {}{small}",
                 filtered.filters.join(", "),
-                confidence.as_str()
+                filtered.confidence.as_str()
             )
         }
     };
@@ -213,7 +235,7 @@ fn output(path: &Path) -> Result<String, Error> {
     source.take(MAX_OUTPUT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_OUTPUT {
         return Err(Error::Usage(format!(
-            "{}: more than 1 MiB, which no command's output has",
+            "{}: the file is larger than 4 MiB, the limit; a call gives filters a longer output in pieces",
             path.display()
         )));
     }

@@ -16,7 +16,8 @@ section! {
         /// Hours that a whole answer is stored.
         pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Rule::Smaller;
         /// MiB for all stored answers together; the oldest are removed first. Of one answer, at
-        /// most 10 MiB are stored.
+        /// most 10 MiB are stored; of the outputs of one command, at most 64 MiB and half of
+        /// `max_mib`.
         pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(256), Rule::Smaller;
     }
 }

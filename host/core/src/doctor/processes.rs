@@ -116,6 +116,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         network: false,
         path_rules: None,
         changes: None,
+        output: None,
     };
     let child =
         Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());

@@ -586,6 +586,23 @@ proptest! {
     }
 
     #[test]
+    fn parts_of_a_text_hold_no_secret_of_the_whole(pieces in proptest::collection::vec(piece(), 0..40), at in 0_usize..2000) {
+        let text = pieces.concat();
+        let at = text.floor_char_boundary(at);
+        for keys in [Keys::Unknown, Keys::Text, Keys::Settings] {
+            let found = find(&text, &|_| keys, 0);
+            let once = put_marks(&text, &found, &mut Vec::new());
+            let parts = part(&text, 0, at, keys) + &part(&text, at, text.len(), keys);
+            for secret in found.iter().map(|found| &text[found.start..found.end]) {
+                prop_assert!(!parts.contains(secret) || once.contains(secret), "{} at {}", text, at);
+            }
+            if found.is_empty() && super::text(&text[..at], keys) == text[..at] && super::text(&text[at..], keys) == text[at..] {
+                prop_assert_eq!(&parts, &text);
+            }
+        }
+    }
+
+    #[test]
     fn credential_is_found_at_every_place(pieces in proptest::collection::vec(piece(), 0..12), at in 0_usize..12) {
         let (_, secret) = &issued()[0];
         let mut pieces = pieces;

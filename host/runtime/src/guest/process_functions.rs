@@ -294,6 +294,7 @@ impl Processes {
             network: self.reaches_network(),
             path_rules: self.path_rules.clone(),
             changes: self.changes.clone(),
+            output: self.output.clone(),
         })
     }
 

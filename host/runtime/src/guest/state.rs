@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_contract::{CallId, ChangeRecorder, Content, Events, NoEvents, PathRules, Report};
+use berth_contract::{
+    CallId, ChangeRecorder, Content, Events, NoEvents, OutputRecorder, PathRules, Report,
+};
 use berth_egress::Requests;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
@@ -58,6 +60,8 @@ pub(crate) struct Processes {
     pub(crate) path_rules: Option<Arc<dyn PathRules>>,
     /// Saves what processes are about to change.
     pub(crate) changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Keeps their whole output.
+    pub(crate) output: Option<Arc<dyn OutputRecorder>>,
     pub(crate) network: bool,
     /// Whether the tool claims to be read-only.
     pub(crate) read_only: bool,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, ChangeRecorder, PathRules};
+use berth_contract::{CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -57,6 +57,8 @@ pub struct Command {
     pub path_rules: Option<Arc<dyn PathRules>>,
     /// Learns what it changes in files, before it does. `None`: nobody does.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Learns of everything that it writes. `None`: nobody does.
+    pub output: Option<Arc<dyn OutputRecorder>>,
 }
 
 impl Command {
@@ -213,6 +215,7 @@ pub struct Child {
     held: Vec<PinnedDirectory>,
     /// Serves its listener; ends behind it.
     changes: Option<ChangeWatch>,
+    recorder: Option<Arc<dyn OutputRecorder>>,
 }
 
 /// How a command runs.
@@ -224,6 +227,7 @@ struct Task<'a> {
     end: Instant,
     cancel: &'a CancellationToken,
     changes: Option<&'a Arc<dyn ChangeRecorder>>,
+    output: Option<&'a Arc<dyn OutputRecorder>>,
     held: &'a [PinnedDirectory],
 }
 
@@ -332,8 +336,8 @@ impl Child {
         };
         let spec = serde_json::to_vec(&spec).map_err(io::Error::from)?;
         let off = places.sandbox == Sandbox::Off;
-        let changes = command.changes.as_ref();
-        let task = Task { namespaces, off, limit, end, cancel, changes, held: &held };
+        let (changes, output) = (command.changes.as_ref(), command.output.as_ref());
+        let task = Task { namespaces, off, limit, end, cancel, changes, output, held: &held };
         let waiting = &places.known.waiting;
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -386,6 +390,7 @@ impl Child {
             end,
             held: Vec::new(),
             changes: None,
+            recorder: task.output.cloned(),
         };
         // The helper reads this first. If it doesn't, its first line gives the reason.
         let _ = descriptors::send(&control, &length.to_le_bytes(), &input)
@@ -593,10 +598,16 @@ impl Child {
     }
 
     fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
-        let Self { stdout, stderr, output, .. } = self;
+        let Self { stdout, stderr, output, recorder, .. } = self;
         let Output { stdout: kept_out, stderr: kept_err, written, limit } = output;
-        take_from(stdout, kept_out, *limit, written, buffer, see);
-        take_from(stderr, kept_err, *limit, written, buffer, see);
+        let record = |stream| {
+            let recorder = recorder.as_deref();
+            move |bytes: &[u8]| recorder.into_iter().for_each(|to| to.write(stream, bytes))
+        };
+        let out = record(OutputStream::Stdout);
+        take_from(stdout, kept_out, *limit, written, buffer, &out, see);
+        let err = record(OutputStream::Stderr);
+        take_from(stderr, kept_err, *limit, written, buffer, &err, see);
     }
 
     /// Reads what is still in the pipes after its end. In a namespace, no other process has them
@@ -636,6 +647,7 @@ fn take_from(
     limit: usize,
     written: &mut u64,
     buffer: &mut [u8],
+    record: &dyn Fn(&[u8]),
     see: &mut dyn FnMut(&[u8]),
 ) {
     // A few chunks at a time, so that a program that writes without an end doesn't delay the other
@@ -650,6 +662,7 @@ fn take_from(
                     limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
                 kept.push(&buffer[..read], limit);
+                record(&buffer[..read]);
                 see(&buffer[..shown]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

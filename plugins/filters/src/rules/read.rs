@@ -167,10 +167,17 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     }
     let types: Vec<&str> = strategies.iter().map(Strategy::name).collect();
     let mut meta = json!({ "strategy": types.join("+"), "built_in": false });
+    if rule.project {
+        meta["project"] = true.into();
+    }
     if !rule.examples.is_empty() {
         meta["examples"] = rule.examples.into_iter().map(|example| example.0).collect();
     }
-    let steps = strategies.iter().map(Step::new).collect::<Result<_, _>>()?;
+    let step = |strategy| match (Step::new(strategy), rule.project) {
+        (step, true) => step.map(Step::keeping_warnings),
+        (step, false) => step,
+    };
+    let steps = strategies.iter().map(step).collect::<Result<_, _>>()?;
     let own = OperatorRule {
         name: name.clone(),
         matcher: Matcher { tool: tool.into(), subject },
@@ -193,6 +200,9 @@ struct RuleForm {
     enabled: bool,
     #[serde(default)]
     examples: Vec<Example>,
+    /// Set by the host for the rules of a project's file.
+    #[serde(default)]
+    project: bool,
 }
 
 fn default_true() -> bool {

@@ -143,7 +143,8 @@ fn different<'a>(first: &str, line: &'a str) -> &'a str {
 impl Deduplicator {
     /// Writes the part of a line that is compared.
     fn normalize(&self, line: &str, level: Level, same: &mut Vec<u8>) {
-        if self.custom.is_empty() {
+        // No pattern makes two failures the same.
+        if self.custom.is_empty() || level > Level::Nothing {
             normalize(line, level, same);
             if same.iter().filter(|byte| byte.is_ascii_alphabetic()).count() < MIN_LETTERS {
                 same.clear();

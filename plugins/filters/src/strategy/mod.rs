@@ -72,7 +72,11 @@ impl Strategy {
 }
 
 /// A strategy that is ready to run.
-pub struct Step(Box<dyn Run>);
+pub struct Step {
+    strategy: Box<dyn Run>,
+    /// Whether it treats warnings as errors, which no pattern can leave out.
+    keeps_warnings: bool,
+}
 
 impl Step {
     /// Checks the parameters, and compiles the expressions.
@@ -93,7 +97,13 @@ impl Step {
             Strategy::GitDiff(it) => it.step(),
             Strategy::Dedup(it) => it.step(),
         };
-        step.map(Self).map_err(|what| format!("{name}: {what}"))
+        step.map(|strategy| Self { strategy, keeps_warnings: false })
+            .map_err(|what| format!("{name}: {what}"))
+    }
+
+    /// The same for a rule that others may have written: it can't leave out warnings.
+    pub fn keeping_warnings(self) -> Self {
+        Self { keeps_warnings: true, ..self }
     }
 }
 
@@ -109,17 +119,18 @@ struct Part<'a> {
     levels: Vec<Level>,
     /// Whether the command failed.
     failed: bool,
+    keeps_warnings: bool,
 }
 
 impl<'a> Part<'a> {
     fn new(lines: &'a [&'a str], failed: bool) -> Self {
-        Self { lines, levels: guard::levels(lines, failed), failed }
+        Self { lines, levels: guard::levels(lines, failed), failed, keeps_warnings: false }
     }
 
     /// Whether a line reports an error or belongs to one. Such a line must not be left out as
     /// noise.
     fn is_error(&self, at: usize) -> bool {
-        self.levels[at] >= Level::ErrorContext
+        self.levels[at] >= Level::ErrorContext || self.keeps_warnings && self.is_notable(at)
     }
 
     /// Whether a line reports an error or a warning, or belongs to one. Such a line must not be
@@ -165,8 +176,8 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
     let mut unknown = false;
     for step in steps {
         let lines = text::lines(&current);
-        let part = Part::new(&lines, failed);
-        let (next, confidence) = match step.0.run(&part) {
+        let part = Part { keeps_warnings: step.keeps_warnings, ..Part::new(&lines, failed) };
+        let (next, confidence) = match step.strategy.run(&part) {
             Outcome::Unchanged => continue,
             Outcome::Unknown => {
                 unknown = true;

@@ -97,6 +97,7 @@ fn call() -> Call {
         path_rules: None,
         changes: None,
         command_changes: None,
+        output: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

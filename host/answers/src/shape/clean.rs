@@ -1,0 +1,346 @@
+//! Neutralises, redacts and bounds an outcome.
+
+use std::time::Duration;
+
+use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
+use berth_contract::{Body, CancellationToken, Category, Content, Denial, Failure, Outcome};
+use berth_redaction as redaction;
+use serde_json::Value;
+
+use super::sources::Source;
+use crate::blocking::blocking;
+use crate::terminal::Kind;
+
+/// Bytes of a failure's message.
+const MAX_MESSAGE: usize = 8192;
+
+/// The longest wait that a tool can ask for.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+
+/// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
+/// thread.
+pub(super) const AT_ONCE: usize = 64 * 1024;
+
+/// Time limit for processing a longer answer. The longest needs a small part of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Additional time if the call was cancelled: its output so far is still worth an answer.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// [`clean()`] on this thread, for short answers.
+pub(super) async fn clean_in_time(
+    outcome: Outcome,
+    source: Option<Source>,
+    kind: Kind,
+    limit: usize,
+    cancel: &CancellationToken,
+) -> (Outcome, bool) {
+    if !is_long(&outcome) {
+        return clean(outcome, source, kind, limit);
+    }
+    let cleaned =
+        run_in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
+    cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
+}
+
+/// [`blocking()`] with a time limit. A later result is dropped.
+async fn run_in_time<R: Send + 'static>(
+    run: impl FnOnce() -> R + Send + 'static,
+    patience: Duration,
+    grace: Duration,
+    cancel: &CancellationToken,
+) -> Result<R, Failure> {
+    let mut running = std::pin::pin!(blocking(run));
+    let waited = tokio::time::timeout(patience, cancel.run_until_cancelled(running.as_mut()));
+    let (category, why) = match waited.await {
+        Ok(Some(result)) => return Ok(result),
+        Ok(None) => match tokio::time::timeout(grace, running).await {
+            Ok(result) => return Ok(result),
+            Err(_) => (
+                Category::Cancelled,
+                "the call was cancelled before its answer was looked through for secrets",
+            ),
+        },
+        Err(_) => (Category::Timeout, "its answer could not be looked through for secrets in time"),
+    };
+    let message = format!("{why}, so the answer is withheld; what the tool did is done");
+    Err(Failure::new(category, message)
+        .with_code("withheld")
+        .with_suggestion("Ask for less at once."))
+}
+
+/// Whether an outcome has more text than is processed at once. Doesn't serialise it to find out.
+fn is_long(outcome: &Outcome) -> bool {
+    let (content, values, texts) = match outcome {
+        Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
+        Err(failure) => {
+            let texts =
+                [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
+            let denial = failure
+                .denial
+                .as_ref()
+                .map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
+            let texts = texts.into_iter().flatten().map(String::len).sum::<usize>() + denial;
+            (&failure.content, [&failure.structured, &failure.meta], texts)
+        }
+    };
+    let length = texts
+        + content
+            .iter()
+            .map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len))
+            .sum::<usize>();
+    let values = values.into_iter().chain(content.iter().map(|part| &part.meta)).flatten();
+    length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
+}
+
+/// Whether a value has more characters as JSON. Doesn't serialise it to find out.
+pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
+    fn length(value: &Value, left: usize) -> Option<usize> {
+        match value {
+            Value::String(text) => left.checked_sub(text.chars().count() + 2),
+            Value::Array(items) => items
+                .iter()
+                .try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
+            Value::Object(fields) => {
+                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| {
+                    length(value, left)?.checked_sub(key.chars().count() + 4)
+                })
+            }
+            _ => left.checked_sub(5),
+        }
+    }
+    threshold != usize::MAX && length(value, threshold).is_none()
+}
+
+/// Neutralises, redacts and bounds an outcome, in this order. Returns whether something was left
+/// out.
+fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
+    let mut truncated = false;
+    let keys = source.map(Source::keys);
+    let json = |value: Value| {
+        let value = neutral_json(shown(value, kind));
+        match keys {
+            Some(keys) => redaction::json(value, keys),
+            None => value,
+        }
+    };
+    let redacted = |text: String| match keys {
+        Some(keys) => redaction::owned(text, keys),
+        None => text,
+    };
+    let outcome = match outcome {
+        Ok(mut output) => {
+            output.content = bounded(contents(output.content, source, kind), limit, &mut truncated);
+            output.structured = output.structured.map(json);
+            output.meta = output.meta.map(json);
+            Ok(output)
+        }
+        Err(mut failure) => {
+            let text = |text: String| redacted(neutral_owned(text));
+            failure.message = shortened(text(failure.message));
+            failure.suggestion = failure.suggestion.map(text);
+            failure.code = failure.code.map(text);
+            failure.content =
+                bounded(contents(failure.content, source, kind), limit, &mut truncated);
+            failure.structured = failure.structured.map(json);
+            failure.meta = failure.meta.map(json);
+            failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
+            failure.denial = failure.denial.map(|denial| {
+                let line = |text: String| shortened(redacted(neutral_line(&text)));
+                Denial {
+                    capability: line(denial.capability),
+                    action: line(denial.action),
+                    rule: line(denial.rule),
+                    place: line(denial.place),
+                    // It may name lines to add to a file.
+                    remedy: shortened(text(denial.remedy)),
+                }
+            });
+            Err(failure)
+        }
+    };
+    (outcome, truncated)
+}
+
+/// The texts of a value in the form that a terminal would show.
+fn shown(value: Value, kind: Kind) -> Value {
+    match value {
+        Value::String(text) => Value::String(kind.shown(text)),
+        Value::Array(items) if kind == Kind::Lines => {
+            Value::Array(items.into_iter().map(|item| shown(item, kind)).collect())
+        }
+        Value::Object(fields) if kind == Kind::Lines => Value::Object(
+            fields.into_iter().map(|(name, field)| (name, shown(field, kind))).collect(),
+        ),
+        value => value,
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    text.truncate(cut(&text, MAX_MESSAGE).len());
+    text
+}
+
+/// Neutralises and redacts the parts, also secrets that begin in one part and end in the next.
+fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
+    let parts = parts.into_iter().map(|part| match part.body {
+        Body::Text(text) => Content { body: Body::Text(kind.shown(text)), ..part }.neutralised(),
+        _ => part.neutralised(),
+    });
+    let Some(source) = source else { return parts.collect() };
+    let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
+    let texts = parts
+        .iter_mut()
+        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
+    redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
+    parts
+}
+
+fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
+    let mut left = limit;
+    let mut shaped = Vec::with_capacity(parts.len());
+    let mut parts = parts.into_iter();
+    for part in parts.by_ref() {
+        if part.len() > left {
+            *truncated = true;
+            shaped.extend(cut_part(part, left, parts.len()));
+            break;
+        }
+        left -= part.len();
+        shaped.push(part);
+    }
+    shaped
+}
+
+/// Shortens a part that is too large to its beginning and a note.
+fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
+    let size = part.len();
+    let note = match more {
+        0 => format!("[cut: this part had {size} bytes]"),
+        _ => format!("[cut: this part had {size} bytes, and {more} more parts followed]"),
+    };
+    match part.body {
+        Body::Text(text) => vec![
+            Content { body: Body::Text(cut(&text, left).to_owned()), ..part },
+            Content::text(note),
+        ],
+        Body::Bytes(_) | Body::Link(_) => vec![Content::text(note)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use berth_contract::Output;
+    use berth_redaction::Keys;
+    use serde_json::json;
+
+    fn clean_output(output: Output, limit: usize) -> (Output, bool) {
+        let (shaped, truncated) =
+            clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
+        (shaped.expect("is an output"), truncated)
+    }
+
+    #[test]
+    fn length_counts_all_parts_of_an_answer() {
+        let long = "x".repeat(AT_ONCE);
+        assert!(!is_long(&Ok(Output::text("x".repeat(AT_ONCE)))));
+        assert!(is_long(&Ok(Output::text(format!("{long}x")))));
+        assert!(is_long(&Ok(Output { structured: Some(json!([long])), ..Output::default() })));
+        assert!(is_long(&Ok(Output { meta: Some(json!({ "a": long })), ..Output::default() })));
+        let part = Content { meta: Some(json!([long])), ..Content::text("") };
+        assert!(is_long(&Ok(Output { content: vec![part], ..Output::default() })));
+        assert!(is_long(&Err(Failure::new(Category::Timeout, format!("{long}x")))));
+    }
+
+    #[test]
+    fn slow_shaping_withholds_the_answer_and_delays_no_call() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let cancel = CancellationToken::new();
+            for (text, at_once) in
+                [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)]
+            {
+                let mut cleaning = std::pin::pin!(clean_in_time(
+                    Ok(Output::text(text)),
+                    Some(Source::One(Keys::Text)),
+                    Kind::Stored,
+                    usize::MAX,
+                    &cancel
+                ));
+                let polled = cleaning.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert_eq!(polled.is_ready(), at_once, "others may run meanwhile");
+                if !at_once {
+                    let (outcome, _) = cleaning.await;
+                    assert!(
+                        !outcome.expect("it is done in time").joined_text().contains("hunter22")
+                    );
+                }
+            }
+            // Nothing is sent before the end, so neither finishes.
+            for (patience, cancelled, category) in
+                [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)]
+            {
+                let (send, receive) = std::sync::mpsc::channel::<()>();
+                let cancel = CancellationToken::new();
+                if cancelled {
+                    cancel.cancel();
+                }
+                let run = move || receive.recv().is_ok();
+                let withheld = run_in_time(run, patience, Duration::ZERO, &cancel)
+                    .await
+                    .expect_err("it isn't done");
+                assert_eq!(
+                    (withheld.category, withheld.code.as_deref()),
+                    (category, Some("withheld")),
+                    "{withheld:?}"
+                );
+                drop(send);
+            }
+            // A cancelled call still returns its output so far.
+            let cancel = CancellationToken::new();
+            cancel.cancel();
+            assert_eq!(
+                run_in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"),
+                1
+            );
+        });
+    }
+
+    #[test]
+    fn answer_is_bounded_with_a_notice() {
+        let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
+        let (shaped, truncated) = clean_output(Output { content, ..Output::default() }, 5);
+        assert_eq!(
+            shaped.joined_text(),
+            "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]"
+        );
+        assert!(truncated);
+    }
+
+    #[test]
+    fn answers_never_steer_a_terminal() {
+        let output = Output {
+            structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })),
+            ..Output::text("\u{1b}]0;x\u{7}")
+        };
+        let (shaped, truncated) = clean_output(output, 100);
+        assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
+        assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
+        assert!(!truncated);
+    }
+
+    #[test]
+    fn length_of_a_value_is_about_that_of_its_text() {
+        let value = json!({ "a": ["x".repeat(100), 1, null, true], "b": {} });
+        let length = value.to_string().len();
+        assert!(
+            is_longer(&value, length - 20)
+                && !is_longer(&value, length + 20)
+                && !is_longer(&value, usize::MAX)
+        );
+    }
+}

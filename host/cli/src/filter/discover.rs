@@ -1,0 +1,122 @@
+//! `berth filter discover`: for which commands a rule would pay.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use berth_core::config::Folders;
+use berth_core::text::neutral_line;
+use berth_core::{Host, Trail, commands};
+use serde_json::json;
+
+use super::table::Table;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::shown;
+use crate::style::FAINT;
+
+/// Commands that are shown.
+const SHOWN: usize = 20;
+
+/// Commands that are counted apart. Others are left out: the audit may hold any number.
+const MAX_COMMANDS: usize = 10_000;
+
+/// Characters of a command in the table.
+const WIDTH: usize = 60;
+
+/// Lists commands whose output no rule knows.
+pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
+    // `None`: a rule knows its output.
+    let mut counted: BTreeMap<String, Option<[u64; 2]>> = BTreeMap::new();
+    Trail::open(&Folders::from_environment()?)?.command_outputs(&mut |text, bytes| {
+        let Some(last) = commands::last_command(text) else { return };
+        let command = first_words(&last.line);
+        if !counted.contains_key(&command) && counted.len() == MAX_COMMANDS {
+            return;
+        }
+        let counts = counted
+            .entry(command)
+            .or_insert_with_key(|command| (!host.knows_output(command)).then_some([0, 0]));
+        if let Some([calls, sum]) = counts {
+            *calls += 1;
+            *sum += bytes;
+        }
+    })?;
+    let mut unknown: Vec<(String, [u64; 2])> =
+        counted.into_iter().filter_map(|(command, counts)| Some((command, counts?))).collect();
+    unknown.retain(|(_, [_, bytes])| *bytes > 0);
+    unknown.sort_by_key(|(_, [_, bytes])| std::cmp::Reverse(*bytes));
+    unknown.truncate(SHOWN);
+    if as_json {
+        let row = |(command, [calls, bytes]): &(String, [u64; 2])| json!({ "command": command, "calls": calls, "bytes": bytes });
+        let rows: Vec<_> = unknown.iter().map(row).collect();
+        writeln!(io::stdout().lock(), "{:#}", json!(rows))?;
+        return Ok(Exit::Success);
+    }
+    let Some((first, _)) = unknown.first() else {
+        writeln!(anstream::stdout(), "Rules know the outputs of all commands in the audit.")?;
+        return Ok(Exit::Success);
+    };
+    let mut table = Table::new(["COMMAND", "CALLS", "BYTES", "TOKENS"], &[1, 2, 3]);
+    for (command, [calls, bytes]) in &unknown {
+        let shown: String = command.chars().take(WIDTH).collect();
+        let tokens = format!("~{}", bytes / 4);
+        table.row([neutral_line(&shown), calls.to_string(), bytes.to_string(), tokens]);
+    }
+    table.print()?;
+    let file = host.filter_rules().map(|rules| shown::path(&rules.path));
+    writeln!(
+        anstream::stdout(),
+        "\n{FAINT}A rule for the first, for {}:{FAINT:#}\n\n{}\n{FAINT}Try it: berth filter try --command {} OUTPUT_FILE{FAINT:#}",
+        file.as_deref().unwrap_or("filters.toml"),
+        rule_for(first),
+        shown::shell_word(first),
+    )?;
+    Ok(Exit::Success)
+}
+
+/// A rule as `filters.toml` has it.
+fn rule_for(command: &str) -> String {
+    let name: String = command
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .take(40)
+        .collect();
+    format!(
+        "[[rules]]\nname = \"{}\"\nmatch = {{ prefix = {} }}\nstrategy = {{ type = \"dedup\" }}\n",
+        name.trim_matches('-'),
+        shown::toml(&json!(command))
+    )
+}
+
+/// The program, and its subcommand if it has one.
+fn first_words(command: &str) -> String {
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    let is_subcommand = |word: &&str| {
+        word.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
+    };
+    match words.next().filter(is_subcommand) {
+        Some(word) => format!("{program} {word}"),
+        None => program.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_known_by_its_program_and_subcommand() {
+        for (command, words) in [
+            ("terraform plan -out x", "terraform plan"),
+            ("seq 1 10", "seq"),
+            ("python3 tool.py run", "python3"),
+            ("task run:all", "task run:all"),
+            ("ls -la src", "ls"),
+            ("", ""),
+        ] {
+            assert_eq!(first_words(command), words, "{command}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+use std::fmt;
+
+/// Which of its two outputs a command wrote to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Learns of everything that the command of a call writes, also of what is too much for an answer.
+pub trait OutputRecorder: fmt::Debug + Send + Sync + 'static {
+    /// The command wrote these bytes. Called on the thread that waits for the command, in order,
+    /// and may block it.
+    fn write(&self, stream: OutputStream, bytes: &[u8]);
+}
