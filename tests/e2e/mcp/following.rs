@@ -103,7 +103,14 @@ fn wrong_file_changes_nothing_and_is_told_once() {
 #[test]
 fn approvals_and_counts_of_the_session_go_on() {
     let cli = Cli::new();
-    cli.configure("[tools]\nautonomy = \"ask\"\n");
+    let counted = |quota: u32, file: &str| {
+        cli.configure(&format!(
+            "[tools]\nautonomy = \"ask\"\nmax_tool_calls_per_session = {quota}\n[tools.file]\n{file}"
+        ));
+    };
+    // Far more than the test makes.
+    let enough = 1_000_000;
+    counted(enough, "");
     // An approval is bound to the file that its question showed.
     let notes = cli.work().join("notes.txt");
     fs::write(&notes, "changed\n").expect("it is written");
@@ -114,22 +121,22 @@ fn approvals_and_counts_of_the_session_go_on() {
     client.user_says(&accepted);
     assert!(is_served(&client.answer(id)));
     // Another rule takes effect, and the approval is remembered.
-    cli.configure("[tools]\nautonomy = \"ask\"\n[tools.file]\ndeny_read = [\"**/secret\"]\n");
+    counted(enough, "deny_read = [\"**/secret\"]\n");
     fs::write(cli.work().join("secret"), "s").expect("it is written");
     until(|| read(&mut client, "secret"), "denied", is_refused);
     let again = client.call("write", write.clone());
     assert!(is_served(&again), "no question comes: {again}");
     // It is no way around a rule that came later.
-    cli.configure("[tools]\nautonomy = \"ask\"\n[tools.file]\ndeny_write = [\"**/notes.txt\"]\n");
+    counted(enough, "deny_write = [\"**/notes.txt\"]\n");
     until(|| read(&mut client, "secret"), "granted", is_served);
     let state = || notes.metadata().and_then(|file| file.modified()).expect("it is there");
     let before = state();
     assert!(is_refused(&client.call("write", write)));
     assert_eq!(state(), before, "it isn't written");
-    // The calls so far count under a quota that comes later.
-    cli.configure("[tools]\nmax_tool_calls_per_session = 3\n");
+    // Both writes count, though other hosts have served since.
+    counted(2, "");
     let over = until(|| read(&mut client, "secret"), "the quota", is_refused);
-    assert!(text(&over).contains("max_tool_calls_per_session = 3"), "{over}");
+    assert!(text(&over).contains("max_tool_calls_per_session = 2"), "{over}");
 }
 
 #[test]
