@@ -52,6 +52,7 @@ mod requests;
 mod retry;
 mod secrets;
 mod shell;
+mod starting;
 mod temporary;
 mod tools;
 mod transfers;

@@ -204,8 +204,10 @@ fn component_is_held_until_it_is_approved() {
         let living = Living::new();
         let host = living.watching(&[]).await;
         living.put("word", &version("word", "1.0.0", "one").encode());
-        until(&host, "it was seen", || host.plugins().iter().any(|plugin| plugin.name == "word"))
-            .await;
+        until(&host, "it was seen", || {
+            host.plugins().iter().any(|plugin| plugin.name == "word" && plugin.waiting.is_some())
+        })
+        .await;
         assert!(waiting(&host, "word").contains("never approved"), "{}", waiting(&host, "word"));
         let told = said(&host, "word").await.expect_err("it is held");
         assert!(told.contains("berth plugin approve word"), "{told}");

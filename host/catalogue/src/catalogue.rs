@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Annotations, Category, Definition, Failure, HostError, Provider};
+use berth_policy::TextGlob;
 use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
 use serde_json::Value;
@@ -146,6 +147,8 @@ pub struct Catalogue {
     names: HashMap<String, usize>,
     /// Names of expected plugins that aren't loaded, each with the reason.
     missing: Vec<(String, String)>,
+    /// Names of plugins that are being loaded.
+    loading: Vec<String>,
     /// The filters for answers.
     pub filters: Chain,
 }
@@ -175,7 +178,28 @@ impl Catalogue {
                 }
             }
         }
-        Ok(Self { tools, names, missing, filters })
+        Ok(Self { tools, names, missing, loading: Vec::new(), filters })
+    }
+
+    /// The same while these plugins are being loaded.
+    pub(crate) fn with_loading(self, loading: Vec<String>) -> Self {
+        Self { loading, ..self }
+    }
+
+    /// Names of plugins that are being loaded.
+    pub(crate) fn loading(&self) -> &[String] {
+        &self.loading
+    }
+
+    /// Whether a plugin that isn't loaded yet may bring a tool of that name or glob, which doesn't
+    /// exist yet. Third-party tools are named after their plugin.
+    pub(crate) fn may_come(&self, name: &str) -> bool {
+        let Some((plugin, _)) = name.split_once("__") else { return false };
+        !self.knows(name)
+            && self.loading.iter().any(|loading| {
+                loading == plugin
+                    || TextGlob::new(plugin).is_ok_and(|plugin| plugin.matches(loading))
+            })
     }
 
     /// All tools, in the order of their providers.

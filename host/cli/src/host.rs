@@ -9,6 +9,7 @@ use tokio::runtime::Builder;
 use crate::builtins::BUILTINS;
 use crate::error::Error;
 use crate::options::Options;
+use crate::progress;
 use crate::style::WARNING;
 
 /// Ignored keys of the working directory's file that are named.
@@ -96,26 +97,36 @@ fn block_on_reactor<T>(
     result
 }
 
-/// Builds the host of a loaded configuration.
+/// Builds the host of a loaded configuration, with all plugins.
 pub(crate) async fn build(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
 ) -> Result<Host, HostError> {
-    builder(options, folders, loaded)?.front_end("berth call").build().await
+    let builder = builder(options, folders, loaded)?.front_end("berth call").load_in_background();
+    let host = start(builder).await?;
+    progress::show(host.ready(), || progress::loading(&host.loading())).await;
+    Ok(host)
 }
 
-/// The same without filters, which only shorten answers for models and take time to load.
-pub(crate) async fn build_for_a_person(
+/// Builds a host for one call. A person gets none of the filters that only shorten answers for
+/// models: they take time to load.
+pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
+    tool: &str,
+    for_model: bool,
 ) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
     let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
-    let needed: Vec<Builtin> =
-        BUILTINS.iter().filter(|builtin| builtin.name != FILTERS || replaced).copied().collect();
-    with(options, folders, loaded, &needed)?.front_end("berth call").build().await
+    let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
+    let needed: Vec<Builtin> = BUILTINS.iter().filter(is_needed).copied().collect();
+    start(with(options, folders, loaded, &needed)?.front_end("berth call").only_for(tool)).await
+}
+
+async fn start(builder: HostBuilder) -> Result<Host, HostError> {
+    progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
 /// The builder of the host.

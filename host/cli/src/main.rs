@@ -25,6 +25,7 @@ mod new_file;
 mod options;
 mod plugin;
 mod policy;
+mod progress;
 mod schema;
 mod serve;
 mod shown;

@@ -31,6 +31,16 @@ impl Host {
     }
 }
 
+/// When the plugins of the configuration and of the plugin folder are loaded.
+#[derive(Default)]
+enum Loading {
+    #[default]
+    BeforeReturning,
+    InBackground,
+    /// Only those that a call of this tool needs.
+    For(String),
+}
+
 /// Collects the parts of a [`Host`]. It begins with [`Host::builder`] and ends with
 /// [`build`](Self::build). Of a setting that is made twice the last one counts; plugins and
 /// providers add up.
@@ -46,6 +56,7 @@ pub struct HostBuilder {
     resolver: Option<Arc<dyn Resolve>>,
     listening: Vec<SocketAddr>,
     watch: bool,
+    loading: Loading,
     front_end: Option<Cow<'static, str>>,
 }
 
@@ -133,6 +144,26 @@ impl HostBuilder {
         self
     }
 
+    /// Loads the plugins of the configuration and of the plugin folder after
+    /// [`build`](Self::build) has returned, so that one that takes long delays nobody: a call of a
+    /// tool that exists waits for none of them, a call of one of their tools for its plugin alone.
+    /// [`Host::ready`] waits for all. `build` still waits for filters of `[tools.filters] chain`
+    /// and for plugins that replace a built-in one, since every call needs those.
+    #[must_use]
+    pub fn load_in_background(mut self) -> Self {
+        self.loading = Loading::InBackground;
+        self
+    }
+
+    /// Loads no plugins of the configuration and of the plugin folder but those that calls of this
+    /// tool need. Loads all of them if no tool has that name, so that the failure says which do.
+    /// For a program that makes one call and ends.
+    #[must_use]
+    pub fn only_for(mut self, tool: impl Into<String>) -> Self {
+        self.loading = Loading::For(tool.into());
+        self
+    }
+
     /// The name of the program in the audit, such as `berth call`. By default `library`.
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
@@ -140,7 +171,9 @@ impl HostBuilder {
         self
     }
 
-    /// Starts the engine and loads everything. Plugins that are new to this machine are compiled
+    /// Starts the engine and loads everything, unless
+    /// [`load_in_background`](Self::load_in_background) or [`only_for`](Self::only_for) was called.
+    /// Plugins that are new to this machine are compiled
     /// once, which takes from tenths of a second to many seconds for each.
     ///
     /// A plugin of the configuration or of the plugin folder that is held back or doesn't load
@@ -229,15 +262,37 @@ impl HostBuilder {
         }
         // Watching starts before the first look, so that no change is missed between the two.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
-        plugins.reload(false).await;
+        let found = plugins.find().await;
         for path in &self.plugin_files {
             plugins.add_given(path).await?;
         }
+        let (loaded, ready) = tokio::sync::watch::channel(());
+        if let Some(mut found) = found {
+            plugins.load_needed(&mut found).await;
+            let is_enough = match &self.loading {
+                Loading::For(tool) => {
+                    plugins.load_for(&mut found, tool).await || plugins.catalogue().knows(tool)
+                }
+                _ => false,
+            };
+            let others = Arc::clone(&plugins);
+            let load = async move {
+                others.load_found(found, false).await;
+                // Now every name that exists is known.
+                others.warn_about_unknown_names();
+                drop(loaded);
+            };
+            match self.loading {
+                Loading::InBackground => drop(tokio::spawn(load)),
+                _ if is_enough => plugins.warn_about_unknown_names(),
+                _ => load.await,
+            }
+        }
         plugins.check_patterns()?;
-        plugins.warn_about_unknown_names();
         let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,
+            ready,
             settings,
             lookups: Lookups::new(home),
             _watch: watch,

@@ -30,6 +30,8 @@ use crate::undo::Undo;
 /// It belongs to the tokio runtime that it was built on. Dropping it ends its watching.
 pub struct Host {
     pub(crate) plugins: Arc<Plugins>,
+    /// Ends when all plugins that were there at the start have been loaded or refused.
+    pub(crate) ready: tokio::sync::watch::Receiver<()>,
     /// Ends the watching when the host is dropped.
     pub(crate) _watch: Option<Watch>,
     pub(crate) settings: Settings,
@@ -195,6 +197,18 @@ impl Host {
     /// rule with a misspelt name protects nothing.
     pub fn unknown_names(&self) -> Vec<String> {
         self.plugins.unknown_names().into_iter().map(|unknown| unknown.message).collect()
+    }
+
+    /// The names of plugins that are being loaded for the first time
+    /// ([`load_in_background`](crate::HostBuilder::load_in_background)).
+    pub fn loading(&self) -> Vec<String> {
+        self.plugins.loading()
+    }
+
+    /// Returns once all plugins that were there at the start have been loaded or refused.
+    pub async fn ready(&self) {
+        // It only ends.
+        while self.ready.clone().changed().await.is_ok() {}
     }
 
     /// Looks at the plugin folder and the plugins' files again, also at those that failed before.

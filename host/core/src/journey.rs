@@ -120,7 +120,7 @@ impl Host {
         steps: &mut Steps,
     ) -> Outcome {
         let DropRecorder { context, governance, run, .. } = call;
-        let catalogue = self.plugins.catalogue();
+        let catalogue = self.plugins.catalogue_for(&context.requested_tool, &inputs.cancel).await;
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use berth_core::config::{Approvals, Folders, Structured};
 use berth_core::text::cut;
@@ -22,6 +23,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::approver::{CallApprover, QuestionMeans, Tickets};
 use crate::calls::{CallResponse, Calls};
@@ -64,6 +66,10 @@ const STRUCTURED: &str = "berth/structured";
 
 /// Bytes of an unknown method that are repeated to the client.
 const METHOD: usize = 100;
+
+/// While plugins are being loaded: the longest wait of a client that asks for the tools, and the
+/// longest time between a new tool and the message about it.
+const BATCH: Duration = Duration::from_secs(1);
 
 /// Serves the host's tools to clients.
 #[derive(Clone)]
@@ -248,8 +254,10 @@ impl Watch {
                     return false;
                 },
             }
-            let Some(live) = self.live.upgrade() else { return false };
-            let now = tools::list(&live.current(), &self.session).unwrap_or_default();
+            let Some(host) = self.live.upgrade().map(|live| live.current()) else { return false };
+            // While many plugins are being loaded, clients learn of several at a time.
+            let _ = timeout(BATCH, host.ready()).await;
+            let now = tools::list(&host, &self.session).unwrap_or_default();
             if now != self.before {
                 self.before = now;
                 return true;
@@ -315,8 +323,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
+        let host = self.live.current();
+        // Many clients ask once and never again, and most plugins are loaded in a moment.
+        let _ = timeout(BATCH, host.ready()).await;
         tools::page(
-            &tools::list(&self.live.current(), &self.session(&context.extensions)?)?,
+            &tools::list(&host, &self.session(&context.extensions)?)?,
             cursor.as_deref(),
             self.structured(&context),
         )

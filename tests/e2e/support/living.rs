@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::config::{self, Folders, Inputs};
-use berth_core::{Answer, Approvals, Candidate, Host, PluginState, Request};
+use berth_core::{Answer, Approvals, Candidate, Host, HostBuilder, PluginState, Request};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch::Receiver;
@@ -73,12 +73,17 @@ impl Living {
 
     /// A host that reloads its plugins when it is told to.
     pub(crate) async fn host(&self, settings: &[&str]) -> Arc<Host> {
-        self.build(settings, false).await
+        self.build(settings, |builder| builder).await
     }
 
     /// A host that watches its plugins.
     pub(crate) async fn watching(&self, settings: &[&str]) -> Arc<Host> {
-        self.build(settings, true).await
+        self.build(settings, HostBuilder::watch).await
+    }
+
+    /// A host that loads its plugins after it has started.
+    pub(crate) async fn starting(&self, settings: &[&str]) -> Arc<Host> {
+        self.build(settings, HostBuilder::load_in_background).await
     }
 
     /// Runs the real `berth` with the same folders, and nobody to ask.
@@ -96,7 +101,11 @@ impl Living {
         command.env("BERTH_CACHE_DIR", &self.folders.cache).output().expect("berth starts")
     }
 
-    async fn build(&self, settings: &[&str], watch: bool) -> Arc<Host> {
+    async fn build(
+        &self,
+        settings: &[&str],
+        more: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Arc<Host> {
         // The handmade tools declare nothing, so they count as acting.
         let settings = ["tools.autonomy=full"].iter().chain(settings);
         let settings = settings
@@ -109,8 +118,7 @@ impl Living {
             .folders(self.folders.clone())
             .working_directory(self.work());
         let builder = builder.builtins(&[builtin("file")]).helper(berth());
-        let builder = if watch { builder.watch() } else { builder };
-        Arc::new(builder.build().await.expect("the host starts, whatever its plugins are"))
+        Arc::new(more(builder).build().await.expect("the host starts, whatever its plugins are"))
     }
 }
 

@@ -24,9 +24,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use berth_config::{BUILT_IN_FILTERS, Reload};
-use berth_contract::{HostError, Provider};
+use berth_contract::{CancellationToken, HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
+use tokio::task::JoinSet;
 
 pub use advisor::CommandGate;
 pub use approvals::{Approvals, ApprovedPlugin};
@@ -41,6 +42,9 @@ use crate::filter_chain::Chain;
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 
+/// Plugins that are loaded at a time, at least. One that does nothing but wait holds up no other.
+const MIN_LOADS: usize = 4;
+
 /// Time after a file's last change in which it may still be half written if it doesn't load.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
@@ -54,13 +58,20 @@ pub struct Plugins {
     slots: Mutex<Vec<Slot>>,
     catalogue: RwLock<Arc<Catalogue>>,
     /// Locked during a reload, so that there is one reload at a time.
-    changing: tokio::sync::Mutex<()>,
+    changing: Arc<tokio::sync::Mutex<()>>,
     /// The number of published catalogues.
     changes: watch::Sender<u64>,
     /// Whether plugins are reloaded when their files change.
     watched: bool,
     /// The built-in filters and the operator's rules that they were loaded with.
     filters: Mutex<Option<filters::BuiltInFilters>>,
+}
+
+/// Plugins that were found and aren't loaded yet. No other reload begins before they are.
+pub struct FoundPlugins {
+    _changing: OwnedMutexGuard<()>,
+    components: Vec<FoundComponent>,
+    approved: Arc<BTreeMap<String, ApprovedPlugin>>,
 }
 
 /// The component that was found for a name.
@@ -88,8 +99,7 @@ impl Plugins {
         let approvals = Approvals::open(&policies.folders);
         let catalogue =
             RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
-        let (slots, changing, changes) =
-            (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
+        let (slots, changing, changes) = (Mutex::default(), Arc::default(), watch::Sender::new(0));
         let filters = Mutex::default();
         Ok(Self {
             runtime,
@@ -175,24 +185,132 @@ impl Plugins {
     /// without a file. `again`: retries unchanged files that failed before. Returns whether a file
     /// may still be half written, so that another reload is due soon.
     pub async fn reload(self: &Arc<Self>, again: bool) -> bool {
-        let _changing = self.changing.lock().await;
+        match self.find().await {
+            Some(found) => self.load_found(found, again).await,
+            None => false,
+        }
+    }
+
+    /// Finds the plugins of the plugin folder and of the named paths. New ones count as being
+    /// loaded from now on. `None`: they can't be looked for.
+    pub async fn find(self: &Arc<Self>) -> Option<FoundPlugins> {
+        let changing = Arc::clone(&self.changing).lock_owned().await;
         self.reload_rules().await;
         let this = Arc::clone(self);
         let read = blocking(move || (this.find_components(), this.approvals.all())).await;
-        let (found, approved) = match read {
+        let (components, approved) = match read {
             Ok((found, Ok(approved))) => (found, approved),
             Ok((found, Err(error))) => {
                 tracing::warn!("can't read the approvals, so no plugin is approved: {error}");
                 (found, BTreeMap::new())
             }
-            Err(_) => return false,
+            Err(_) => return None,
         };
-        self.drop_missing(&found);
-        let mut half_written = false;
-        for found in found {
-            half_written |= self.update_slot(found, &approved, again).await;
+        self.drop_missing(&components);
+        // They get their places now: the order of tools doesn't depend on how long each one takes.
+        let mut slots = self.slots();
+        for found in &components {
+            if !slots.iter().any(|slot| slot.name == found.name) {
+                let slot = Slot::new(found.name.clone(), found.place.clone());
+                slots.push(Slot { loading: true, ..slot });
+            }
         }
+        self.publish_or_log(&slots);
+        drop(slots);
+        Some(FoundPlugins { _changing: changing, components, approved: Arc::new(approved) })
+    }
+
+    /// Loads those of the found plugins that every call needs: filters that answers go through, and
+    /// plugins in the place of a built-in one.
+    pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
+        let chain = &self.policies.config.config.tools.filters.chain;
+        let is_needed =
+            |name: &String| chain.contains(name) || self.policies.replaced_by(name).is_some();
+        self.load_some(found, is_needed).await;
+    }
+
+    /// Loads the one of the found plugins that a tool belongs to, by its name. Returns whether
+    /// there is one.
+    pub async fn load_for(self: &Arc<Self>, found: &mut FoundPlugins, tool: &str) -> bool {
+        let plugin = tool.split_once("__").map_or(tool, |(plugin, _)| plugin);
+        let before = found.components.len();
+        self.load_some(found, |name| name == plugin).await;
+        found.components.len() < before
+    }
+
+    async fn load_some(
+        self: &Arc<Self>,
+        found: &mut FoundPlugins,
+        which: impl Fn(&String) -> bool,
+    ) {
+        let some = found.components.extract_if(.., |found| which(&found.name)).collect();
+        self.load_all(some, &found.approved, false).await;
+    }
+
+    /// Loads what was found. `again`, and what is returned: see [`reload`](Self::reload).
+    pub async fn load_found(self: &Arc<Self>, found: FoundPlugins, again: bool) -> bool {
+        self.load_all(found.components, &found.approved, again).await
+    }
+
+    /// Loads several plugins at a time: one that takes long delays no other.
+    async fn load_all(
+        self: &Arc<Self>,
+        components: Vec<FoundComponent>,
+        approved: &Arc<BTreeMap<String, ApprovedPlugin>>,
+        again: bool,
+    ) -> bool {
+        let names: Vec<String> = components.iter().map(|found| found.name.clone()).collect();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));
+        let mut loads = JoinSet::new();
+        for found in components {
+            let (this, approved, places) =
+                (Arc::clone(self), Arc::clone(approved), Arc::clone(&places));
+            loads.spawn(async move {
+                let _place = places.acquire_owned().await;
+                let name = found.name.clone();
+                let half_written = this.update_slot(found, &approved, again).await;
+                this.end_loading(&name);
+                half_written
+            });
+        }
+        let mut half_written = false;
+        while let Some(load) = loads.join_next().await {
+            match load {
+                Ok(half) => half_written |= half,
+                Err(error) => tracing::error!("loading a plugin: {error}"),
+            }
+        }
+        // Also after a panic: calls wait for those that are being loaded.
+        names.iter().for_each(|name| self.end_loading(name));
         half_written
+    }
+
+    /// The catalogue for a call of `name`. Waits while a plugin that may bring it is being loaded,
+    /// and for no other one.
+    pub async fn catalogue_for(&self, name: &str, cancel: &CancellationToken) -> Arc<Catalogue> {
+        loop {
+            // Before the look, so that no change is missed.
+            let mut changes = self.changes();
+            let catalogue = self.catalogue();
+            if !catalogue.may_come(name) || cancel.is_cancelled() {
+                return catalogue;
+            }
+            let _ = cancel.run_until_cancelled(changes.changed()).await;
+        }
+    }
+
+    /// The names of the plugins that are being loaded for the first time.
+    pub fn loading(&self) -> Vec<String> {
+        self.catalogue().loading().to_vec()
+    }
+
+    fn end_loading(&self, name: &str) {
+        let mut slots = self.slots();
+        if let Some(slot) = slots.iter_mut().find(|slot| slot.name == name && slot.loading) {
+            slot.loading = false;
+            self.publish_or_log(&slots);
+        }
     }
 
     /// Finds every plugin with a file in the configuration or in the folder.
@@ -240,11 +358,8 @@ impl Plugins {
                 found.iter().any(|found| found.name == slot.name && found.place == slot.place)
             }
         });
-        let gone = slots.len() < before;
-        drop(slots);
-        if gone && let Err(error) = self.publish() {
-            // Fewer tools can't clash.
-            tracing::error!("{error}");
+        if slots.len() < before {
+            self.publish_or_log(&slots);
         }
     }
 
@@ -363,8 +478,10 @@ impl Plugins {
             Verdict::Wait(waiting) => Some(waiting),
             Verdict::Serve(plugin, is_approved) => {
                 let before = (slot.running.clone(), slot.generation);
-                let published =
-                    slot.serve(&plugin, is_approved).and_then(|()| self.publish_slots(&slots));
+                let published = slot
+                    .serve(&plugin, is_approved)
+                    .and_then(|()| self.check_patterns_of(slot.tools()))
+                    .and_then(|()| self.publish_slots(&slots));
                 let slot = &mut slots[index];
                 match published {
                     Ok(()) => {
@@ -399,9 +516,7 @@ impl Plugins {
         }
         slot.waiting = waiting;
         // The reasons for missing plugins may have changed, even if no tool has.
-        if let Err(error) = self.publish_slots(&slots) {
-            tracing::error!("{error}");
-        }
+        self.publish_or_log(&slots);
     }
 
     /// Serves the previously approved version if no version runs, since the one in the file is held
@@ -444,6 +559,13 @@ impl Plugins {
         self.publish_slots(&self.slots())
     }
 
+    /// Publishes slots whose tools have been published before, so they can't clash.
+    fn publish_or_log(&self, slots: &[Slot]) {
+        if let Err(error) = self.publish_slots(slots) {
+            tracing::error!("{error}");
+        }
+    }
+
     /// Makes a catalogue of the running versions, for new calls.
     fn publish_slots(&self, slots: &[Slot]) -> Result<(), HostError> {
         let plugin_tools = slots
@@ -465,7 +587,9 @@ impl Plugins {
         let absent = configured
             .map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
         let missing = waiting.chain(absent).collect();
-        let catalogue = Arc::new(Catalogue::new(tools, self.chain(slots), missing)?);
+        let loading = slots.iter().filter(|slot| slot.loading).map(|slot| slot.name.clone());
+        let catalogue = Catalogue::new(tools, self.chain(slots), missing)?;
+        let catalogue = Arc::new(catalogue.with_loading(loading.collect()));
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
         self.changes.send_modify(|count| *count += 1);
         Ok(())

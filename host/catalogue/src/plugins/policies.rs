@@ -192,7 +192,7 @@ impl Policies {
     }
 
     /// The built-in plugin that a plugin replaces.
-    fn replaced_by(&self, name: &str) -> Option<&str> {
+    pub(super) fn replaced_by(&self, name: &str) -> Option<&str> {
         Some(self.config.config.plugins.get(name)?.replaces.as_str())
             .filter(|replaced| !replaced.is_empty())
     }

@@ -72,6 +72,8 @@ pub(super) struct Slot {
     pub(super) place: Place,
     pub(super) running: Option<Running>,
     pub(super) waiting: Option<HeldVersion>,
+    /// Whether its first version is being loaded.
+    pub(super) loading: bool,
     /// The state of the file when it was last read.
     pub(super) stamp: Option<Stamp>,
     /// How many versions have served, including the running one.
@@ -86,10 +88,16 @@ impl Slot {
             place,
             running: None,
             waiting: None,
+            loading: false,
             stamp: None,
             generation: 0,
             tally: Arc::default(),
         }
+    }
+
+    /// The tools of the running version.
+    pub(super) fn tools(&self) -> &[Arc<Tool>] {
+        self.running.as_ref().map_or(&[], |running| &running.tools)
     }
 
     pub(super) fn digest(&self) -> Option<&str> {
@@ -117,6 +125,7 @@ impl Slot {
             version: info.map(|info| info.manifest.version.clone()),
             digest: info.map(|info| info.digest.clone()),
             waiting: self.waiting.clone(),
+            loading: self.loading,
             hosts: egress.map(|settings| settings.reach.granted()).unwrap_or_default(),
             secrets: egress
                 .iter()
@@ -152,6 +161,9 @@ pub struct PluginState {
     /// The version in the plugin's file, if that one doesn't serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<HeldVersion>,
+    /// Whether its first version is being loaded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loading: bool,
     /// The hosts that its requests may reach, as they are granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -175,10 +187,12 @@ pub struct PluginState {
 }
 
 impl PluginState {
-    /// `running`, `held` or `failed`. If no version runs, the word is about the one in the file.
+    /// `running`, `loading`, `held` or `failed`. If no version runs, the word is about the one in
+    /// the file.
     pub fn word(&self) -> &'static str {
         match (&self.digest, &self.waiting) {
             (Some(_), _) => "running",
+            _ if self.loading => "loading",
             (None, Some(waiting)) if waiting.held => "held",
             (None, _) => "failed",
         }

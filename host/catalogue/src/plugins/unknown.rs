@@ -1,6 +1,8 @@
 //! Finds names in the configuration that no tool or plugin has. A rule with a misspelt name
 //! protects nothing. It is only a warning, since a plugin with that name may come later.
 
+use std::sync::Arc;
+
 use berth_config::{
     Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name,
 };
@@ -34,7 +36,12 @@ impl Plugins {
     ///
     /// [`HostError::Config`] with every pattern that can't match.
     pub fn check_patterns(&self) -> Result<(), HostError> {
-        let (catalogue, config) = (self.catalogue(), &self.policies.config);
+        self.check_patterns_of(self.catalogue().tools())
+    }
+
+    /// The same for these tools.
+    pub(super) fn check_patterns_of(&self, tools: &[Arc<Tool>]) -> Result<(), HostError> {
+        let config = &self.policies.config;
         let mut problems = Vec::new();
         for (name, rules) in &config.config.tools.permissions {
             let acts_on_paths = |tool: &Tool| {
@@ -43,7 +50,10 @@ impl Plugins {
                     && !subjects.is_empty()
                     && subjects.iter().all(|subject| subject.kind.is_path())
             };
-            if !catalogue.resolve(name).is_ok_and(|tool| acts_on_paths(tool)) {
+            let has_name = |tool: &&Arc<Tool>| {
+                tool.definition.name == *name || tool.definition.aliases.contains(name)
+            };
+            if !tools.iter().find(has_name).is_some_and(|tool| acts_on_paths(tool)) {
                 continue;
             }
             let mut wrong = |index: usize, why: &str| {
@@ -135,6 +145,9 @@ struct UnknownNames<'c> {
 
 impl UnknownNames<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
+        if self.catalogue.may_come(name) {
+            return;
+        }
         let similar = self.catalogue.similar(name);
         let near =
             similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();

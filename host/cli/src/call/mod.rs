@@ -44,10 +44,8 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let session = session(call.session.as_deref(), &folders)?;
     let approver = Asker::approver(call.yes, &folders, &loaded);
     let (answer, live) = host::block_on(async {
-        let host = match call.for_model {
-            true => host::build(options, folders, loaded).await?,
-            false => host::build_for_a_person(options, folders, loaded).await?,
-        };
+        let host =
+            host::build_for_call(options, folders, loaded, &call.tool, call.for_model).await?;
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
         all_are_named(&call.attach, &arguments)?;
         // The form for a model isn't written to files.

@@ -14,7 +14,7 @@ use berth_mcp::LiveHost;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::sync::mpsc::Receiver;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::error::Error;
 use crate::host;
@@ -29,6 +29,9 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// Delay before a wrong file is read again: it may be half written.
 const AGAIN: Duration = Duration::from_millis(300);
+
+/// The longest wait for the plugins of a new host.
+const MAX_LOADING: Duration = Duration::from_secs(2);
 
 /// Time between two looks whether a replaced host is still used.
 const LOOK: Duration = Duration::from_secs(1);
@@ -218,6 +221,9 @@ impl Follower {
             .await
             .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
         let host = builder(self.folders.clone(), loaded.clone())?.build().await?;
+        // The tools of the present host stay meanwhile. A plugin that takes long doesn't keep a new
+        // rule from counting.
+        let _ = timeout(MAX_LOADING, host.ready()).await;
         Ok((host, loaded))
     }
 

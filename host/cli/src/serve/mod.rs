@@ -80,7 +80,10 @@ fn builder(
     loaded: Loaded,
     place: Option<&Place>,
 ) -> Result<HostBuilder, HostError> {
-    let builder = host::builder(options, folders, loaded)?.front_end("berth serve").watch();
+    let builder = host::builder(options, folders, loaded)?
+        .front_end("berth serve")
+        .watch()
+        .load_in_background();
     Ok(match place {
         Some(Place::Tcp(address)) => builder.listens_on(*address),
         _ => builder,

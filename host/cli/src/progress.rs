@@ -1,0 +1,49 @@
+//! Says on a terminal what a command waits for.
+
+use std::io::{self, IsTerminal, Write};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use crate::style::FAINT;
+
+/// Time between two messages, and before the first one: a short wait needs no words.
+const STEP: Duration = Duration::from_millis(500);
+
+/// Clears the line of the cursor.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Waits for `work`. If it takes long and stderr is a terminal, says what it waits for, and since
+/// when. `what` is at most one short line.
+pub(crate) async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -> T {
+    let mut work = pin!(work);
+    if !io::stderr().is_terminal() {
+        return work.await;
+    }
+    let started = Instant::now();
+    let mut shown = false;
+    loop {
+        if let Ok(done) = timeout(STEP, &mut work).await {
+            if shown {
+                let _ = write!(anstream::stderr(), "{CLEAR}");
+            }
+            return done;
+        }
+        let seconds = started.elapsed().as_secs();
+        let _ = write!(anstream::stderr(), "{CLEAR}{FAINT}{}, {seconds} s{FAINT:#}", what());
+        shown = true;
+    }
+}
+
+/// What loading these plugins is called.
+pub(crate) fn loading(plugins: &[String]) -> String {
+    /// Names that are shown: the line has to fit.
+    const SHOWN: usize = 2;
+    let names: Vec<String> = plugins.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = match plugins.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("loading {}{more}: new plugins are compiled once", names.join(", "))
+}
