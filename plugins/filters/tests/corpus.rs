@@ -32,6 +32,15 @@ impl Case {
     }
 }
 
+/// Whether a case belongs to the third that rules aren't written for. It shows what they do with
+/// outputs that nobody looked at.
+fn is_held_out(name: &str) -> bool {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.is_multiple_of(3)
+}
+
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for family in fs::read_dir(support::corpus())
@@ -118,11 +127,17 @@ fn needed_lines_stay_and_enough_is_left_out() {
             rules.join(","),
             percent(before, after)
         );
-        let sum = kinds.entry(case.kind).or_default();
-        *sum = (sum.0 + before, sum.1 + after);
+        let mut add = |kind: String| {
+            let sum = kinds.entry(kind).or_default();
+            *sum = (sum.0 + before, sum.1 + after);
+        };
+        if is_held_out(&case.name) {
+            add(format!("{} (held out)", case.kind));
+        }
+        add(case.kind);
     }
     for (kind, (before, after)) in &kinds {
-        println!("{kind:12} {before:8} {after:8} {:3}%", percent(*before, *after));
+        println!("{kind:24} {before:8} {after:8} {:3}%", percent(*before, *after));
     }
     assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
     for (kind, least) in [("tests-pass", 85), ("build-pass", 70), ("listing", 50), ("log", 50)] {

@@ -118,7 +118,7 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
 
 /// The line without the name of the service that `docker compose` puts before it: `web-1 |
 /// Traceback`.
-fn body(line: &str) -> &str {
+pub(crate) fn body(line: &str) -> &str {
     let Some((name, body)) = line.split_once(" | ") else { return line };
     let name = name.trim_end();
     let is_name = !name.is_empty()
@@ -159,8 +159,13 @@ fn is_annotation(line: &str) -> bool {
         return true;
     }
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &trimmed[digits..];
+    // `2026-01-02 …` is the next entry of a log.
+    let is_date =
+        rest.starts_with('-') && rest[1..].starts_with(|next: char| next.is_ascii_digit());
     digits > 0
-        && matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
+        && !is_date
+        && matches!(rest.trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
 }
 
 /// Whether a line is a stack frame: ` at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, ` 12:

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
+pub(crate) use context::body;
 pub use passing::is_passing;
 
 use words::{Hit, WORDS};

@@ -5,6 +5,7 @@ mod dedup;
 mod git_diff;
 mod git_status;
 mod group;
+mod list_similar;
 mod noise;
 mod tests_run;
 mod truncate;
@@ -50,8 +51,10 @@ pub enum Strategy {
     GitStatus(git_status::GitStatus),
     /// Gives each file of a long diff its share of lines.
     GitDiff(git_diff::GitDiff),
-    /// Shows consecutive lines once if they differ only in times, addresses and numbers.
+    /// Leaves out lines that differ from others only in times, addresses and numbers, and says how.
     Dedup(dedup::Dedup),
+    /// Lists what differs in lines that follow each other and are alike otherwise.
+    ListSimilar(list_similar::ListSimilar),
 }
 
 impl Strategy {
@@ -67,6 +70,7 @@ impl Strategy {
             Self::GitStatus(_) => "git_status",
             Self::GitDiff(_) => "git_diff",
             Self::Dedup(_) => "dedup",
+            Self::ListSimilar(_) => "list_similar",
         }
     }
 }
@@ -96,6 +100,7 @@ impl Step {
             Strategy::GitStatus(it) => it.step(),
             Strategy::GitDiff(it) => it.step(),
             Strategy::Dedup(it) => it.step(),
+            Strategy::ListSimilar(it) => it.step(),
         };
         step.map(|strategy| Self { strategy, keeps_warnings: false })
             .map_err(|what| format!("{name}: {what}"))

@@ -1,0 +1,239 @@
+use berth_sdk::filter::Confidence;
+use serde::Deserialize;
+
+use super::dedup::is_row;
+use super::{Outcome, Part, Run};
+use crate::text::{is_blank, push_line};
+
+/// The smallest number of similar lines that are listed together.
+const MIN_LINES: usize = 4;
+/// The smallest number of bytes that such lines have in common.
+const MIN_COMMON: usize = 8;
+/// The greatest length of a line that is listed, in bytes.
+const LONGEST_LINE: usize = 1000;
+/// The greatest number of spaces in what differs. A list of sentences is hard to read.
+const MAX_SPACES: usize = 3;
+/// The length of a list, in bytes, after which a new one starts.
+const LONGEST_LIST: usize = 4000;
+
+/// Parameters of `list_similar`. It has none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListSimilar {}
+
+impl ListSimilar {
+    #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
+    pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
+        Ok(Box::new(Lister))
+    }
+}
+
+/// Lists what differs in lines that follow each other and have the same beginning and end. The
+/// first of them stays.
+struct Lister;
+
+impl Run for Lister {
+    fn run(&self, part: &Part<'_>) -> Outcome {
+        let mut out = String::new();
+        let mut at = 0;
+        let mut lists = false;
+        while at < part.lines.len() {
+            push_line(&mut out, part.lines[at]);
+            at += 1;
+            if let Some((end, list)) = list(part, at - 1) {
+                push_line(&mut out, &list);
+                lists = true;
+                at = end;
+            }
+        }
+        if lists { Outcome::Text(out, Confidence::Full) } else { Outcome::Unchanged }
+    }
+}
+
+/// Lists the lines after the one at `start` that are like it. Returns the end of these lines, too.
+fn list(part: &Part<'_>, start: usize) -> Option<(usize, String)> {
+    // The first two lines have more in common than all, so their list is shorter.
+    for lines in [2, MIN_LINES] {
+        let common = Common::of(part, start..start + lines)?;
+        let mut names = Vec::new();
+        let (mut bytes, mut left_out) = (0, 0);
+        let mut at = start + 1;
+        while let Some(name) = part.lines.get(at).and_then(|line| common.name(part, at, line)) {
+            if bytes > LONGEST_LIST {
+                break;
+            }
+            bytes += name.len();
+            left_out += part.lines[at].len() + 1;
+            names.push(name);
+            at += 1;
+        }
+        if names.len() + 1 < MIN_LINES {
+            continue;
+        }
+        let list = format!(
+            "... ({} more like this: {}{{{}}}{}) ...",
+            names.len(),
+            common.label(),
+            names.join(", "),
+            common.end
+        );
+        if list.len() + list.len() / 4 < left_out {
+            return Some((at, list));
+        }
+    }
+    None
+}
+
+/// What lines have in common: their beginning, after a counter, and their end.
+struct Common<'a> {
+    start: &'a str,
+    end: &'a str,
+}
+
+impl<'a> Common<'a> {
+    fn of(part: &Part<'a>, lines: std::ops::Range<usize>) -> Option<Self> {
+        if lines.end > part.lines.len() || lines.clone().any(|at| !may_be_listed(part, at)) {
+            return None;
+        }
+        let first = without_counter(part.lines[lines.start]);
+        let others = || lines.clone().skip(1).map(|at| without_counter(part.lines[at]));
+        let same = |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| {
+            a.zip(b).take_while(|(a, b)| a == b).count()
+        };
+        let start = others()
+            .map(|other| same(&mut first.bytes(), &mut other.bytes()))
+            .min()
+            .map_or(0, |start| word_start(first, start));
+        let rest = &first[start..];
+        let end = others()
+            .map(|other| same(&mut rest.bytes().rev(), &mut other[start..].bytes().rev()))
+            .min()
+            .map_or(rest.len(), |end| word_end(rest, rest.len() - end));
+        let common = Self { start: &first[..start], end: &rest[end..] };
+        (common.start.trim().len() + common.end.len() >= MIN_COMMON).then_some(common)
+    }
+
+    /// What differs in a line. `None` if the line isn't like the others.
+    fn name(&self, part: &Part<'a>, at: usize, line: &'a str) -> Option<&'a str> {
+        let name = without_counter(line).strip_prefix(self.start)?.strip_suffix(self.end)?;
+        let is_name = !name.trim().is_empty()
+            && !name.contains(", ")
+            && name.bytes().filter(|byte| *byte == b' ').count() <= MAX_SPACES;
+        (is_name && may_be_listed(part, at)).then_some(name)
+    }
+
+    /// The last word of the beginning.
+    fn label(&self) -> &'a str {
+        let words = self.start.trim_end();
+        &self.start[words.rfind(' ').map_or(0, |at| at + 1)..]
+    }
+}
+
+fn may_be_listed(part: &Part<'_>, at: usize) -> bool {
+    let line = part.lines[at];
+    !part.is_notable(at)
+        && !is_blank(line)
+        && line.len() <= LONGEST_LINE
+        && !line.starts_with("... (")
+        && !line.ends_with(',')
+        && !is_row(line)
+}
+
+/// The line without the number of its step: `[3/40] `, `(3/40) `, `3/40 `, `[ 12%] `.
+fn without_counter(line: &str) -> &str {
+    let rest = line.trim_start_matches(['[', '(', ' ']);
+    let number = rest.trim_start_matches(|first: char| first.is_ascii_digit());
+    if number.len() == rest.len() {
+        return line;
+    }
+    let after = match number.strip_prefix('/') {
+        Some(all) => all.trim_start_matches(|first: char| first.is_ascii_digit()),
+        None => number.strip_prefix('%').unwrap_or(number),
+    };
+    let after_bracket = after.trim_start_matches([']', ')']);
+    if after.len() < number.len() && after_bracket.starts_with(' ') { after_bracket } else { line }
+}
+
+/// The end of the last whole word in the first `length` bytes.
+fn word_start(text: &str, length: usize) -> usize {
+    let length = text.floor_char_boundary(length);
+    let sign = text[..length].rfind([' ', '/', ':', '=', '(', '[', '{', '"', '\'', '\t']);
+    sign.map_or(0, |at| at + 1)
+}
+
+/// The start of the first whole word from `at` on.
+fn word_end(text: &str, at: usize) -> usize {
+    let at = text.ceil_char_boundary(at);
+    let sign = text[at..].find([' ', '/', ':', ')', ']', '}', '"', '\'', '.', ',', ';']);
+    sign.map_or(text.len(), |sign| at + sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::check;
+    use super::*;
+
+    const LIST: &str = "{ type = 'list_similar' }";
+
+    #[test]
+    fn every_name_stays() {
+        let text = "\
+copying docs/guide/first.md to the site
+copying docs/guide/second.md to the site
+copying docs/guide/third.md to the site
+copying docs/guide/fourth.md to the site
+copying docs/guide/fifth.txt to the site
+done
+";
+        let expect = "\
+copying docs/guide/first.md to the site
+... (3 more like this: docs/guide/{second, third, fourth}.md to the site) ...
+copying docs/guide/fifth.txt to the site
+done
+";
+        check(LIST, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn steps_are_counted_and_not_compared() {
+        let text = "\
+[1/5] Building the library alpha
+[2/5] Building the library beta
+[3/5] Building the library gamma
+[4/5] Building the library delta
+[5/5] Building the library epsilon
+";
+        let expect = "\
+[1/5] Building the library alpha
+... (4 more like this: library {beta, gamma, delta, epsilon}) ...
+";
+        check(LIST, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn line_with_another_result_stands_alone() {
+        let line = |name: &str, result: &str| format!("checking the schema of {name}: {result}\n");
+        let names = ["anna", "bert", "cleo", "dora", "emil", "fred"];
+        let same: String = names.iter().map(|name| line(name, "fine")).collect();
+        let text = format!("{same}{}{same}", line("gina", "empty"));
+        let expect = "\
+checking the schema of anna: fine
+... (5 more like this: of {bert, cleo, dora, emil, fred}: fine) ...
+checking the schema of gina: empty
+... (6 more like this: of {anna: fine, bert: fine, cleo: fine, dora: fine, emil: fine, fred: fine}) ...
+";
+        check(LIST, false, &text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn failures_rows_and_sentences_are_not_listed() {
+        let warning = "warning: the file is old: a\nwarning: the file is old: b\n".repeat(4);
+        let rows = "customer | anna | 17\ncustomer | bert | 18\n".repeat(4);
+        let sentences =
+            "the worker says that it is so, and more\nthe worker says that it isn't, or less\n"
+                .repeat(4);
+        for text in [warning, rows, sentences] {
+            check(LIST, false, &text, "", Confidence::Full);
+        }
+    }
+}
