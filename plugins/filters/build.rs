@@ -36,6 +36,49 @@ fn main() {
 
 fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
     let name = rule["name"].as_str().ok_or("`name` is missing")?;
+    let is_fallback = rule["fallback"] == true;
+    let (subject, tool) = if is_fallback {
+        ("StaticPattern::Any".to_owned(), "bash")
+    } else {
+        (subject(rule)?, rule["tool"].as_str().unwrap_or("*"))
+    };
+    let mut steps = match &rule["strategy"] {
+        Value::Array(steps) => steps.clone(),
+        Value::Object(_) => vec![rule["strategy"].clone()],
+        _ => return Err("`strategy` is missing".to_owned()),
+    };
+    for step in &mut steps {
+        if let Some(unless) = rule.get("unless") {
+            step["unless"] = unless.clone();
+        }
+        for key in
+            ["unless", "when", "keep_below", "patterns", "keep", "summary", "share_by", "section"]
+        {
+            to_ascii(&mut step[key]);
+        }
+        step.as_object_mut().ok_or("a step isn't a table")?.retain(|_, value| !value.is_null());
+    }
+    let types: Vec<&str> = steps.iter().filter_map(|step| step["type"].as_str()).collect();
+    let mut meta = Map::new();
+    meta.insert("strategy".to_owned(), json!(types.join("+")));
+    meta.insert("built_in".to_owned(), json!(true));
+    if is_fallback {
+        meta.insert("berth:fallback".to_owned(), json!(true));
+    }
+    if let Some(examples) = rule.get("examples") {
+        meta.insert("examples".to_owned(), examples.clone());
+    }
+    writeln!(
+        table,
+        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: {subject}, steps: {:?}, meta: {:?} }},",
+        Value::Array(steps).to_string(),
+        Value::Object(meta).to_string(),
+    )
+    .map_err(|error| error.to_string())
+}
+
+/// The pattern of a rule's matcher, as Rust.
+fn subject(rule: &Value) -> Result<String, String> {
     let (kind, pattern) = match rule["match"]
         .as_object()
         .map(|matcher| matcher.iter().collect::<Vec<_>>())
@@ -50,32 +93,7 @@ fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
         "regex" => "Regex",
         _ => return Err(format!("the matcher `{kind}` is unknown")),
     };
-    let tool = rule["tool"].as_str().unwrap_or("*");
-    let mut steps = match &rule["strategy"] {
-        Value::Array(steps) => steps.clone(),
-        Value::Object(_) => vec![rule["strategy"].clone()],
-        _ => return Err("`strategy` is missing".to_owned()),
-    };
-    for step in &mut steps {
-        for key in ["patterns", "keep", "summary", "share_by", "section"] {
-            to_ascii(&mut step[key]);
-        }
-        step.as_object_mut().ok_or("a step isn't a table")?.retain(|_, value| !value.is_null());
-    }
-    let types: Vec<&str> = steps.iter().filter_map(|step| step["type"].as_str()).collect();
-    let mut meta = Map::new();
-    meta.insert("strategy".to_owned(), json!(types.join("+")));
-    meta.insert("built_in".to_owned(), json!(true));
-    if let Some(examples) = rule.get("examples") {
-        meta.insert("examples".to_owned(), examples.clone());
-    }
-    writeln!(
-        table,
-        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: StaticPattern::{variant}({pattern:?}), steps: {:?}, meta: {:?} }},",
-        Value::Array(steps).to_string(),
-        Value::Object(meta).to_string(),
-    )
-    .map_err(|error| error.to_string())
+    Ok(format!("StaticPattern::{variant}({pattern:?})"))
 }
 
 /// Replaces the character classes of expressions by those of ASCII.

@@ -31,6 +31,8 @@ pub struct Link {
     /// The filter's own definition.
     pub definition: Arc<FilterDefinition>,
     matchers: Vec<(Tools, Subjects)>,
+    /// Whether the filter gets only outputs that no other filter matches.
+    pub is_fallback: bool,
 }
 
 impl Chain {
@@ -55,6 +57,16 @@ impl Chain {
     pub fn links(&self) -> &[Link] {
         &self.links
     }
+
+    /// The filters that make an answer of `tool` that acts on `subject` shorter. A fallback is one
+    /// of them only if what wrote the answer is known and no other filter matches.
+    pub fn cosmetic(&self, tool: &str, subject: Option<&str>) -> Vec<&Link> {
+        let fits =
+            |link: &&Link| link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject);
+        let (fallbacks, links): (Vec<&Link>, Vec<&Link>) =
+            self.links.iter().filter(fits).partition(|link| link.is_fallback);
+        if links.is_empty() && subject.is_some() { fallbacks } else { links }
+    }
 }
 
 impl Link {
@@ -71,7 +83,14 @@ impl Link {
             (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
         };
         let matchers = definition.matchers.iter().map(matcher).collect();
-        Self { name, plugin: plugin.clone(), definition: Arc::clone(definition), matchers }
+        let is_fallback = !security && is_fallback(definition.meta.as_deref());
+        Self {
+            name,
+            plugin: plugin.clone(),
+            definition: Arc::clone(definition),
+            matchers,
+            is_fallback,
+        }
     }
 
     /// Whether the filter matches a call of `tool` that acts on `subject`.
@@ -91,6 +110,12 @@ impl Link {
                     || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
         })
     }
+}
+
+/// Whether a filter says that it is for outputs that no other filter matches.
+fn is_fallback(meta: Option<&str>) -> bool {
+    let meta: Option<serde_json::Value> = meta.and_then(|meta| serde_json::from_str(meta).ok());
+    meta.is_some_and(|meta| meta["berth:fallback"] == true)
 }
 
 /// A matcher for names of tools.
@@ -244,6 +269,19 @@ mod tests {
     fn invalid_pattern_matches_for_security_filters_only() {
         assert!(!fits(Pattern::Regex("(".into()), "x"));
         assert!(Subjects::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).fit(Some("x")));
+    }
+
+    #[test]
+    fn fallback_is_declared_in_the_metadata() {
+        for (meta, fallback) in [
+            (Some(r#"{"berth:fallback":true}"#), true),
+            (Some(r#"{"berth:fallback":"yes"}"#), false),
+            (Some(r#"{"strategy":"dedup"}"#), false),
+            (Some("[1"), false),
+            (None, false),
+        ] {
+            assert_eq!(is_fallback(meta), fallback, "{meta:?}");
+        }
     }
 
     #[test]

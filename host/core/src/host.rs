@@ -9,7 +9,7 @@ use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
 use berth_contract::{
     CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
-    FilterInput, FilterVerdict, HostError, NoEvents, Pattern,
+    FilterInput, FilterVerdict, HostError, NoEvents, Pattern, Purpose,
 };
 use berth_policy::{Phase, Trust};
 use berth_runtime::PluginInfo;
@@ -310,13 +310,11 @@ impl Host {
     /// command line, the command whose output it is.
     pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
         let catalogue = self.plugins.catalogue();
-        catalogue
-            .filters
-            .links()
-            .iter()
-            .filter(|link| link.fits(tool, subject))
-            .map(|link| link.name.clone())
-            .collect()
+        let security =
+            |link: &&Link| link.definition.purpose == Purpose::Security && link.fits(tool, subject);
+        let links = catalogue.filters.links().iter().filter(security);
+        let links = links.chain(catalogue.filters.cosmetic(tool, subject));
+        links.map(|link| link.name.clone()).collect()
     }
 
     /// Changes whenever a plugin is added, changed, removed, held back or fails:

@@ -3,7 +3,8 @@ use std::cell::OnceCell;
 
 use berth_sdk::Content;
 use berth_sdk::filter::{
-    Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict,
+    Confidence, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Replacement,
+    Verdict,
 };
 
 use crate::rules::{self, BUILT_IN, BuiltIn};
@@ -81,12 +82,18 @@ impl Filters for Engine {
         let Some(rule) = self.rules.iter().find(|rule| rule.name == filter) else {
             return Err(format!("rule {filter:?} is missing"));
         };
-        let steps = rule.steps()?;
+        let command = input.subject.as_deref();
+        // Other commands of the line may have shown files.
+        if matches!(rule.matcher.subject, Pattern::Any) && !is_alone(input) {
+            return Ok(Verdict::Keep);
+        }
+        let steps: Vec<&Step> =
+            rule.steps()?.iter().filter(|step| step.is_for(command.unwrap_or_default())).collect();
         // If other commands wrote to the output too, unknown lines stay.
         let failed = !input.passed() || !is_alone(input);
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {
-            let (shorter, confidence) = strategy::run(steps, text, failed)?;
+            let (shorter, confidence) = strategy::run(steps.iter().copied(), text, failed)?;
             worst = worst.max(confidence);
             Some(shorter)
         });

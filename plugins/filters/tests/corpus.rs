@@ -38,7 +38,9 @@ fn is_held_out(name: &str) -> bool {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    hash.is_multiple_of(3)
+    // The outputs of these families were made for rules.
+    let is_made = name.starts_with("asked/") || name.starts_with("unknown/");
+    hash.is_multiple_of(3) && !is_made
 }
 
 fn cases() -> Vec<Case> {
@@ -140,7 +142,9 @@ fn needed_lines_stay_and_enough_is_left_out() {
         println!("{kind:24} {before:8} {after:8} {:3}%", percent(*before, *after));
     }
     assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
-    for (kind, least) in [("tests-pass", 85), ("build-pass", 70), ("listing", 50), ("log", 50)] {
+    for (kind, least) in
+        [("tests-pass", 85), ("build-pass", 70), ("listing", 50), ("log", 75), ("unknown", 40)]
+    {
         let (before, after) = kinds[kind];
         assert!(percent(before, after) >= least, "{kind}: {}%", percent(before, after));
     }

@@ -125,11 +125,12 @@ impl FilterPipeline {
             None => context.subjects.first().map(|subject| subject.text.clone()),
         };
         let fits = |link: &&Link| match line {
-            Some(line) if is_for_security(link) => link.fits_any(name, line),
-            _ => link.fits(name, subject.as_deref()),
+            Some(line) => link.fits_any(name, line),
+            None => link.fits(name, subject.as_deref()),
         };
-        let fitting = chain.links().iter().filter(looks).filter(fits);
-        let (security, cosmetic): (Vec<&Link>, Vec<&Link>) = fitting.partition(is_for_security);
+        let security: Vec<&Link> =
+            chain.links().iter().filter(is_for_security).filter(fits).collect();
+        let cosmetic = if shorten { chain.cosmetic(name, subject.as_deref()) } else { Vec::new() };
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }

@@ -23,6 +23,8 @@ pub struct BuiltIn {
 /// A [`Pattern`] that a static can hold.
 #[derive(Clone, Copy)]
 pub enum StaticPattern {
+    /// Any subject, and a missing one.
+    Any,
     /// The whole subject.
     Exact(&'static str),
     /// The first words of the subject.
@@ -34,6 +36,7 @@ pub enum StaticPattern {
 impl From<StaticPattern> for Pattern {
     fn from(pattern: StaticPattern) -> Self {
         match pattern {
+            StaticPattern::Any => Self::Any,
             StaticPattern::Exact(text) => Self::Exact(text.into()),
             StaticPattern::Prefix(text) => Self::Prefix(text.into()),
             StaticPattern::Regex(text) => Self::Regex(text.into()),

@@ -4,7 +4,7 @@ use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::strategy::{MAX_REGEX, Step, Strategy};
+use crate::strategy::{MAX_REGEX, Step, StepForm};
 
 /// The size in bytes at which `filters.toml` is refused.
 pub const MAX_TEXT: usize = 1024 * 1024;
@@ -165,7 +165,7 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     if tool.is_empty() {
         return Err("`tool` is empty: name a tool, use a glob, or leave it out".to_owned().into());
     }
-    let types: Vec<&str> = strategies.iter().map(Strategy::name).collect();
+    let types: Vec<&str> = strategies.iter().map(|form| form.strategy.name()).collect();
     let mut meta = json!({ "strategy": types.join("+"), "built_in": false });
     if rule.project {
         meta["project"] = true.into();
@@ -238,7 +238,7 @@ impl Match {
 }
 
 /// One table or a list of tables.
-struct Strategies(Vec<Strategy>);
+struct Strategies(Vec<StepForm>);
 
 impl<'de> Deserialize<'de> for Strategies {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -252,8 +252,8 @@ impl<'de> Deserialize<'de> for Strategies {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Strategies, A::Error> {
-                Strategy::deserialize(de::value::MapAccessDeserializer::new(map))
-                    .map(|strategy| Strategies(vec![strategy]))
+                StepForm::deserialize(de::value::MapAccessDeserializer::new(map))
+                    .map(|form| Strategies(vec![form]))
             }
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, sequence: A) -> Result<Strategies, A::Error> {

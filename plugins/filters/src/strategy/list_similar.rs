@@ -1,8 +1,11 @@
+use std::collections::HashSet;
+
 use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
 use super::dedup::is_row;
 use super::{Outcome, Part, Run};
+use crate::guard::is_passing;
 use crate::text::{is_blank, push_line};
 
 /// The smallest number of similar lines that are listed together.
@@ -16,72 +19,112 @@ const MAX_SPACES: usize = 3;
 /// The length of a list, in bytes, after which a new one starts.
 const LONGEST_LIST: usize = 4000;
 
-/// Parameters of `list_similar`. It has none.
+/// Parameters of `list_similar`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ListSimilar {}
+pub struct ListSimilar {
+    /// Whether only lines of tests that passed are listed. What tests printed stays as it is.
+    #[serde(default)]
+    passing_only: bool,
+}
 
 impl ListSimilar {
     #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Lister))
+        Ok(Box::new(Lister { passing_only: self.passing_only }))
     }
 }
 
 /// Lists what differs in lines that follow each other and have the same beginning and end. The
 /// first of them stays.
-struct Lister;
+struct Lister {
+    passing_only: bool,
+}
 
 impl Run for Lister {
     fn run(&self, part: &Part<'_>) -> Outcome {
+        let may_be_listed: Vec<bool> =
+            (0..part.lines.len()).map(|at| self.may_be_listed(part, at)).collect();
         let mut out = String::new();
         let mut at = 0;
         let mut lists = false;
         while at < part.lines.len() {
-            push_line(&mut out, part.lines[at]);
-            at += 1;
-            if let Some((end, list)) = list(part, at - 1) {
-                push_line(&mut out, &list);
-                lists = true;
-                at = end;
+            let many = may_be_listed[at..].iter().take_while(|may| **may).count();
+            let end = at + many.max(1);
+            while at < end {
+                let SimilarLines { length, list } = SimilarLines::new(&part.lines[at..end]);
+                let shown = if list.is_some() { 1 } else { length };
+                part.lines[at..at + shown].iter().for_each(|line| push_line(&mut out, line));
+                list.iter().for_each(|list| push_line(&mut out, list));
+                lists |= list.is_some();
+                at += length;
             }
         }
         if lists { Outcome::Text(out, Confidence::Full) } else { Outcome::Unchanged }
     }
 }
 
-/// Lists the lines after the one at `start` that are like it. Returns the end of these lines, too.
-fn list(part: &Part<'_>, start: usize) -> Option<(usize, String)> {
-    // The first two lines have more in common than all, so their list is shorter.
-    for lines in [2, MIN_LINES] {
-        let common = Common::of(part, start..start + lines)?;
-        let mut names = Vec::new();
-        let (mut bytes, mut left_out) = (0, 0);
-        let mut at = start + 1;
-        while let Some(name) = part.lines.get(at).and_then(|line| common.name(part, at, line)) {
-            if bytes > LONGEST_LIST {
-                break;
-            }
-            bytes += name.len();
-            left_out += part.lines[at].len() + 1;
-            names.push(name);
-            at += 1;
-        }
-        if names.len() + 1 < MIN_LINES {
-            continue;
-        }
-        let list = format!(
-            "... ({} more like this: {}{{{}}}{}) ...",
-            names.len(),
-            common.label(),
-            names.join(", "),
-            common.end
-        );
-        if list.len() + list.len() / 4 < left_out {
-            return Some((at, list));
-        }
+impl Lister {
+    fn may_be_listed(&self, part: &Part<'_>, at: usize) -> bool {
+        let line = part.lines[at];
+        !part.is_notable(at)
+            && !is_blank(line)
+            && line.len() <= LONGEST_LINE
+            && !line.starts_with("... (")
+            && !line.ends_with(',')
+            && !is_row(line)
+            && (!self.passing_only || is_passing(line))
     }
-    None
+}
+
+/// Similar lines that follow each other.
+struct SimilarLines {
+    /// The number of lines. They are looked at once, whether they are listed or not.
+    length: usize,
+    /// What stands for the lines after the first one, if that is shorter.
+    list: Option<String>,
+}
+
+impl SimilarLines {
+    /// The similar lines at the start of `lines`.
+    fn new(lines: &[&str]) -> Self {
+        // The first two lines have more in common than all, so their list is shorter.
+        for first in [2, MIN_LINES] {
+            let Some(common) = lines.get(..first).and_then(Common::of) else { continue };
+            let mut names = Vec::new();
+            let (mut bytes, mut left_out) = (0, 0);
+            for line in &lines[1..] {
+                let Some(name) = common.name(line).filter(|_| bytes <= LONGEST_LIST) else { break };
+                bytes += name.len();
+                left_out += line.len() + 1;
+                names.push(name);
+            }
+            if names.len() + 1 < MIN_LINES {
+                continue;
+            }
+            let list = format!(
+                "... ({} more like this: {}{{{}}}{}) ...",
+                names.len(),
+                common.label(),
+                names.join(", "),
+                common.end
+            );
+            let is_shorter = list.len() + list.len() / 4 < left_out;
+            let list = Some(list).filter(|_| is_shorter && !differ_in_numbers(&names));
+            return Self { length: names.len() + 1, list };
+        }
+        Self { length: 1, list: None }
+    }
+}
+
+/// Whether most names differ only in their numbers. `dedup` folds such lines, and keeps those that
+/// have to stand alone.
+fn differ_in_numbers(names: &[&str]) -> bool {
+    let without_digits = |name: &&str| -> String {
+        name.chars().filter(|character| !character.is_ascii_digit()).collect()
+    };
+    let different: HashSet<String> = names.iter().map(without_digits).collect();
+    different.len() * 2 < names.len()
 }
 
 /// What lines have in common: their beginning, after a counter, and their end.
@@ -91,12 +134,9 @@ struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    fn of(part: &Part<'a>, lines: std::ops::Range<usize>) -> Option<Self> {
-        if lines.end > part.lines.len() || lines.clone().any(|at| !may_be_listed(part, at)) {
-            return None;
-        }
-        let first = without_counter(part.lines[lines.start]);
-        let others = || lines.clone().skip(1).map(|at| without_counter(part.lines[at]));
+    fn of(lines: &[&'a str]) -> Option<Self> {
+        let first = without_counter(lines[0]);
+        let others = || lines[1..].iter().map(|line| without_counter(line));
         let same = |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| {
             a.zip(b).take_while(|(a, b)| a == b).count()
         };
@@ -114,12 +154,12 @@ impl<'a> Common<'a> {
     }
 
     /// What differs in a line. `None` if the line isn't like the others.
-    fn name(&self, part: &Part<'a>, at: usize, line: &'a str) -> Option<&'a str> {
+    fn name<'b>(&self, line: &'b str) -> Option<&'b str> {
         let name = without_counter(line).strip_prefix(self.start)?.strip_suffix(self.end)?;
         let is_name = !name.trim().is_empty()
             && !name.contains(", ")
             && name.bytes().filter(|byte| *byte == b' ').count() <= MAX_SPACES;
-        (is_name && may_be_listed(part, at)).then_some(name)
+        is_name.then_some(name)
     }
 
     /// The last word of the beginning.
@@ -129,18 +169,14 @@ impl<'a> Common<'a> {
     }
 }
 
-fn may_be_listed(part: &Part<'_>, at: usize) -> bool {
-    let line = part.lines[at];
-    !part.is_notable(at)
-        && !is_blank(line)
-        && line.len() <= LONGEST_LINE
-        && !line.starts_with("... (")
-        && !line.ends_with(',')
-        && !is_row(line)
-}
-
-/// The line without the number of its step: `[3/40] `, `(3/40) `, `3/40 `, `[ 12%] `.
+/// The line without the number of its step: `[3/40] `, `(3/40) `, `3/40 `, `[ 12%] `, or ` [ 12%]`
+/// at its end, where pytest has it.
 fn without_counter(line: &str) -> &str {
+    if let Some((text, share)) = line.strip_suffix("%]").and_then(|line| line.rsplit_once(" ["))
+        && share.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ')
+    {
+        return text.trim_end();
+    }
     let rest = line.trim_start_matches(['[', '(', ' ']);
     let number = rest.trim_start_matches(|first: char| first.is_ascii_digit());
     if number.len() == rest.len() {
@@ -176,6 +212,21 @@ mod tests {
     const LIST: &str = "{ type = 'list_similar' }";
 
     #[test]
+    fn what_tests_print_stays_if_only_passing_ones_are_listed() {
+        let prints: String = ["anna", "bert", "cleo", "dora", "emil"]
+            .iter()
+            .map(|name| format!("the rows of {name}: 500\n"))
+            .collect();
+        check(
+            "{ type = 'list_similar', passing_only = true }",
+            false,
+            &prints,
+            "",
+            Confidence::Full,
+        );
+    }
+
+    #[test]
     fn every_name_stays() {
         let text = "\
 copying docs/guide/first.md to the site
@@ -208,6 +259,28 @@ done
 ... (4 more like this: library {beta, gamma, delta, epsilon}) ...
 ";
         check(LIST, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn names_of_tests_are_listed() {
+        let text = "\
+tests/test_cart.py::test_adds PASSED                                     [ 25%]
+tests/test_cart.py::test_removes PASSED                                  [ 50%]
+tests/test_cart.py::test_total[many] PASSED                              [ 75%]
+tests/test_cart.py::test_empty PASSED                                    [100%]
+";
+        let expect = "\
+tests/test_cart.py::test_adds PASSED                                     [ 25%]
+... (3 more like this: tests/test_cart.py::{test_removes, test_total[many], test_empty} PASSED) ...
+";
+        check(LIST, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn lines_that_differ_in_numbers_stand_alone() {
+        let lines: String =
+            (1..9).map(|at| format!("epoch {at} of the training has loss {}\n", at * at)).collect();
+        check(LIST, false, &lines, "", Confidence::Full);
     }
 
     #[test]

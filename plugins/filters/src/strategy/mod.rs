@@ -75,9 +75,25 @@ impl Strategy {
     }
 }
 
+/// A step of a rule, as the rule has it.
+#[derive(Debug, Deserialize)]
+pub struct StepForm {
+    /// The commands that ask for what the strategy leaves out: `pytest -s`.
+    #[serde(default)]
+    unless: Vec<String>,
+    /// The only commands for which the step is used. Where it is empty: all.
+    #[serde(default)]
+    when: Vec<String>,
+    /// The strategy.
+    #[serde(flatten)]
+    pub strategy: Strategy,
+}
+
 /// A strategy that is ready to run.
 pub struct Step {
     strategy: Box<dyn Run>,
+    unless: Option<Patterns>,
+    when: Option<Patterns>,
     /// Whether it treats warnings as errors, which no pattern can leave out.
     keeps_warnings: bool,
 }
@@ -88,9 +104,15 @@ impl Step {
     /// # Errors
     ///
     /// If a parameter isn't valid. The message is for the operator.
-    pub fn new(strategy: &Strategy) -> Result<Self, String> {
-        let name = strategy.name();
-        let step: Result<Box<dyn Run>, String> = match strategy {
+    pub fn new(form: &StepForm) -> Result<Self, String> {
+        let name = form.strategy.name();
+        let commands = |parameter: &str, list: &[String]| {
+            let patterns = (!list.is_empty()).then(|| Patterns::new(parameter, list));
+            patterns.transpose().map_err(|what| format!("{name}: {what}"))
+        };
+        let unless = commands("unless", &form.unless)?;
+        let when = commands("when", &form.when)?;
+        let step: Result<Box<dyn Run>, String> = match &form.strategy {
             Strategy::StripNoise(it) => it.step(),
             Strategy::Truncate(it) => it.step(),
             Strategy::KeepMatching(it) => it.step(),
@@ -102,8 +124,14 @@ impl Step {
             Strategy::Dedup(it) => it.step(),
             Strategy::ListSimilar(it) => it.step(),
         };
-        step.map(|strategy| Self { strategy, keeps_warnings: false })
+        step.map(|strategy| Self { strategy, unless, when, keeps_warnings: false })
             .map_err(|what| format!("{name}: {what}"))
+    }
+
+    /// Whether the step is used for the output of a command.
+    pub fn is_for(&self, command: &str) -> bool {
+        self.unless.as_ref().is_none_or(|unless| !unless.fit(command))
+            && self.when.as_ref().is_none_or(|when| when.fit(command))
     }
 
     /// The same for a rule that others may have written: it can't leave out warnings.
@@ -169,13 +197,16 @@ enum Outcome {
 ///
 /// If a step isn't valid. The unit tests check that all are.
 pub fn from_json(json: &str) -> Result<Vec<Step>, String> {
-    let strategies: Vec<Strategy> =
-        serde_json::from_str(json).map_err(|error| error.to_string())?;
-    strategies.iter().map(Step::new).collect()
+    let forms: Vec<StepForm> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    forms.iter().map(Step::new).collect()
 }
 
 /// Runs a text through steps. `None` if too little would be saved.
-pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confidence)> {
+pub fn run<'s>(
+    steps: impl IntoIterator<Item = &'s Step>,
+    text: &str,
+    failed: bool,
+) -> Option<(String, Confidence)> {
     let mut current = Cow::Borrowed(text);
     let mut worst = None;
     let mut unknown = false;
@@ -308,7 +339,7 @@ mod testing {
     pub(super) fn steps(toml: &str) -> Result<Vec<Step>, String> {
         #[derive(Deserialize)]
         struct Form {
-            step: Vec<Strategy>,
+            step: Vec<StepForm>,
         }
         let form: Form = toml::from_str(&format!("step = [{toml}]"))
             .map_err(|error| error.message().to_owned())?;

@@ -2,28 +2,44 @@ use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
 use super::{Outcome, Part, Patterns, Run, not_empty};
-use crate::text::is_blank;
+use crate::text::{indent, is_blank};
 
 /// Parameters of `strip_noise`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StripNoise {
     patterns: Vec<String>,
+    /// The indented lines below a line that matches stay.
+    #[serde(default)]
+    keep_below: Vec<String>,
 }
 
 impl StripNoise {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         not_empty("patterns", &self.patterns)?;
-        Ok(Box::new(NoiseStripper(Patterns::new("patterns", &self.patterns)?)))
+        let below = (!self.keep_below.is_empty())
+            .then(|| Patterns::new("keep_below", &self.keep_below))
+            .transpose()?;
+        Ok(Box::new(NoiseStripper { noise: Patterns::new("patterns", &self.patterns)?, below }))
     }
 }
 
-struct NoiseStripper(Patterns);
+struct NoiseStripper {
+    noise: Patterns,
+    below: Option<Patterns>,
+}
 
 impl Run for NoiseStripper {
     fn run(&self, part: &Part<'_>) -> Outcome {
+        let mut is_below = false;
         let keep: Vec<bool> = (0..part.lines.len())
-            .map(|at| part.is_error(at) || !self.0.fit(part.lines[at]))
+            .map(|at| {
+                let line = part.lines[at];
+                is_below &= indent(line) > 0;
+                let stays = is_below || part.is_error(at) || !self.noise.fit(line);
+                is_below |= self.below.as_ref().is_some_and(|below| below.fit(line));
+                stays
+            })
             .collect();
         if keep.iter().all(|keep| *keep) {
             Outcome::Unchanged

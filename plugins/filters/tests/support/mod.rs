@@ -90,6 +90,8 @@ pub(crate) fn clean(output: &str) -> String {
 pub(crate) struct Matchers(Vec<(String, Matcher)>);
 
 enum Matcher {
+    /// Fits what no other does.
+    Fallback,
     Exact(String),
     Prefix(String),
     Regex(Regex),
@@ -99,7 +101,7 @@ impl Matchers {
     pub(crate) fn new(engine: &Engine) -> Self {
         let matchers = engine.list().filters.into_iter().map(|filter| {
             let matcher = match &filter.matchers[0].subject {
-                Pattern::Any => unreachable!("no rule matches everything"),
+                Pattern::Any => Matcher::Fallback,
                 Pattern::Exact(text) => Matcher::Exact(text.to_string()),
                 Pattern::Prefix(text) => Matcher::Prefix(text.to_string()),
                 Pattern::Regex(text) => Matcher::Regex(
@@ -113,13 +115,22 @@ impl Matchers {
 
     pub(crate) fn fitting(&self, subject: &str) -> Vec<&str> {
         let fits = |matcher: &Matcher| match matcher {
+            Matcher::Fallback => false,
             Matcher::Exact(text) => text == subject,
             Matcher::Prefix(text) => subject
                 .strip_prefix(text.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
             Matcher::Regex(regex) => regex.is_match(subject),
         };
-        self.0.iter().filter(|(_, matcher)| fits(matcher)).map(|(name, _)| name.as_str()).collect()
+        let names = |fits: &dyn Fn(&Matcher) -> bool| -> Vec<&str> {
+            let fitting = self.0.iter().filter(|(_, matcher)| fits(matcher));
+            fitting.map(|(name, _)| name.as_str()).collect()
+        };
+        let fitting = names(&fits);
+        if fitting.is_empty() {
+            return names(&|matcher| matches!(matcher, Matcher::Fallback));
+        }
+        fitting
     }
 }
 

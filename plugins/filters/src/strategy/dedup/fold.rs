@@ -17,6 +17,8 @@ const LONGEST_LIST: usize = 160;
 const LONGEST_LABEL: usize = 24;
 /// The greatest length of the text about differences, in bytes.
 const LONGEST_TEXT: usize = 320;
+/// The same for lines that aren't entries of a log. Their ids may be what somebody looks for.
+const LONGEST_WITH_IDS: usize = 2000;
 
 /// Similar pieces of an output. A piece is a line or a block of lines.
 pub(super) struct Pieces<'a> {
@@ -26,6 +28,9 @@ pub(super) struct Pieces<'a> {
     pub(super) slots: Vec<Vec<Vec<Slot>>>,
     /// The pieces that stay for another reason.
     pub(super) stays: Vec<bool>,
+    /// Whether they are entries of a log. Of entries, many ids are counted. Of others, they are
+    /// listed.
+    pub(super) are_entries: bool,
 }
 
 /// What is left of similar pieces.
@@ -217,9 +222,10 @@ fn differences(pieces: &Pieces<'_>, left_out: &[usize], line: usize) -> String {
             }
             out.push_str(&text[label..start]);
         }
-        out.push_str(&values(&column));
+        out.push_str(&values(&column, pieces.are_entries));
         written = slot.place.end;
-        if out.len() > LONGEST_TEXT {
+        let most = if pieces.are_entries { LONGEST_TEXT } else { 2 * LONGEST_WITH_IDS };
+        if out.len() > most {
             out.push_str(" …");
             return out;
         }
@@ -250,7 +256,7 @@ fn unit_end(text: &str, at: usize) -> usize {
 }
 
 /// The values of a place: a list, a range of numbers, or how many there are.
-fn values(column: &[&str]) -> String {
+fn values(column: &[&str], are_entries: bool) -> String {
     let counts = count(column);
     if counts.len() == 1 {
         return column[0].to_owned();
@@ -276,7 +282,8 @@ fn values(column: &[&str]) -> String {
     }
     // Values that repeat are a choice of few. Others are listed only if the list is short.
     let most_bytes = if column.len() >= 2 * counts.len() { LONGEST_LIST } else { LONGEST_LIST / 3 };
-    if counts.len() <= FEW && bytes <= most_bytes {
+    let is_short = counts.len() <= FEW && bytes <= most_bytes;
+    if is_short || numbers.is_none() && !are_entries && bytes <= LONGEST_WITH_IDS {
         let mut seen = HashSet::new();
         let list: Vec<&str> = column.iter().copied().filter(|value| seen.insert(*value)).collect();
         return format!("{{{}}}", list.join(", "));

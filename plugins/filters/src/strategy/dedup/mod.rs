@@ -189,6 +189,7 @@ impl Output<'_> {
             lines: starts.iter().map(lines).collect(),
             slots: starts.iter().map(slots).collect(),
             stays: starts.iter().map(|at| forced[*at] || is_mark(at)).collect(),
+            are_entries: starts.iter().any(|at| self.compared[*at].is_entry),
         };
         let Some(folded) = fold(pieces) else { return false };
         for (start, _) in starts.iter().zip(folded.stays).filter(|(_, stays)| !*stays) {

@@ -135,7 +135,7 @@ fn number_length(bytes: &[u8]) -> usize {
 }
 
 /// Whether a line without a time is a row of a table, which somebody asked for: columns between
-/// bars, tabs, commas or wide gaps.
+/// bars, tabs, commas or wide gaps, or an item of JSON or XML.
 pub(in super::super) fn is_row(line: &str) -> bool {
     let count = |sign: &str| memchr::memmem::find_iter(line.as_bytes(), sign).count();
     let gaps = || {
@@ -146,6 +146,7 @@ pub(in super::super) fn is_row(line: &str) -> bool {
             .count()
     };
     line.starts_with('|')
+        || line.trim_start().starts_with(['"', '<'])
         || count(" | ") >= 2
         || count("\t") >= 2
         || gaps() >= 3

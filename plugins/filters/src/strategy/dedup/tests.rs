@@ -191,6 +191,15 @@ fn one_other_value_among_thousands_of_lines_stands_alone() {
 }
 
 #[test]
+fn ids_outside_of_a_log_are_all_listed() {
+    let ids: Vec<String> = (0..40).map(|at| format!("i-0a{:06x}", 0x1f2e3d + at * 7919)).collect();
+    let text: String = ids.iter().map(|id| format!("instance {id} is running\n")).collect();
+    let shorter = deduplicate(&text);
+    assert!(shorter.len() * 2 < text.len(), "{shorter}");
+    ids.iter().for_each(|id| assert!(shorter.contains(&id[2..]), "{id}:\n{shorter}"));
+}
+
+#[test]
 fn jump_of_a_counter_stands_alone() {
     let text: String = (0..200)
         .map(|at| format!("received the packet {}\n", if at < 120 { at } else { at + 5_000 }))

@@ -9,29 +9,35 @@ mod findings;
 
 use findings::{Finding, Form, Item};
 
-/// Parameters of `group_by_rule`. It has none.
+/// Parameters of `group_by_rule`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GroupByRule {}
+pub struct GroupByRule {
+    /// Whether an output of unknown form stays whole, since it may be findings only.
+    #[serde(default)]
+    keep_unknown: bool,
+}
 
 impl GroupByRule {
     #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(RuleGrouper))
+        Ok(Box::new(RuleGrouper { keeps_unknown: self.keep_unknown }))
     }
 }
 
 /// The number of findings up to which they are shown in full.
 const FEW: usize = 3;
 
-struct RuleGrouper;
+struct RuleGrouper {
+    keeps_unknown: bool,
+}
 
 impl Run for RuleGrouper {
     fn run(&self, part: &super::Part<'_>) -> Outcome {
         let mut items = findings::parse(part.lines, &part.levels);
         let many = items.iter().filter(|item| matches!(item, Item::Finding(_))).count();
         if many == 0 {
-            return Outcome::Unknown;
+            return if self.keeps_unknown { Outcome::Unchanged } else { Outcome::Unknown };
         }
         findings::attach_rules(&mut items);
         let mut out = Writer {
