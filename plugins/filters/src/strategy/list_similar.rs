@@ -12,6 +12,10 @@ use crate::text::{is_blank, push_line};
 const MIN_LINES: usize = 4;
 /// The smallest number of bytes that such lines have in common.
 const MIN_COMMON: usize = 8;
+/// The greatest number of lines of a block that is listed.
+const LONGEST_BLOCK: usize = 6;
+/// The smallest length of a name that is said twice, in bytes.
+const MIN_TWICE: usize = 3;
 /// The greatest length of a line that is listed, in bytes.
 const LONGEST_LINE: usize = 1000;
 /// The greatest number of spaces in what differs. A list of sentences is hard to read.
@@ -52,10 +56,10 @@ impl Run for Lister {
             let many = may_be_listed[at..].iter().take_while(|may| **may).count();
             let end = at + many.max(1);
             while at < end {
-                let SimilarLines { length, list } = SimilarLines::new(&part.lines[at..end]);
-                let shown = if list.is_some() { 1 } else { length };
+                let SimilarLines { length, list } = self.similar(&part.lines[at..end]);
+                let shown = list.as_ref().map_or(length, |(shown, _)| *shown);
                 part.lines[at..at + shown].iter().for_each(|line| push_line(&mut out, line));
-                list.iter().for_each(|list| push_line(&mut out, list));
+                list.iter().for_each(|(_, list)| push_line(&mut out, list));
                 lists |= list.is_some();
                 at += length;
             }
@@ -77,50 +81,80 @@ impl Lister {
     }
 }
 
-/// Similar lines that follow each other.
+/// Similar lines, or blocks of lines, that follow each other.
 struct SimilarLines {
     /// The number of lines. They are looked at once, whether they are listed or not.
     length: usize,
-    /// What stands for the lines after the first one, if that is shorter.
-    list: Option<String>,
+    /// How many of them stay, and what stands for the others, if that is shorter.
+    list: Option<(usize, String)>,
 }
 
-impl SimilarLines {
+impl Lister {
     /// The similar lines at the start of `lines`.
-    fn new(lines: &[&str]) -> Self {
+    fn similar(&self, lines: &[&str]) -> SimilarLines {
         // The first two lines have more in common than all, so their list is shorter.
-        for first in [2, MIN_LINES] {
-            let Some(common) = lines.get(..first).and_then(Common::of) else { continue };
-            let mut names = Vec::new();
-            let (mut bytes, mut left_out) = (0, 0);
-            for line in &lines[1..] {
-                let Some(name) = common.name(line).filter(|_| bytes <= LONGEST_LIST) else { break };
-                bytes += name.len();
-                left_out += line.len() + 1;
-                names.push(name);
+        [(1, 2), (1, MIN_LINES)]
+            .into_iter()
+            .chain((2..=LONGEST_BLOCK).map(|block| (block, 2)))
+            .find_map(|(block, first)| self.blocks(lines, block, first))
+            .unwrap_or(SimilarLines { length: 1, list: None })
+    }
+
+    /// The similar blocks of `block` lines. The first ones decide what they have in common.
+    fn blocks(&self, lines: &[&str], block: usize, first: usize) -> Option<SimilarLines> {
+        let shown = lines.get(..block * first)?;
+        let common: Vec<Common<'_>> = (0..block)
+            .map(|line| {
+                let same: Vec<&str> = shown.iter().skip(line).step_by(block).copied().collect();
+                Common::of(&same)
+            })
+            .collect::<Option<_>>()?;
+        let mut names = Vec::new();
+        let (mut bytes, mut left_out) = (0, 0);
+        for piece in lines[block..].chunks_exact(block) {
+            let name: Option<Vec<&str>> =
+                common.iter().zip(piece).map(|(common, line)| common.name(line)).collect();
+            let Some(mut name) = name.filter(|_| bytes <= LONGEST_LIST) else { break };
+            name.retain(|name| !name.is_empty());
+            if name.is_empty() {
+                break;
             }
-            if names.len() + 1 < MIN_LINES {
-                continue;
-            }
-            let list = format!(
-                "... ({} more like this: {}{{{}}}{}) ...",
-                names.len(),
+            // The name of the whole block is said once.
+            name.dedup();
+            left_out += piece.iter().map(|line| line.len() + 1).sum::<usize>();
+            let name = name.join(" … ");
+            bytes += name.len();
+            names.push(name);
+        }
+        if names.len() + 1 < MIN_LINES {
+            return None;
+        }
+        let length = (names.len() + 1) * block;
+        if !self.passing_only && differ_in_numbers(&names) {
+            return Some(SimilarLines { length, list: None });
+        }
+        let many = names.len();
+        let list = match &common[..] {
+            [common] => format!(
+                "... ({many} more like this: {}{{{}}}{}{}) ...",
                 common.label(),
                 names.join(", "),
+                common.again.map(|between| format!("{between}{{the same}}")).unwrap_or_default(),
                 common.end
-            );
-            let is_shorter = list.len() + list.len() / 4 < left_out;
-            let list = Some(list).filter(|_| is_shorter && !differ_in_numbers(&names));
-            return Self { length: names.len() + 1, list };
-        }
-        Self { length: 1, list: None }
+            ),
+            _ => {
+                format!("... ({many} more like these {block} lines: {{{}}}) ...", names.join(", "))
+            }
+        };
+        let is_shorter = list.len() + list.len() / 4 < left_out;
+        Some(SimilarLines { length, list: Some((block, list)).filter(|_| is_shorter) })
     }
 }
 
 /// Whether most names differ only in their numbers. `dedup` folds such lines, and keeps those that
 /// have to stand alone.
-fn differ_in_numbers(names: &[&str]) -> bool {
-    let without_digits = |name: &&str| -> String {
+fn differ_in_numbers(names: &[String]) -> bool {
+    let without_digits = |name: &String| -> String {
         name.chars().filter(|character| !character.is_ascii_digit()).collect()
     };
     let different: HashSet<String> = names.iter().map(without_digits).collect();
@@ -131,11 +165,16 @@ fn differ_in_numbers(names: &[&str]) -> bool {
 struct Common<'a> {
     start: &'a str,
     end: &'a str,
+    /// If what differs is said twice, the text between: `a.txt -> /tmp/a.txt`.
+    again: Option<&'a str>,
 }
 
 impl<'a> Common<'a> {
     fn of(lines: &[&'a str]) -> Option<Self> {
         let first = without_counter(lines[0]);
+        if lines.iter().all(|line| without_counter(line) == first) {
+            return Some(Self { start: first, end: "", again: None });
+        }
         let others = || lines[1..].iter().map(|line| without_counter(line));
         let same = |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| {
             a.zip(b).take_while(|(a, b)| a == b).count()
@@ -149,16 +188,26 @@ impl<'a> Common<'a> {
             .map(|other| same(&mut rest.bytes().rev(), &mut other[start..].bytes().rev()))
             .min()
             .map_or(rest.len(), |end| word_end(rest, rest.len() - end));
-        let common = Self { start: &first[..start], end: &rest[end..] };
+        let name = &rest[..end];
+        let again = twice(name).filter(|between| {
+            others().all(|other| {
+                let name = &other[start..other.len() - (rest.len() - end)];
+                split_twice(name, between).is_some()
+            })
+        });
+        let common = Self { start: &first[..start], end: &rest[end..], again };
         (common.start.trim().len() + common.end.len() >= MIN_COMMON).then_some(common)
     }
 
     /// What differs in a line. `None` if the line isn't like the others.
     fn name<'b>(&self, line: &'b str) -> Option<&'b str> {
         let name = without_counter(line).strip_prefix(self.start)?.strip_suffix(self.end)?;
-        let is_name = !name.trim().is_empty()
-            && !name.contains(", ")
-            && name.bytes().filter(|byte| *byte == b' ').count() <= MAX_SPACES;
+        let name = match self.again {
+            Some(between) => split_twice(name, between)?,
+            None => name,
+        };
+        let is_name =
+            !name.contains(", ") && name.bytes().filter(|byte| *byte == b' ').count() <= MAX_SPACES;
         is_name.then_some(name)
     }
 
@@ -167,6 +216,22 @@ impl<'a> Common<'a> {
         let words = self.start.trim_end();
         &self.start[words.rfind(' ').map_or(0, |at| at + 1)..]
     }
+}
+
+/// The text between if a name says the same twice.
+fn twice(name: &str) -> Option<&str> {
+    (MIN_TWICE..name.len() / 2)
+        .rev()
+        .filter(|length| name.is_char_boundary(*length))
+        .find(|length| name.ends_with(&name[..*length]))
+        .map(|length| &name[length..name.len() - length])
+}
+
+/// What a name says twice, with that text between.
+fn split_twice<'a>(name: &'a str, between: &str) -> Option<&'a str> {
+    let length = name.len().checked_sub(between.len())? / 2;
+    let (said, rest) = name.split_at_checked(length)?;
+    (rest.strip_prefix(between) == Some(said)).then_some(said)
 }
 
 /// The line without the number of its step: `[3/40] `, `(3/40) `, `3/40 `, `[ 12%] `, or ` [ 12%]`
@@ -193,7 +258,7 @@ fn without_counter(line: &str) -> &str {
 /// The end of the last whole word in the first `length` bytes.
 fn word_start(text: &str, length: usize) -> usize {
     let length = text.floor_char_boundary(length);
-    let sign = text[..length].rfind([' ', '/', ':', '=', '(', '[', '{', '"', '\'', '\t']);
+    let sign = text[..length].rfind([' ', '/', '.', ':', '=', '(', '[', '{', '"', '\'', '\t']);
     sign.map_or(0, |at| at + 1)
 }
 
@@ -259,6 +324,34 @@ done
 ... (4 more like this: library {beta, gamma, delta, epsilon}) ...
 ";
         check(LIST, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn name_that_is_said_twice_is_listed_once() {
+        let line = |name: &str| format!("'docs/{name}.md' -> '/srv/site/docs/{name}.md'\n");
+        let names = ["first", "second", "third", "fourth", "fifth"];
+        let text: String = names.iter().map(|name| line(name)).collect();
+        let expect = "\
+'docs/first.md' -> '/srv/site/docs/first.md'
+... (4 more like this: 'docs/{second, third, fourth, fifth}.md' -> '/srv/site/docs/{the same}.md') ...
+";
+        check(LIST, false, &text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn names_of_blocks_are_listed() {
+        let block = |name: &str| {
+            format!("compiling the module {name}\nreading its sources\nwrote target/{name}.o\n")
+        };
+        let names = ["anna", "bert", "cleo", "dora", "emil"];
+        let text: String = names.iter().map(|name| block(name)).collect();
+        let expect = "\
+compiling the module anna
+reading its sources
+wrote target/anna.o
+... (4 more like these 3 lines: {bert, cleo, dora, emil}) ...
+";
+        check(LIST, false, &text, expect, Confidence::Full);
     }
 
     #[test]
