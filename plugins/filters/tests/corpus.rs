@@ -346,6 +346,7 @@ fn hostile_output_makes_no_rule_fail_or_grow() {
         "git-diff",
         "git-transfer",
         "log-dedup",
+        "similar-lines",
         "grep-rg",
         "make",
     ];
@@ -364,6 +365,10 @@ fn hostile_output_makes_no_rule_fail_or_grow() {
         "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n+a\n".repeat(many / 4),
         "\tmodified: a\nUntracked files:\n".repeat(many),
         "test a ... ok\n---- a stdout ----\n".repeat(many),
+        "x/a.txt of the site\nx/b.txt of the site\n".repeat(many),
+        (0..many).map(|at| format!("copied site/{at:x}/{at}.txt\n")).collect(),
+        (0..many).map(|at| format!("step {}\nof the site\n\n", at % 7)).collect(),
+        format!("{}\n", "site/".repeat(150)).repeat(many / 10),
     ];
     for rule in rules {
         for text in &texts {

@@ -86,9 +86,15 @@ fn filter_is_tried_on_a_file_by_its_name_or_by_a_command() {
         (&json!(["cargo-test"]), &json!("full")),
         "{tried}"
     );
-    let kept = cli.run(&["filter", "try", "--command", "unheard-of", "out.txt"]);
+    // What prints a file is left alone. Of other output that no rule knows, similar lines go.
+    let kept = cli.run(&["filter", "try", "--command", "cat out.txt", "out.txt"]);
     assert_eq!((kept.code, kept.stdout), (0, passing(200)));
-    assert!(kept.stderr.contains("no filter fits `unheard-of`"), "{}", kept.stderr);
+    assert!(kept.stderr.contains("similar-lines leaves nothing out"), "{}", kept.stderr);
+    let folded = cli.run(&["filter", "try", "--command", "unheard-of", "out.txt"]);
+    assert!(folded.stdout.contains(" more like this: "), "{}", folded.stdout);
+    assert!(folded.stderr.contains("% filtered by similar-lines"), "{}", folded.stderr);
+    let known = cli.run(&["filter", "try", "--command", "cargo test", "out.txt"]);
+    assert!(!known.stderr.contains("similar-lines"), "{}", known.stderr);
     for (line, says) in [
         (&["filter", "try", "cargo-tst", "out.txt"][..], "berth filter list"),
         (&["filter", "try", "cargo-test", "nowhere.txt"], "nowhere.txt"),

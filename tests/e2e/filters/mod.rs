@@ -131,6 +131,30 @@ async fn output_of_other_commands_in_a_line_stays() {
 }
 
 #[tokio::test]
+async fn similar_lines_of_an_unknown_program_are_folded() {
+    let lines: String = (0..300)
+        .map(|n| format!("imported batch {n}: {} rows\n", if n == 211 { 0 } else { 500 }))
+        .collect();
+    let scene =
+        Scene::with(&[], |root| program(&root.join("granted"), "importer", &lines, "", 0)).await;
+    let answer = bash(&scene, "./importer").await;
+    let shown = text(&answer);
+    for line in ["imported batch 0: 500 rows", "imported batch 211: 0 rows", "batch 299: 500 rows"]
+    {
+        assert!(shown.contains(line), "{line} is missing of:\n{shown}");
+    }
+    assert!(!shown.contains("imported batch 17: "), "{shown}");
+    assert_eq!(answer.filtered.as_ref().expect("it is filtered").filters, ["similar-lines"]);
+    assert!(rest(&scene, &answer).await.contains("imported batch 17: 500 rows"));
+    // A file is shown as it is, also beside the program.
+    std::fs::write(scene.granted.join("rows.txt"), &lines).expect("it is written");
+    for command in ["cat rows.txt", "cat rows.txt && ./importer"] {
+        let answer = bash(&scene, command).await;
+        assert!(answer.filtered.is_none() && text(&answer).contains("batch 17: "), "{command}");
+    }
+}
+
+#[tokio::test]
 async fn failing_run_keeps_every_failure() {
     let failed = "---- module_3::holds_3 stdout ----\n\nthread 'module_3::holds_3' panicked at src/lib.rs:31:9:\nassertion `left == right` failed\n  left: 4\n right: 5\n";
     let all = passing(200).replace("module_3::holds_3 ... ok", "module_3::holds_3 ... FAILED");
