@@ -48,7 +48,7 @@ fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
         _ => return Err("`strategy` is missing".to_owned()),
     };
     for step in &mut steps {
-        if let Some(unless) = rule.get("unless") {
+        if let Some(unless) = rule.get("unless").filter(|_| step["when"].is_null()) {
             step["unless"] = unless.clone();
         }
         for key in

@@ -23,6 +23,13 @@ const LONGEST_BLOCK: usize = 6;
 /// The number of entries before a failure that stay, since they may say what led to it.
 const BEFORE_FAILURE: usize = 3;
 
+/// The shortest pause of a log that a reader has to know, in seconds.
+const MIN_PAUSE: u32 = 30;
+/// The number of usual pauses that are a long one.
+const USUAL_PAUSES: u32 = 20;
+/// The greatest number of pauses that are shown.
+const MOST_PAUSES: usize = 20;
+
 /// Parameters of `dedup`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +37,9 @@ pub struct Dedup {
     /// Further parts of lines that are ignored in comparisons.
     #[serde(default)]
     normalize: Vec<Normalize>,
+    /// Whether only lines that are the same in every byte are folded.
+    #[serde(default)]
+    exact: bool,
 }
 
 /// A part of a line, and its placeholder.
@@ -48,12 +58,14 @@ impl Dedup {
             }
             Ok((compile(pattern).map_err(|what| format!("`pattern`: {what}"))?, replacement.clone()))
         });
-        Ok(Box::new(Deduplicator { custom: custom.collect::<Result<_, _>>()? }))
+        let custom = custom.collect::<Result<_, _>>()?;
+        Ok(Box::new(Deduplicator { custom, exact: self.exact }))
     }
 }
 
 struct Deduplicator {
     custom: Vec<(Regex, String)>,
+    exact: bool,
 }
 
 /// A line as it is compared.
@@ -93,6 +105,10 @@ impl Deduplicator {
         let mut same = Vec::new();
         let compare = |(line, level): (&&'a str, &Level)| {
             let text = self.replace(line, *level);
+            if self.exact {
+                let hash = hasher.hash_one(line.as_bytes());
+                return Compared { hash, is_entry: false, slots: Vec::new(), text };
+            }
             let slots = split(&text, *level, &mut same);
             let is_entry = *level == Level::Nothing && is_entry(&text, &slots);
             Compared { hash: hasher.hash_one(&same), is_entry, slots, text }
@@ -125,6 +141,7 @@ impl Output<'_> {
     fn fold_entries(&mut self, part: &Part<'_>) -> Vec<bool> {
         let many = part.lines.len();
         let mut forced = vec![false; many];
+        self.after_pauses(&mut forced);
         let mut groups: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut order = Vec::new();
         for at in 0..many {
@@ -152,6 +169,24 @@ impl Output<'_> {
             }
         }
         grouped
+    }
+
+    /// Keeps entries before which the log paused for much longer than usual.
+    fn after_pauses(&self, forced: &mut [bool]) {
+        let times: Vec<(usize, u32)> = (0..self.compared.len())
+            .filter(|at| self.compared[*at].is_entry)
+            .filter_map(|at| Some((at, seconds(&self.compared[at])?)))
+            .collect();
+        let mut pauses: Vec<(u32, usize)> = times
+            .windows(2)
+            // A clock that goes back is one of another day, or of another program.
+            .map(|two| (two[1].1.saturating_sub(two[0].1), two[1].0))
+            .collect();
+        pauses.sort_unstable();
+        let Some((usual, _)) = pauses.get(pauses.len() / 2).copied() else { return };
+        let is_long = |pause: u32| pause >= MIN_PAUSE.max(usual.saturating_mul(USUAL_PAUSES));
+        let long = pauses.iter().rev().take_while(|(pause, _)| is_long(*pause));
+        long.take(MOST_PAUSES).for_each(|(_, at)| forced[*at] = true);
     }
 
     /// Folds similar lines, or blocks of lines, that follow each other.
@@ -211,6 +246,21 @@ impl Output<'_> {
         }
         out
     }
+}
+
+/// The time of day of an entry, in seconds.
+fn seconds(line: &Compared<'_>) -> Option<u32> {
+    let slot = line.slots.iter().find(|slot| slot.is_time)?;
+    let time = line.text.get(slot.place.clone())?.as_bytes();
+    let two = |digits: &[u8]| match digits {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some(u32::from(a - b'0') * 10 + u32::from(b - b'0')),
+        _ => None,
+    };
+    time.windows(8).find_map(|clock| {
+        let is_clock = clock[2] == b':' && clock[5] == b':';
+        let [hours, minutes, seconds] = [two(&clock[..2])?, two(&clock[3..5])?, two(&clock[6..])?];
+        is_clock.then_some(hours * 3600 + minutes * 60 + seconds)
+    })
 }
 
 /// The length of the repeated block at the start of `lines`, and the number of repetitions. It is

@@ -63,6 +63,21 @@ the server has a port: 84
 }
 
 #[test]
+fn entry_after_a_long_pause_stays() {
+    let text: String = (0..300)
+        .map(|at| (at, if at < 120 { at } else { at + 600 }))
+        .map(|(at, time)| format!("10:{:02}:{:02} INFO heartbeat {at}\n", time / 60, time % 60))
+        .collect();
+    let expect = "\
+10:00:00 INFO heartbeat 0
+... (297 more like this: heartbeat 1..298) ...
+10:12:00 INFO heartbeat 120
+10:14:59 INFO heartbeat 299
+";
+    check(DEDUP, false, &text, expect, Confidence::Full);
+}
+
+#[test]
 fn entries_before_a_failure_stay() {
     let mut text = String::new();
     (0..60).for_each(|second| {
@@ -113,6 +128,16 @@ fn data_does_not_fold() {
         let rows: String = (10..60).map(|number| row.replace("17", &number.to_string())).collect();
         assert_eq!(deduplicate(&rows), rows);
     }
+}
+
+#[test]
+fn exact_comparison_folds_only_lines_that_are_the_same() {
+    let toml = "{ type = 'dedup', exact = true }";
+    let numbered: String = (0..50).map(|at| format!("the loss of step {at} is 3\n")).collect();
+    check(toml, false, &numbered, "", Confidence::Full);
+    let frames = "  File \"<string>\", line 2, in f\n  File \"<string>\", line 3, in g\n";
+    let expect = format!("{frames}... (99 more like these 2 lines) ...\n");
+    check(toml, false, &frames.repeat(100), &expect, Confidence::Full);
 }
 
 #[test]
