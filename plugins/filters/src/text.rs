@@ -21,6 +21,8 @@ pub fn indent(line: &str) -> usize {
 }
 
 const MARK_START: &str = "... (";
+/// What follows the number in the mark of folded lines.
+pub const FOLD_MARK: &str = " more like ";
 const MARK_ENDS: [&str; 2] = [" lines left out) ...", " line left out) ..."];
 
 /// Writes the mark for `count` lines that were left out.
@@ -34,6 +36,13 @@ pub fn push_mark(out: &mut String, count: usize) {
 pub fn parse_mark(line: &str) -> Option<usize> {
     let rest = line.strip_prefix(MARK_START)?;
     MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()
+}
+
+/// Whether a line stands for lines that are like the one above, and says how they differ.
+pub fn is_fold_mark(line: &str) -> bool {
+    line.strip_prefix(MARK_START).is_some_and(|rest| {
+        rest.trim_start_matches(|first: char| first.is_ascii_digit()).starts_with(FOLD_MARK)
+    })
 }
 
 /// Joins the lines with a true in `keep`. A gap gets a mark, unless all of its lines were blank. If

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::dedup::is_row;
 use super::{Outcome, Part, Run};
 use crate::guard::is_passing;
-use crate::text::{is_blank, push_line};
+use crate::text::{FOLD_MARK, is_blank, is_fold_mark, parse_mark, push_line};
 
 /// The smallest number of similar lines that are listed together.
 const MIN_LINES: usize = 4;
@@ -74,7 +74,8 @@ impl Lister {
         !part.is_notable(at)
             && !is_blank(line)
             && line.len() <= LONGEST_LINE
-            && !line.starts_with("... (")
+            && !is_fold_mark(line)
+            && parse_mark(line).is_none()
             && !line.ends_with(',')
             && !is_row(line)
             && (!self.passing_only || is_passing(line))
@@ -136,14 +137,14 @@ impl Lister {
         let many = names.len();
         let list = match &common[..] {
             [common] => format!(
-                "... ({many} more like this: {}{{{}}}{}{}) ...",
+                "... ({many}{FOLD_MARK}this: {}{{{}}}{}{}) ...",
                 common.label(),
                 names.join(", "),
                 common.again.map(|between| format!("{between}{{the same}}")).unwrap_or_default(),
                 common.end
             ),
             _ => {
-                format!("... ({many} more like these {block} lines: {{{}}}) ...", names.join(", "))
+                format!("... ({many}{FOLD_MARK}these {block} lines: {{{}}}) ...", names.join(", "))
             }
         };
         let is_shorter = list.len() + list.len() / 4 < left_out;

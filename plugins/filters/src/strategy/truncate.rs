@@ -6,7 +6,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::{Outcome, Part, Patterns, Run, compile};
-use crate::text::{assemble, share};
+use crate::text::{assemble, is_fold_mark, share};
 
 /// The greatest length of a line, in bytes, that stays whole. Longer lines aren't written by hand.
 const LONG_LINE: usize = 2000;
@@ -118,6 +118,8 @@ impl Middle {
             }
             None => part.ends(self.head, self.tail),
         };
+        // These lines say what others were.
+        keep.iter_mut().zip(part.lines).for_each(|(keep, line)| *keep |= is_fold_mark(line));
         if let Some(patterns) = &self.keep {
             keep.iter_mut()
                 .zip(part.lines)
@@ -255,6 +257,21 @@ src/c.rs:49: found here
         let toml = "{ type = 'truncate', max_lines = 5, head = 4, tail = 0, share_by = '^(x)', section = ':$' }";
         let expect = "a:\nsome entry of it\n... (3 lines left out) ...\nb:\nanother some entry of it\nlast\nsum\n";
         check(toml, false, sections, expect, Confidence::Partial);
+    }
+
+    #[test]
+    fn marks_of_folded_lines_stay() {
+        let line = "some line that is there\n";
+        let mark = "... (7 more like this: 3..9 ms) ...\n";
+        let text = format!("{}{mark}{}", line.repeat(40), line.repeat(40));
+        let gap = "... (39 lines left out) ...\n";
+        check(
+            "{ type = 'truncate', max_lines = 10, head = 1, tail = 1 }",
+            false,
+            &text,
+            &format!("{line}{gap}{mark}{gap}{line}"),
+            Confidence::Partial,
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use super::template::Slot;
+use crate::text::FOLD_MARK;
 
 /// The greatest number of different values that are listed one by one.
 const FEW: usize = 16;
@@ -176,7 +177,7 @@ fn number(text: &str) -> Option<f64> {
 /// Writes the mark for the pieces that are left out: how many there are, and how they differ.
 fn describe(pieces: &Pieces<'_>, left_out: &[usize]) -> String {
     let length = pieces.lines[0].len();
-    let mut mark = format!("... ({} more like ", left_out.len());
+    let mut mark = format!("... ({}{FOLD_MARK}", left_out.len());
     // Writing to a string doesn't fail.
     let _ = match length {
         1 => write!(mark, "this"),
