@@ -164,6 +164,57 @@ mod tests {
     }
 
     #[test]
+    fn step_is_used_only_for_commands_that_its_conditions_allow() {
+        let rules = r#"
+            [[rules]]
+            name = "own"
+            match = { prefix = "own" }
+            strategy = [
+              { type = "strip_noise", patterns = ['^noise'], unless = [' (-v|--verbose)( |$)'] },
+              { type = "strip_noise", patterns = ['^chatter'], when = [' --quiet$'] },
+            ]
+        "#;
+        let text = format!(
+            "result\n{}{}",
+            "noise that is long enough to be left out\n".repeat(3),
+            "chatter that is long enough to be left out\n".repeat(3)
+        );
+        for (command, noise, chatter) in [
+            ("own", false, true),
+            ("own -v", true, true),
+            ("own -verb", false, true),
+            ("own --quiet", false, false),
+            ("own -v --quiet", true, false),
+        ] {
+            let input = Input::command(command, 0, [text.as_str()]);
+            let verdict = testing::filter::<Engine>(Some(rules), "own", &input).unwrap();
+            let left = verdict.joined_text().unwrap_or_else(|| text.clone());
+            assert_eq!(
+                (left.contains("noise"), left.contains("chatter")),
+                (noise, chatter),
+                "{command}:\n{left}"
+            );
+        }
+        let wrong = rules.replace("( |$)", "( |$");
+        let problems = testing::filters::<Engine>(Some(&wrong)).unwrap().problems;
+        assert!(problems[0].contains("`unless`: the expression"), "{problems:?}");
+    }
+
+    #[test]
+    fn output_that_other_commands_wrote_too_is_not_folded() {
+        let text: String = (0..90).map(|at| format!("imported batch {at} of 90\n")).collect();
+        let mut input = Input::command("./importer", 0, [text.as_str()]);
+        let folded = testing::filter::<Engine>(None, "similar-lines", &input).unwrap();
+        assert!(folded.joined_text().is_some_and(|left| left.lines().count() == 3));
+        input.meta = Some(serde_json::json!({ "berth:alone": false }));
+        let kept = testing::filter::<Engine>(None, "similar-lines", &input).unwrap();
+        assert_eq!(kept, Verdict::Keep);
+        let shown = Input::command("cat batches.txt", 0, [text.as_str()]);
+        let kept = testing::filter::<Engine>(None, "similar-lines", &shown).unwrap();
+        assert_eq!(kept, Verdict::Keep);
+    }
+
+    #[test]
     fn rule_applies_to_both_parts_of_an_output() {
         let rules = "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise'] }\n";
         let noisy = "noise that is long enough to be worth leaving out\n".repeat(3);
