@@ -189,6 +189,8 @@ impl<'a> Common<'a> {
             .map(|other| same(&mut rest.bytes().rev(), &mut other[start..].bytes().rev()))
             .min()
             .map_or(rest.len(), |end| word_end(rest, rest.len() - end));
+        // `a.txt (12%` would be hard to read.
+        let end = if is_open(&rest[..end]) { rest.len() } else { end };
         let name = &rest[..end];
         let again = twice(name).filter(|between| {
             others().all(|other| {
@@ -256,11 +258,24 @@ fn without_counter(line: &str) -> &str {
     if after.len() < number.len() && after_bracket.starts_with(' ') { after_bracket } else { line }
 }
 
-/// The end of the last whole word in the first `length` bytes.
+/// Whether a bracket is opened and not closed.
+fn is_open(name: &str) -> bool {
+    ["()", "[]", "{}"].iter().any(|pair| {
+        let count = |bracket: &str| name.matches(bracket).count();
+        count(&pair[..1]) > count(&pair[1..])
+    })
+}
+
+/// The end of the last whole word in the first `length` bytes. A dot in a number is part of it.
 fn word_start(text: &str, length: usize) -> usize {
     let length = text.floor_char_boundary(length);
-    let sign = text[..length].rfind([' ', '/', '.', ':', '=', '(', '[', '{', '"', '\'', '\t']);
-    sign.map_or(0, |at| at + 1)
+    let is_sign = |at: usize, sign: char| {
+        sign != '.' || !text[..at].ends_with(|before: char| before.is_ascii_digit())
+    };
+    let signs =
+        text[..length].rmatch_indices([' ', '/', '.', ':', '=', '(', '[', '{', '"', '\'', '\t']);
+    let mut signs = signs.filter(|(at, sign)| is_sign(*at, sign.chars().next().unwrap_or(' ')));
+    signs.next().map_or(0, |(at, _)| at + 1)
 }
 
 /// The start of the first whole word from `at` on.

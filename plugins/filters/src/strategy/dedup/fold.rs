@@ -26,7 +26,7 @@ pub(super) struct Pieces<'a> {
     /// The lines of each piece.
     pub(super) lines: Vec<Vec<&'a str>>,
     /// The parts of each line of a piece that may differ. Pieces have equally many.
-    pub(super) slots: Vec<Vec<Vec<Slot>>>,
+    pub(super) slots: Vec<Vec<&'a [Slot]>>,
     /// The pieces that stay for another reason.
     pub(super) stays: Vec<bool>,
     /// Whether they are entries of a log. Of entries, many ids are counted. Of others, they are

@@ -217,7 +217,7 @@ impl Output<'_> {
             self.compared[*at..at + length].iter().map(|line| line.text.as_ref()).collect()
         };
         let slots = |at: &usize| {
-            self.compared[*at..at + length].iter().map(|line| line.slots.clone()).collect()
+            self.compared[*at..at + length].iter().map(|line| line.slots.as_slice()).collect()
         };
         let is_mark = |at: &usize| parse_mark(part.lines[*at]).is_some();
         let pieces = Pieces {
