@@ -190,7 +190,10 @@ impl<'a> Common<'a> {
             .min()
             .map_or(rest.len(), |end| word_end(rest, rest.len() - end));
         // `a.txt (12%` would be hard to read.
-        let end = if is_open(&rest[..end]) { rest.len() } else { end };
+        let end = match rest[end..].find([')', ']', '}']) {
+            Some(close) if is_open(&rest[..end]) => end + close + 1,
+            _ => end,
+        };
         let name = &rest[..end];
         let again = twice(name).filter(|between| {
             others().all(|other| {
