@@ -196,8 +196,9 @@ fn hosts_and_secret_names_of_a_plugin_are_shown() {
     let cli = Cli::new();
     let file = plugin("hostile-http").display().to_string();
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
+    let own = cli.root.path().join("config/berth.toml").display().to_string();
     let missing = format!(
-        "Not granted\n  http: to grant some, name them in your berth.toml:\n    [plugins.hostile-http]\n    path = {file:?}\n"
+        "Not granted\n  http: to grant some, name them in {own}:\n    [plugins.hostile-http]\n    path = {file:?}\n"
     );
     assert!(
         asks.contains(&missing) && asks.contains("\n    hosts = [\"api.example.com\"]\n"),

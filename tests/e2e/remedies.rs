@@ -7,7 +7,7 @@ use crate::support::{Cli, Ended};
 /// The lines that a refusal says to write.
 #[track_caller]
 fn lines(refused: &Ended) -> String {
-    lines_after(refused, "write in berth.toml")
+    lines_after(refused, "berth.toml:")
 }
 
 /// The lines after the one that holds some words.
@@ -216,7 +216,7 @@ fn list_replaced_by_an_option_is_not_extended() {
     let line = ["call", "write", "path=new.txt", "content=x"];
     let refused = cli.run(&[&["--set", set][..], &line].concat()).ends(3);
     assert!(remedy(&refused).contains(&format!("leave out `--set {set}`")), "{}", refused.stderr);
-    cli.configure(&lines_after(&refused, "add to berth.toml"));
+    cli.configure(&lines_after(&refused, "add to "));
     cli.run(&line).ends(0);
     assert!(cli.work().join("new.txt").exists());
 }
@@ -250,7 +250,7 @@ fn remedy_quotes_paths_with_any_characters() {
         cli.configure("");
         let (read, write) =
             (["call", "read", &path], ["call", "write", &path, "content=here it is"]);
-        cli.configure(&lines_after(&cli.run(&write).ends(3), "add to berth.toml"));
+        cli.configure(&lines_after(&cli.run(&write).ends(3), "add to "));
         cli.run(&write).ends(0);
 
         cli.configure("[tools.file]\nallow_read = [\"zz\"]\n");

@@ -44,6 +44,8 @@ pub use self::verify::{Finding, Verification};
 pub struct Audit {
     /// `None`: nothing is recorded.
     settings: Option<Settings>,
+    /// The table of the settings, for remedies.
+    table: String,
     /// Berth's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
@@ -74,8 +76,8 @@ struct Settings {
 
 impl Audit {
     /// Records as the configuration says, for calls by a front end. Opens nothing yet.
-    pub fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
-        let config::Audit { enabled, on_failure, durable, max_mib, keep } = config;
+    pub fn new(config: &config::Loaded, data: &Path, front_end: Cow<'static, str>) -> Self {
+        let config::Audit { enabled, on_failure, durable, max_mib, keep } = config.config.audit;
         let settings = Settings {
             on_failure,
             durable,
@@ -83,6 +85,7 @@ impl Audit {
         };
         Self {
             settings: enabled.then_some(settings),
+            table: config.own_table("audit").to_string(),
             data: data.to_owned(),
             front_end,
             written: Mutex::default(),
@@ -267,8 +270,10 @@ impl Audit {
             }
         }
         let message = format!("{what}, since it can't be recorded: {why}");
-        let suggestion = "`berth doctor` says how to fix it. With `on_failure = \"continue\"` in [audit] of berth.toml, \
-            calls run without a record.";
+        let suggestion = format!(
+            "`berth doctor` says how to fix it. With `on_failure = \"continue\"` in {}, calls run without a record.",
+            self.table
+        );
         let failure = Failure::new(Category::PermanentFailure, message)
             .with_code("audit")
             .with_suggestion(suggestion);
@@ -319,7 +324,7 @@ fn record_now(
     failed: &str,
     line: impl FnOnce(&Key) -> Vec<u8>,
 ) -> Result<(), HostError> {
-    let audit = Audit::new(config.config.audit, &folders.data, Cow::Owned(front_end.to_owned()));
+    let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
     let written = audit.append(settings, line);
     let written = written.and_then(|_| {

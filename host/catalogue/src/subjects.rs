@@ -316,7 +316,6 @@ fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
 }
 
 fn no_directory(plugin: &Plugin, path: &str) -> Failure {
-    let name = &plugin.info().manifest.name;
     Failure::denied(berth_contract::Denial {
         capability: "files".into(),
         action: format!(
@@ -326,7 +325,8 @@ fn no_directory(plugin: &Plugin, path: &str) -> Failure {
         rule: "directories need a grant".into(),
         place: "built in".into(),
         remedy: format!(
-            "To allow it, set `allowed_paths` in [plugins.{name}] of berth.toml; the plugin's manifest has to ask for `files`."
+            "To allow it, set `allowed_paths` in {}; the plugin's manifest has to ask for `files`.",
+            plugin.policy().table
         ),
     })
 }

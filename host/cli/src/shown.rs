@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth_core::Definition;
 pub(crate) use berth_core::config::inline as toml;
+pub(crate) use berth_core::text::shell_word;
 use berth_core::text::{cut, neutral_line};
 
 /// Characters of a description in the list.
@@ -22,16 +23,6 @@ pub(crate) fn summary(tool: &Definition) -> String {
 /// A path on one line, without characters that could steer a terminal.
 pub(crate) fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
-}
-
-/// Quotes a word for a shell.
-pub(crate) fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// A duration for people.

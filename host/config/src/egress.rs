@@ -217,7 +217,7 @@ impl Loaded {
             })
         })?;
         Ok(Reach {
-            table: table.name.clone(),
+            table: self.own_table(&table.name),
             grants,
             // Hosts that the operator denies are denied for every table.
             denied: self.each(

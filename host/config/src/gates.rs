@@ -114,7 +114,7 @@ impl Loaded {
         let shell = &self.config.tools.shell;
         let built_in = Origin {
             text: BUILT_IN_COMMANDS.into(),
-            kind: OriginKind::Default(self.beside("tools.shell")),
+            kind: OriginKind::Default(self.table_place("tools.shell")),
         };
         let is_allowed = |entry: &str| {
             shell
@@ -146,7 +146,7 @@ impl Loaded {
     }
 
     fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {
-        let mut permissions = Permissions::default();
+        let mut permissions = Permissions::new(self.own_file());
         let mut shell_has_rules = false;
         for (tool, rules) in &self.config.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use berth_contract::text::neutral_line;
 use berth_policy::rules::MAX_RULES;
-use berth_policy::{Origin, OriginKind};
+use berth_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 use serde_json::Value;
 
 use super::keys::{dotted, dotted_name};
@@ -207,7 +207,8 @@ impl Loaded {
     pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
         let kind = match source {
             Source::Default => {
-                OriginKind::Default(key.rsplit_once('.').and_then(|(table, _)| self.beside(table)))
+                let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
+                OriginKind::Default(self.table_place(table))
             }
             Source::File { path, .. }
                 if self.ceilings.iter().any(|ceiling| ceiling.path == *path) =>
@@ -222,7 +223,10 @@ impl Loaded {
                     .project
                     .as_ref()
                     .is_some_and(|project| project.standing == ProjectTrust::Trusted);
-                if is_trusted { OriginKind::Trusted(path) } else { OriginKind::Project(path) }
+                match is_trusted {
+                    true => OriginKind::Trusted(path, self.own_file()),
+                    false => OriginKind::Project(path),
+                }
             }
             Source::File { .. } | Source::Path(_) => OriginKind::Own,
             Source::Variable(name) => OriginKind::Variable(name.clone()),
@@ -232,10 +236,21 @@ impl Loaded {
     }
 
     /// The place of a table in the user's own file, where a further key of it has to be written.
-    /// `None` if the file has no such table.
-    pub(super) fn beside(&self, table: &str) -> Option<String> {
-        let (file, line) = (self.file.as_ref()?, self.tables.get(table)?);
-        Some(format!("{}, line {line}", file.display()))
+    pub(super) fn table_place(&self, table: &str) -> TablePlace {
+        TablePlace { file: self.own_file(), line: self.tables.get(table).copied() }
+    }
+
+    /// A table of the user's own file, by its dotted name, for remedies.
+    pub fn own_table(&self, name: &str) -> OwnTable {
+        OwnTable { name: name.to_owned(), place: self.table_place(name) }
+    }
+
+    /// The user's own file, whether it exists or not.
+    pub fn own_file(&self) -> ConfigFile {
+        self.read_from.as_ref().map_or_else(ConfigFile::default, |(folders, inputs)| {
+            let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
+            std::path::absolute(&path).as_deref().unwrap_or(&path).into()
+        })
     }
 
     /// Every current value, in the order in which the keys are defined.

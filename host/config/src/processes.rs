@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_policy::files::FileRules;
-use berth_policy::{Origin, Programs};
+use berth_policy::{Origin, OwnTable, Programs};
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
@@ -49,8 +49,8 @@ pub struct ProcessGrants {
 /// The rules for the processes of one plugin, for advice after a command has failed.
 #[derive(Clone, Debug)]
 pub struct ProcessContext {
-    /// The table of the configuration that grants, as `[tools.shell]`.
-    pub table: String,
+    /// The table of the configuration that grants.
+    pub table: OwnTable,
     /// Whether it is the table of the shell.
     pub shell: bool,
     /// Whether they reach the network.
@@ -233,7 +233,7 @@ impl Loaded {
         };
         let rules = FileRules::new(files.grants.clone(), Vec::new());
         let context = ProcessContext {
-            table: format!("[{}]", granted.table),
+            table: self.own_table(&granted.table),
             shell: granted.table == "tools.shell",
             network: granted.network,
             rules: rules.with_globs(

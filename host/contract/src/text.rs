@@ -95,6 +95,16 @@ pub fn neutral_line(text: &str) -> String {
     neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
 }
 
+/// Quotes a word for a shell.
+pub fn shell_word(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// A TOML string on one line. JSON's escapes are TOML's as well; characters that could steer an
 /// editor or a terminal are escaped too, so that [`neutral`] doesn't change the text.
 pub fn toml(text: &str) -> String {

@@ -230,7 +230,7 @@ impl HostBuilder {
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let name = front_end.to_string();
-        let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
+        let audit = Audit::new(&policies.config, &policies.folders.data, front_end);
         let undo = Undo::new(&policies.config, &policies.folders)?;
         let tools = &policies.config.config.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);

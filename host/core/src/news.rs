@@ -11,7 +11,7 @@ const MAX_ENTRIES: usize = 1000;
 
 /// What the user has to know about a default that changed since an earlier version. `None`: there
 /// is nothing, or the user was told already. Blocks.
-pub fn unread(config: &Loaded, folders: &Folders) -> Option<&'static str> {
+pub fn unread(config: &Loaded, folders: &Folders) -> Option<String> {
     if config.source("tools.autonomy") != Source::Default {
         return None;
     }
@@ -22,7 +22,7 @@ pub fn unread(config: &Loaded, folders: &Folders) -> Option<&'static str> {
     }
     let is_used = data.names(MAX_ENTRIES).ok()?.iter().any(|name| name == "audit");
     data.put_lightly(KNOWN, b"sandboxed\n").ok()?;
-    is_used.then_some(
-        "file tools, and commands in the sandbox, now run without a question by default, since `berth undo` restores what they change; to be asked as before, set `autonomy = \"ask\"` in [tools] of berth.toml",
-    )
+    is_used.then(|| {
+        format!("file tools, and commands in the sandbox, now run without a question by default, since `berth undo` restores what they change; to be asked as before, set `autonomy = \"ask\"` in {}", config.own_table("tools"))
+    })
 }

@@ -426,9 +426,9 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
                 neutral_line(cut(&kind, 100))
             );
             let remedy = format!(
-                "To allow it for that host, write in [{}] of berth.toml: `credentials_to = [\"{}\"]`. Better: configure the secret \
-                 in [{0}.secrets.NAME], so that no tool has to know it.",
-                settings.reach.table, target.host,
+                "Configure the secret in [{}.secrets.NAME], so that no tool has to know it. Or, to allow it for that host, {}",
+                settings.reach.table.name,
+                settings.reach.table.lines(&format!("credentials_to = [\"{}\"]", target.host)),
             );
             return Err(refused(method, target, rule, remedy));
         }

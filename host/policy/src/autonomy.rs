@@ -120,8 +120,7 @@ impl Placed<Autonomy> {
             })
         };
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            let remedy = place
-                .remedy(|| "To be asked instead, set `autonomy = \"ask\"` in [tools].".to_owned());
+            let remedy = place.remedy_to_set("To be asked instead", "tools", "autonomy = \"ask\"");
             return decision(Verdict::Deny, autonomy.rule().into(), remedy);
         }
         if permitted {

@@ -274,11 +274,11 @@ impl FileRules {
                     "granted directories can't be moved or removed".to_owned(),
                     &grant.place,
                     grant.place.remedy(|| match grant.place.kind {
-                        OriginKind::Default(_) => {
-                            "It is granted by default, since `allowed_paths` isn't set in [tools.file]. To change it, name its parent directory \
-                             there instead."
-                                .to_owned()
-                        }
+                        OriginKind::Default(ref table) => format!(
+                            "It is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change it, name its parent \
+                             directory there instead.",
+                            table.file
+                        ),
                         _ => format!("To change it, take {:?} out of `allowed_paths`, and grant its parent directory.", grant.path),
                     }),
                 )
@@ -337,9 +337,9 @@ impl FileRules {
             };
             match place.kind {
                 // A written list replaces the default.
-                OriginKind::Default(_) => {
+                OriginKind::Default(ref table) => {
                     let lines =
-                        place.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
+                        table.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
                     format!("To allow it (the directory has to exist), {lines}")
                 }
                 _ => format!(

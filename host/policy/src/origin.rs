@@ -1,6 +1,8 @@
 //! The place of a rule, and the remedy for a rule in that place.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
 
 /// The place of a rule, as text for people and as a kind for remedies. A line in the user's own
 /// file can't change a rule in another place.
@@ -15,21 +17,90 @@ pub struct Origin {
 /// Kind of the place of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// No place: the rule is a default. If the user's own file has the table of the rule, the place
-    /// of that table.
-    Default(Option<String>),
+    /// No place: the rule is a default.
+    Default(TablePlace),
     /// The user's own file.
     Own,
     /// The file of the working directory, by its path.
     Project(String),
-    /// The file of the working directory that the user trusts, by its path.
-    Trusted(String),
+    /// The file of the working directory that the user trusts, by its path, and the user's own.
+    Trusted(String, ConfigFile),
     /// A ceiling, by its path.
     Ceiling(String),
     /// A flag of the command line, as it was written.
     Flag(String),
     /// An environment variable, by its name.
     Variable(String),
+}
+
+/// The user's own file, or the path where it would be: what has to be written stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFile(Cow<'static, str>);
+
+/// The place for the keys of a table: the user's own file, and the line where the table begins if
+/// the file has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TablePlace {
+    /// The file.
+    pub file: ConfigFile,
+    /// The line.
+    pub line: Option<usize>,
+}
+
+/// A table of the user's own file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnTable {
+    /// Its dotted name.
+    pub name: String,
+    /// Its place.
+    pub place: TablePlace,
+}
+
+/// A file whose folder isn't known.
+impl Default for ConfigFile {
+    fn default() -> Self {
+        Self(Cow::Borrowed("berth.toml"))
+    }
+}
+
+impl From<&Path> for ConfigFile {
+    fn from(path: &Path) -> Self {
+        Self(path.display().to_string().into())
+    }
+}
+
+impl fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl OwnTable {
+    /// Asks to write the lines that set a key that nothing sets yet.
+    pub fn lines(&self, line: &str) -> String {
+        self.place.lines(&self.name, line)
+    }
+}
+
+/// `[tools.shell] of /home/u/.config/berth/berth.toml`.
+impl fmt::Display for OwnTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] of {}", self.name, self.place.file)
+    }
+}
+
+impl TablePlace {
+    /// The lines that set a key that nothing sets yet. A file may have a table only once, so a
+    /// table that is there already is named with its place.
+    pub(crate) fn lines(&self, table: &str, line: &str) -> String {
+        let file = &self.file;
+        match self.line {
+            Some(at) => {
+                format!("write in [{table}], which is already in {file}, line {at}:\n{line}")
+            }
+            None => format!("write in {file}:\n[{table}]\n{line}"),
+        }
+    }
 }
 
 impl Origin {
@@ -39,15 +110,13 @@ impl Origin {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
-    /// The lines that set a key that nothing sets yet. A file may have a table only once, so a
-    /// table that is there already is named with its place.
-    pub(crate) fn lines(&self, table: &str, line: &str) -> String {
-        match &self.kind {
-            OriginKind::Default(Some(place)) => {
-                format!("write in [{table}], which is already in {place}:\n{line}")
-            }
-            _ => format!("write in berth.toml:\n[{table}]\n{line}"),
-        }
+    /// The remedy that sets a key: in the place of its rule, or, of a default, with its table.
+    /// `goal` begins the sentence.
+    pub(crate) fn remedy_to_set(&self, goal: &str, table: &str, line: &str) -> Cow<'static, str> {
+        self.remedy(|| match &self.kind {
+            OriginKind::Default(place) => format!("{goal}, {}", place.lines(table, line)),
+            _ => format!("{goal}, set `{line}` in {}.", self.text),
+        })
     }
 
     /// The remedy for a rule that the user's own file can't change. `None` if it can.
@@ -57,7 +126,7 @@ impl Origin {
             OriginKind::Project(path) => Some(format!(
                 "To change that, change {path}; your own configuration can't change it."
             )),
-            OriginKind::Trusted(path) => Some(format!(
+            OriginKind::Trusted(path, _) => Some(format!(
                 "To change that, change {path}, and then run `berth trust` again; your own configuration can't change it."
             )),
             OriginKind::Ceiling(path) => Some(format!(
@@ -71,7 +140,7 @@ impl Origin {
 
 impl Default for Origin {
     fn default() -> Self {
-        Self { text: Cow::Borrowed("built in"), kind: OriginKind::Default(None) }
+        Self { text: Cow::Borrowed("built in"), kind: OriginKind::Default(TablePlace::default()) }
     }
 }
 

@@ -94,7 +94,7 @@ impl PathGlobs {
     pub(crate) fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
         let (pattern, place) = (&self.patterns[index], &self.places[index]);
         let remedy = place.remedy(|| match place.kind {
-            OriginKind::Default(_) => {
+            OriginKind::Default(ref table) => {
                 let others = self.patterns.iter().zip(&self.places);
                 let others = others.filter(|(other, place)| {
                     *other != pattern && matches!(place.kind, OriginKind::Default(_))
@@ -102,7 +102,7 @@ impl PathGlobs {
                 let others: Vec<String> = others.map(|(other, _)| toml(other)).collect();
                 format!(
                     "To allow it, {}",
-                    place.lines("tools.file", &format!("{key} = [{}]", others.join(", ")))
+                    table.lines("tools.file", &format!("{key} = [{}]", others.join(", ")))
                 )
             }
             _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),

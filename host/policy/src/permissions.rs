@@ -12,7 +12,7 @@ use berth_contract::text::toml;
 use crate::action::Action;
 use crate::canonical::canonical;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::origin::{Origin, OriginKind};
+use crate::origin::{ConfigFile, Origin, OriginKind};
 use crate::pattern::Pattern;
 
 /// Bytes of the subjects that a remedy shows. Longer ones would make the rule in it hard to read.
@@ -39,6 +39,8 @@ pub struct Permission {
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tools: HashMap<String, Vec<Vec<Permission>>>,
+    /// The file that a new rule goes into, for remedies.
+    file: ConfigFile,
 }
 
 /// The rule that decides on a call.
@@ -50,6 +52,11 @@ pub(crate) struct PermissionMatch<'p> {
 }
 
 impl Permissions {
+    /// No rules yet. `file`: the file that a new rule goes into, for remedies.
+    pub fn new(file: ConfigFile) -> Self {
+        Self { file, ..Self::default() }
+    }
+
     /// Adds a list for the tool with this name or alias. In it, the first rule that matches
     /// decides.
     pub fn add(&mut self, tool: impl Into<String>, list: Vec<Permission>) {
@@ -231,15 +238,17 @@ impl Permissions {
         let tool = action.tool;
         let first = || match self.overriding_source(tool) {
             Some(what) => format!(
-                "To allow it without asking, leave out {what}, which replaces the rules of berth.toml, and"
+                "To allow it without asking, leave out {what}, which replaces the rules of {}, and",
+                self.file
             ),
             None => "To allow it without asking,".to_owned(),
         };
         match rules_for(action, tool) {
-            Some(rules) => format!("{} add to berth.toml:\n{rules}", first()),
+            Some(rules) => format!("{} add to {}:\n{rules}", first(), self.file),
             None => format!(
-                "{} give the tool a rule that matches it: [[tools.permissions.{tool}]].",
-                first()
+                "{} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
+                first(),
+                self.file
             ),
         }
     }

@@ -12,7 +12,7 @@ use crate::action::Action;
 use crate::autonomy::{Autonomy, Containment};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
-use crate::origin::{Origin, OriginKind, Placed};
+use crate::origin::{Origin, OriginKind, Placed, TablePlace};
 use crate::permissions::{PermissionMatch, Permissions};
 use crate::rules::RuleSet;
 use crate::trust::ProviderTrust;
@@ -261,10 +261,11 @@ impl Policy {
             gate: Gate::Blocklist,
             rule: format!("strict_parse = true: {why}").into(),
             place: place.text.clone(),
-            remedy: place.remedy(|| {
-                "To be asked about such commands, set `strict_parse = false` in [tools.shell]."
-                    .to_owned()
-            }),
+            remedy: place.remedy_to_set(
+                "To be asked about such commands",
+                "tools.shell",
+                "strict_parse = false",
+            ),
         })
     }
 
@@ -276,13 +277,14 @@ impl Policy {
                 gate: Gate::Blocklist,
                 rule: format!("the blocked command `{entry}`").into(),
                 place: blocked.place.text.clone(),
-                remedy: blocked.place.remedy(|| match blocked.place.kind {
-                    OriginKind::Default(None) => {
-                        format!("To allow it, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
+                remedy: blocked.place.remedy(|| match &blocked.place.kind {
+                    OriginKind::Default(TablePlace { file, line: Some(line) }) => {
+                        format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {file}, line {line}.")
                     }
-                    OriginKind::Default(Some(ref place)) => {
-                        format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {place}.")
-                    }
+                    OriginKind::Default(table) => format!(
+                        "To allow it, {}",
+                        table.lines("tools.shell", &format!("allowed_commands = [{entry:?}]"))
+                    ),
                     _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
                 }),
             },

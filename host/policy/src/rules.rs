@@ -162,8 +162,8 @@ pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> C
     let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
     match &place.kind {
         // The rules of a trusted file and of the user's own file are one list.
-        OriginKind::Trusted(_) => {
-            format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into()
+        OriginKind::Trusted(_, own) => {
+            format!("To allow it, add a rule to {own}:\n{}", rule()).into()
         }
         _ => place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
     }

@@ -16,7 +16,7 @@ use berth_policy::egress::{
 use berth_policy::{Origin, OriginKind, Placed};
 use proptest::prelude::*;
 
-use support::{placed, reaching};
+use support::{placed, reaching, table};
 
 /// A reach that allows everything that isn't blocked.
 fn reach_everything() -> Reach {
@@ -444,13 +444,13 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "https://example.com/x?token=1",
             "GET https://example.com is refused: allowed_domains, which doesn't name this host (here). To allow it, add \"example.com\" to \
-             `allowed_domains` of [tools.web].",
+             `allowed_domains` in [tools.web] of berth.toml.",
         ),
         (
             "GET",
             "https://docs.rs:8443/",
             "GET https://docs.rs:8443 is refused: allowed_domains, which names this host for another port or scheme (here). To allow it, add \
-             \"docs.rs:8443\" to `allowed_domains` of [tools.web].",
+             \"docs.rs:8443\" to `allowed_domains` in [tools.web] of berth.toml.",
         ),
         (
             "GET",
@@ -468,7 +468,7 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "http://localhost:3001/",
             "GET http://localhost:3001 is refused: private addresses are blocked: the host is a name that only this \
-             machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` of [tools.web].",
+             machine or its network knows (built in). To allow it, add \"localhost:3001\" to `allowed_private_hosts` in [tools.web] of berth.toml.",
         ),
         (
             "GET",
@@ -485,10 +485,10 @@ fn refusal_names_rule_place_and_remedy() {
         refused(&without_grants, "GET", "https://example.com/")
             .ends_with("write in berth.toml:\n[tools.web]\nallowed_domains = [\"example.com\"]")
     );
-    let plugin = Reach { table: "plugins.x".to_owned(), ..reaching(&["a.com"], &[], &[]) };
+    let plugin = Reach { table: table("plugins.x"), ..reaching(&["a.com"], &[], &[]) };
     assert!(
         refused(&plugin, "GET", "https://b.com/")
-            .ends_with("add \"b.com\" to `hosts` of [plugins.x].")
+            .ends_with("add \"b.com\" to `hosts` in [plugins.x] of berth.toml.")
     );
 }
 
@@ -512,7 +512,7 @@ fn blocked_address_is_refused_for_every_name() {
     assert_eq!(
         refused("https://a.com/", "192.168.1.1", &[]).expect_err("a private address"),
         "connect to 192.168.1.1 for https://a.com is refused: private addresses are blocked: the address is private \
-         (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` of [tools.web]."
+         (192.168.0.0/16) (built in). To allow it, add \"a.com:443\" to `allowed_private_hosts` in [tools.web] of berth.toml."
     );
     for address in ["169.254.169.254", "0.0.0.0", "::ffff:169.254.1.1", "8.8.4.4", "::ffff:8.8.4.4"]
     {

@@ -209,8 +209,14 @@ impl FilterCall {
     /// A fresh instance. Only `list_filters` has been called on it.
     async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
         let Self { plugin, limits, watch, .. } = self;
-        let state =
-            CallState::idle(&plugin.name, limits, Files::new(None, 0), None, Arc::clone(watch));
+        let state = CallState::idle(
+            &plugin.name,
+            &plugin.policy.table,
+            limits,
+            Files::new(None, 0),
+            None,
+            Arc::clone(watch),
+        );
         let (mut store, instance) = run::instantiate(&plugin.pre, state, limits).await;
         let created = async {
             let instance = filters.exports.load(&mut store, &instance?)?;

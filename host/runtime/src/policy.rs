@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
-use berth_policy::Programs;
+use berth_policy::{OwnTable, Programs};
 use berth_system::files::Grants;
 use berth_system::process::Places;
 
@@ -29,6 +29,8 @@ pub struct PluginPolicy {
     pub filter_rules: Option<Arc<str>>,
     /// The limits of its calls.
     pub limits: Limits,
+    /// The table of the configuration that grants, for remedies.
+    pub table: Arc<OwnTable>,
     /// Whether the plugin is only inspected. Then the capabilities that it imports and asks for are
     /// linked without a grant, and refuse every use.
     pub inspect_only: bool,
@@ -50,6 +52,8 @@ pub struct ProcessPolicy {
     pub places: Places,
     /// The environment variables of its processes.
     pub environment: Vec<(String, String)>,
+    /// The table of the configuration that grants, for remedies.
+    pub table: Arc<OwnTable>,
     /// The advisor for single commands.
     pub advisor: Box<dyn CommandAdvisor>,
 }

@@ -141,8 +141,14 @@ where
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
-    let state =
-        CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
+    let state = CallState::idle(
+        &plugin.name,
+        &plugin.policy.table,
+        &limits,
+        Files::new(None, 0),
+        None,
+        Arc::clone(&watch),
+    );
     let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
     let run = async move {
@@ -267,6 +273,7 @@ pub(crate) async fn fresh(
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
     let state = CallState::idle(
         &plugin.name,
+        &policy.table,
         &policy.limits,
         Files::new(view, 0),
         directory,

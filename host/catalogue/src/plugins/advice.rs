@@ -221,8 +221,9 @@ impl SandboxAdvisor {
             .map(|name| format!("\"{name}\""))
             .collect();
         Some(format!(
-            "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in [tools.shell].",
-            all.join(", ")
+            "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in [tools.shell] of {}.",
+            all.join(", "),
+            self.context.table.place.file
         ))
     }
 
@@ -440,8 +441,9 @@ impl SandboxAdvisor {
             LimitKind::Processor => ("processor time", "cpu_secs", self.context.limits.cpu),
         };
         format!(
-            "The command seems to have reached the limit for {limit}: `{key} = {now}`. To raise it: `{key} = {}` in [tools.shell.limits].",
-            now.saturating_mul(2)
+            "The command seems to have reached the limit for {limit}: `{key} = {now}`. To raise it: `{key} = {}` in [tools.shell.limits] of {}.",
+            now.saturating_mul(2),
+            self.context.table.place.file
         )
     }
 }

@@ -66,17 +66,20 @@ impl Policies {
         if name == SHELL {
             // It is always loaded. If it is disabled or may start nothing, its calls say so.
             let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
-            let policy = self.policy(grants.files.clone(), self.config.config.tools.limits)?;
-            return Ok(PluginPolicy { process: Some(self.processes(grants)?), ..policy });
+            let table = "tools.shell";
+            let policy =
+                self.policy(table, grants.files.clone(), self.config.config.tools.limits)?;
+            return Ok(PluginPolicy { process: Some(self.processes(table, grants)?), ..policy });
         }
         if name == WEB {
             // It is always loaded, like the shell.
             let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
-            let policy = self.policy(FilePolicy::default(), self.config.config.tools.limits)?;
+            let policy =
+                self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
         let files = self.config.built_in_files(&self.folders, &self.directory)?;
-        self.policy(files, self.config.config.tools.limits)
+        self.policy("tools.file", files, self.config.config.tools.limits)
     }
 
     /// The file of the operator's rules for filters.
@@ -87,21 +90,28 @@ impl Policies {
     /// The policy of a third-party plugin. A grant belongs to a name.
     pub fn third_party(&self, name: &str) -> Result<PluginPolicy, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
-        let policy = self.policy(files, self.config.plugin_limits(name))?;
+        let table = format!("plugins.{name}");
+        let policy = self.policy(&table, files, self.config.plugin_limits(name))?;
         let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
-        let process = process.map(|grants| self.processes(grants)).transpose()?;
+        let process = process.map(|grants| self.processes(&table, grants)).transpose()?;
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let egress = egress.map(|settings| self.egress(settings));
         let policy = PluginPolicy { process, egress, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
-    fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
+    fn policy(
+        &self,
+        table: &str,
+        files: FilePolicy,
+        limits: config::Limits,
+    ) -> Result<PluginPolicy, HostError> {
         let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
         Ok(PluginPolicy {
             files: grants,
             working_directory: Some(self.directory.clone()),
             limits: self.limits(limits),
+            table: self.config.own_table(table).into(),
             ..PluginPolicy::default()
         })
     }
@@ -123,7 +133,11 @@ impl Policies {
     }
 
     /// The policy for the processes of a plugin.
-    fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
+    fn processes(
+        &self,
+        table: &str,
+        grants: ProcessGrants,
+    ) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants {
             files,
             extra_trees: also,
@@ -157,6 +171,7 @@ impl Policies {
             network: network == NetworkGrant::Allow,
             places,
             environment,
+            table: self.config.own_table(table).into(),
             advisor: Box::new(advisor),
         }))
     }

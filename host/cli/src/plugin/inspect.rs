@@ -88,8 +88,9 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
         writeln!(
             out,
-            "  {}: to grant some, name them in your berth.toml:\n    [plugins.{name}]",
-            missing.join(", ")
+            "  {}: to grant some, name them in {}:\n    [plugins.{name}]",
+            missing.join(", "),
+            neutral_line(&setting.loaded.own_file().to_string())
         )?;
         if plugin.contains(['.', '/']) {
             writeln!(out, "    path = {plugin:?}")?;

@@ -85,7 +85,7 @@ fn every_decision_names_its_rule_and_line() {
     // The lines that a remedy proposes have the promised effect.
     let lines = asked
         .remedy
-        .strip_prefix("To allow it without asking, add to berth.toml:\n")
+        .strip_prefix(&format!("To allow it without asking, add to {file}:\n"))
         .expect("the remedy has lines");
     path(
         &scene.load(&format!("[tools]\ncall = 20\n{lines}")),
@@ -112,7 +112,7 @@ fn every_decision_names_its_rule_and_line() {
     let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
     let lines = blocked
         .remedy
-        .strip_prefix("To allow it, write in berth.toml:\n")
+        .strip_prefix(&format!("To allow it, write in {file}:\n"))
         .expect("the remedy has lines");
     let allowed = format!("{asks}tools.call = 20\n{lines}\n");
     command(&scene.load(&allowed), "curl x", Verdict::Ask, Gate::Autonomy);

@@ -18,6 +18,9 @@ pub struct Proposal {
     pub tool: String,
     /// What the rule allows, compared character by character: this path, command or text.
     pub pattern: String,
+    /// The file that the rule is written into.
+    #[serde(default)]
+    pub file: String,
 }
 
 impl Proposal {
@@ -66,8 +69,8 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
         [subject] => subject.text.clone(),
         _ => return Err("it acts on several things, and a rule is about one".to_owned()),
     };
-    let proposal = Proposal { tool, pattern };
-    let Proposal { tool, pattern } = proposal.clone();
+    let proposal = Proposal { tool, pattern, file: config.own_file().to_string() };
+    let Proposal { tool, pattern, file } = proposal.clone();
     // Blocks: it reads files.
     let changed =
         tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
@@ -80,7 +83,7 @@ async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, S
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
         Verdict::Ask | Verdict::Deny => Err(format!(
-            "a rule in your berth.toml would not change it: {}, {}",
+            "a rule in {file} would not change it: {}, {}",
             decision.rule, decision.place
         )),
     }

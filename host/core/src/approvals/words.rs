@@ -125,7 +125,8 @@ impl Question {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
             Always::Writes(proposal) => {
-                words.block("always writes into your berth.toml", &proposal.text(), |_| None);
+                let label = format!("always writes into {}", neutral_line(&proposal.file));
+                words.block(&label, &proposal.text(), |_| None);
             }
             Always::Unavailable(reason) => {
                 words.field("always", &format!("can't be said: {}", neutral_line(reason)));

@@ -14,7 +14,8 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
         )
     } else {
         let found = format!("no: `enabled` is false ({})", loaded.place("audit.enabled"));
-        Finding::warning("calls are recorded", found, "[audit] enabled = true")
+        let fix = format!("`enabled = true` in {}", loaded.own_table("audit"));
+        Finding::warning("calls are recorded", found, fix)
     };
     vec![recording, log(folders)]
 }

@@ -89,7 +89,10 @@ fn autonomy(loaded: &Loaded) -> Finding {
         Some(missing) => Finding::warning(
             "autonomy",
             format!("\"{level}\" ({place}); but commands ask, because of `{missing}`"),
-            format!("take `{missing}` out of your configuration; or set `autonomy = \"ask\"`"),
+            format!(
+                "take `{missing}` out of {}; or set `autonomy = \"ask\"` in [tools]",
+                loaded.own_file()
+            ),
         ),
     }
 }

@@ -71,7 +71,9 @@ fn memory(loaded: &Loaded) -> Finding {
         return Finding::ok(name, shown);
     }
     let fit = (there / each.max(1)).max(1);
-    let fix =
-        format!("[tools] max_concurrent = {fit}, or a smaller `memory_mib` in [tools.limits]");
+    let fix = format!(
+        "`max_concurrent = {fit}` in {}, or a smaller `memory_mib` in [tools.limits]",
+        loaded.own_table("tools")
+    );
     Finding::warning(name, format!("{shown}, {} together", size(most)), fix)
 }

@@ -59,14 +59,13 @@ impl Examination {
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);
-        let helper = self.helper.clone();
-        report.add(
-            "Process sandbox",
-            finding::within(PATIENCE, move || processes::findings(helper)).await,
-        );
-
         let inputs = self.inputs.clone();
         let (read, mut found) = configuration::read(inputs, PATIENCE).await;
+        let (helper, table) = (self.helper.clone(), read.loaded.own_table("tools.shell"));
+        report.add(
+            "Process sandbox",
+            finding::within(PATIENCE, move || processes::findings(helper, &table)).await,
+        );
         found.extend(processes::configured(&read.loaded));
         report.add("Configuration", found);
 

@@ -41,7 +41,10 @@ fn proxy(loaded: &Loaded) -> Finding {
         None => Finding::ok("proxy", "none"),
         // The address may contain a password.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
-            let fix = "set `proxy` in [network] to an address that begins with http://, or to \"\" for none";
+            let fix = format!(
+                "set `proxy` in {} to an address that begins with http://, or to \"\" for none",
+                loaded.own_table("network")
+            );
             Finding::warning(
                 "proxy",
                 format!("the value of {from} isn't an HTTP proxy, so requests fail"),

@@ -1,4 +1,8 @@
+use std::path::Path;
 use std::time::Duration;
+
+use berth_contract::text::shell_word;
+use berth_policy::ConfigFile;
 
 use super::configuration::Read;
 use super::finding::late;
@@ -19,6 +23,7 @@ pub(super) async fn findings(
             "fix the configuration first",
         )];
     }
+    let file = read.loaded.own_file();
     let mut builder =
         Host::builder().config(read.loaded).folders(folders).builtins(&examination.builtins);
     for file in examination.plugin_files {
@@ -29,8 +34,10 @@ pub(super) async fn findings(
     }
     // On its own task: if it blocks, waiting for it still ends.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
-        Ok(Ok(Ok(host))) => findings_of(&host),
-        Ok(Ok(Err(error))) => vec![Finding::failure("loading", error.to_string(), fix(&error))],
+        Ok(Ok(Ok(host))) => findings_of(&host, &file),
+        Ok(Ok(Err(error))) => {
+            vec![Finding::failure("loading", error.to_string(), fix(&error, &file))]
+        }
         Ok(Err(error)) => vec![Finding::failure(
             "loading",
             format!("it broke: {error}"),
@@ -40,7 +47,7 @@ pub(super) async fn findings(
     }
 }
 
-fn findings_of(host: &Host) -> Vec<Finding> {
+fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
     let tools = host.tools();
     let count = |name: &str| {
         tools
@@ -56,7 +63,10 @@ fn findings_of(host: &Host) -> Vec<Finding> {
             &waiting.reason,
             format!("berth plugin approve {}", plugin.name),
         ),
-        Some(waiting) => Finding::failure(&plugin.name, &waiting.reason, LOOK),
+        Some(waiting) => {
+            let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
+            Finding::failure(&plugin.name, &waiting.reason, look(inspect, file))
+        }
         None => Finding::ok(&plugin.name, format!("{} tools", count(&plugin.name))),
     };
     let unknown =
@@ -66,14 +76,21 @@ fn findings_of(host: &Host) -> Vec<Finding> {
 
 const NAMES: &str = "write the name as `berth tools` and `berth plugin list` have it, or take it out: what names nothing protects nothing";
 
-const LOOK: &str = "`berth plugin inspect FILE` tells what a plugin is; to do without, take its table out of berth.toml, or its file away";
+/// What to do about a plugin that doesn't load. `file`: the user's own.
+fn look(component: &Path, file: &ConfigFile) -> String {
+    let component = shell_word(&component.display().to_string());
+    format!(
+        "`berth plugin inspect {component}` shows what it is; to do without it, take its table out of {file}, or its file away"
+    )
+}
 
-fn fix(error: &HostError) -> &'static str {
+fn fix(error: &HostError, file: &ConfigFile) -> String {
     match error {
         HostError::Config(_) => {
             "change what the message names; `berth config show` tells where each value comes from"
+                .to_owned()
         }
-        HostError::Load { .. } => LOOK,
-        HostError::Engine(_) | HostError::Io { .. } => "see the checks above",
+        HostError::Load { plugin, .. } => look(Path::new(plugin), file),
+        HostError::Engine(_) | HostError::Io { .. } => "see the checks above".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use berth_config::{Loaded, SandboxMode};
 use berth_contract::CancellationToken;
+use berth_policy::OwnTable;
 use berth_runtime::own_helper;
 use berth_system::confine::{Limits, Sandbox};
 use berth_system::files::Grants;
@@ -23,10 +24,8 @@ const BOUNDS_PROCESSES: (u32, u32) = (6, 14);
 /// The first kernel that keeps processes from sockets without a path and from signalling others.
 const SCOPES: u32 = 6;
 
-const LESS: &str = "or, to go without: `sandbox = \"best-effort\"` in [tools.shell]";
-
 /// Every part of the sandbox.
-pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
+pub(super) fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program can't confine itself, so it starts no processes";
         return vec![Finding::warning(
@@ -52,7 +51,7 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
         (_, found) => found,
     };
     vec![
-        check_sandbox(&state),
+        check_sandbox(&state, table),
         self::namespaces(namespaces),
         landlock(lacks("Landlock")),
         filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
@@ -63,7 +62,8 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
 /// Missing parts that the configuration accepts.
 pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
     let shell = &loaded.config.tools.shell;
-    let remedy = "set `sandbox = \"strict\"` in [tools.shell], the default";
+    let table = loaded.own_table("tools.shell");
+    let remedy = format!("set `sandbox = \"strict\"` in {table}, the default");
     match shell.sandbox {
         SandboxMode::Strict => Vec::new(),
         SandboxMode::BestEffort => vec![Finding::warning(
@@ -128,12 +128,14 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
     Ok(child.missing().to_vec())
 }
 
-fn check_sandbox(state: &Result<Duration, String>) -> Finding {
+fn check_sandbox(state: &Result<Duration, String>, table: &OwnTable) -> Finding {
     let name = "sandbox";
     match state {
         Ok(time) => Finding::ok(name, format!("strict: all of it, in {} ms", time.as_millis())),
         Err(reason) => {
-            let fix = format!("what the findings below say, {LESS}");
+            let fix = format!(
+                "what the findings below say, or, to go without: `sandbox = \"best-effort\"` in {table}"
+            );
             Finding::warning(
                 name,
                 format!("not all of it can be had, so no command starts: {reason}"),

@@ -8,6 +8,7 @@ use berth_catalogue::CallContext;
 use berth_config::{Folders, Loaded};
 use berth_contract::text::neutral_line;
 use berth_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
+use berth_policy::OwnTable;
 use berth_policy::planted::runs_later;
 use berth_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
 use berth_undo::{UndoEntry, UndoError, UndoStore};
@@ -31,6 +32,8 @@ struct CommandRules {
     rollback: Option<Vec<i32>>,
     /// Where `snapshot_required` and `auto_rollback` are set.
     places: [String; 2],
+    /// The table of the bound, for remedies.
+    table: OwnTable,
 }
 
 /// Saves what one call changes.
@@ -77,6 +80,7 @@ impl Undo {
             scope: scope.map(|globs| Arc::new(move |path: &_| globs.covers(path)) as Scope),
             places: ["snapshot_required", "auto_rollback"]
                 .map(|key| config.source(&format!("tools.shell.{key}")).to_string()),
+            table: config.own_table("tools.undo"),
             rollback: shell.auto_rollback.then(|| shell.auto_rollback_exit_codes.clone()),
         });
         Ok(Some(Self { store: store(config, folders), commands }))
@@ -212,12 +216,13 @@ impl CallChanges {
     /// Notices for whoever reads the answer.
     pub(crate) fn notices(&self, undo: Option<&Undo>) -> Vec<String> {
         let commands = undo.and_then(|undo| undo.commands.as_ref());
+        let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
         let [required, rollback] =
             commands.map_or(["", ""], |rules| rules.places.each_ref().map(String::as_str));
         let mut notices = Vec::new();
         if let Some((path, why)) = &self.refused {
             notices.push(format!(
-                "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in [tools.undo] of berth.toml.",
+                "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in {table}.",
                 path.display()
             ));
         }

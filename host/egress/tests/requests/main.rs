@@ -17,7 +17,7 @@ use std::time::Duration;
 use berth_contract::{Report, RequestRecord};
 use berth_egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
 use berth_policy::egress::{Grant, PrivateHosts, Reach};
-use berth_policy::{Origin, Placed};
+use berth_policy::{Origin, OwnTable, Placed};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -30,7 +30,7 @@ fn placed<T>(value: T) -> Placed<T> {
 fn settings(private: &[&str]) -> Settings {
     Settings {
         reach: Reach {
-            table: "plugins.tester".to_owned(),
+            table: OwnTable { name: "plugins.tester".to_owned(), ..OwnTable::default() },
             grants: Vec::new(),
             denied: Vec::new(),
             private: private

@@ -9,7 +9,7 @@ use berth_contract::text::{cut, neutral_line, toml};
 use super::address::{Forbidden, forbidden, forbidden_name, reached_address};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
-use crate::origin::{Origin, OriginKind, Placed};
+use crate::origin::{Origin, OriginKind, OwnTable, Placed};
 
 /// Bytes of a method that a refusal shows. A guest may send any method.
 const MAX_METHOD: usize = 32;
@@ -84,7 +84,7 @@ impl fmt::Display for Grant {
 #[derive(Clone, Debug)]
 pub struct Reach {
     /// Table with the grants, for remedies: `tools.web`, or `plugins.NAME`.
-    pub table: String,
+    pub table: OwnTable,
     /// The grants, each with its place.
     pub grants: Vec<Placed<Grant>>,
     /// Hosts that are denied, whatever is granted.
@@ -275,7 +275,7 @@ impl Reach {
             ),
             Missing::Method => {
                 let list = flag_or_variable(&self.place)
-                    .unwrap_or_else(|| format!("`{key}` of [{}]", self.table));
+                    .unwrap_or_else(|| format!("`{key}` in {}", self.table));
                 let add = || {
                     format!(
                         "To allow it, add {} to the `methods` of the host's entry in {list}.",
@@ -306,7 +306,7 @@ impl Reach {
 
     /// Name of the key that grants hosts.
     pub fn key(&self) -> &'static str {
-        if self.table == "tools.web" { "allowed_domains" } else { "hosts" }
+        if self.table.name == "tools.web" { "allowed_domains" } else { "hosts" }
     }
 
     /// The narrowest grant for a target.
@@ -319,14 +319,14 @@ impl Reach {
 
     /// The remedy that adds an entry to a list.
     fn remedy_to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
-        remedy_to_grant(place, || match place.kind {
-            OriginKind::Default(_) => format!(
+        remedy_to_grant(place, || match &place.kind {
+            OriginKind::Default(table) => format!(
                 "To allow it, {}",
-                place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))
+                table.lines(&self.table.name, &format!("{key} = [{}]", toml(entry)))
             ),
             _ => {
                 let list = flag_or_variable(place).map_or_else(
-                    || format!("`{key}` of [{}]", self.table),
+                    || format!("`{key}` in {}", self.table),
                     |list| format!("the list in {list}"),
                 );
                 format!("To allow it, add {} to {list}.", toml(entry))
@@ -353,9 +353,9 @@ impl Reach {
     fn http_denied(&self, target: &Target, method: &str) -> Denial {
         let place = &self.https_only.place;
         let remedy = place.remedy(|| {
-            let set = match place.kind {
-                OriginKind::Default(_) => place.lines(&self.table, "https_only = false"),
-                _ => format!("set `https_only = false` in [{}].", self.table),
+            let set = match &place.kind {
+                OriginKind::Default(table) => table.lines(&self.table.name, "https_only = false"),
+                _ => format!("set `https_only = false` in {}.", self.table),
             };
             format!("Use https; or, to allow http, {set}")
         });

@@ -5,8 +5,8 @@ use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Effect, Rule, RuleSet};
 use berth_policy::{
-    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed,
-    Policy, ResolvedSubject, TextGlob, Trust, Verdict,
+    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, OwnTable, Pattern, Permission, Phase,
+    Placed, Policy, ResolvedSubject, TextGlob, Trust, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -143,10 +143,15 @@ pub fn policed(rules: Vec<Rule>) -> Policy {
     Policy { policy: RuleSet { rules }, ..autonomy(Autonomy::Full) }
 }
 
+/// A table of the user's own file.
+pub fn table(name: &str) -> OwnTable {
+    OwnTable { name: name.to_owned(), ..OwnTable::default() }
+}
+
 /// A reach without grants.
 pub fn reach(table: &str) -> Reach {
     Reach {
-        table: table.to_owned(),
+        table: self::table(table),
         grants: Vec::new(),
         denied: Vec::new(),
         private: Vec::new(),

@@ -4,6 +4,7 @@
 //! empty: no directories, no environment, no arguments, and sockets that refuse every call. All
 //! other interfaces are capabilities.
 
+use berth_policy::OwnTable;
 use wasmtime::Engine;
 use wasmtime::component::{HasData, Linker, ResourceTable};
 use wasmtime_wasi::WasiView as _;
@@ -81,7 +82,7 @@ pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) 
         let (capability, what, line) = match process {
             true => (
                 "process",
-                "the programs that it may start, with their arguments,",
+                "the programs that it may start, with their arguments",
                 r#"programs = ["git {status,diff} **"]"#,
             ),
             false => ("http", "the hosts that it may reach", r#"hosts = ["api.example.com"]"#),
@@ -93,7 +94,9 @@ pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) 
                 )
             }
             Some(_) => {
-                format!("To grant it, list {what} in berth.toml:\n[plugins.{plugin}]\n{line}")
+                let table =
+                    OwnTable { name: format!("plugins.{plugin}"), ..(*policy.table).clone() };
+                format!("To grant {what}, for example, {}", table.lines(line))
             }
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));

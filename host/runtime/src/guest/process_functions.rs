@@ -180,8 +180,8 @@ impl CallState {
                 "programs need a grant",
                 "built in",
                 format!(
-                    "To allow it, set `programs` in [plugins.{}] of berth.toml; the plugin's manifest has to ask for `process`.",
-                    self.call.plugin
+                    "To allow it, set `programs` in {}; the plugin's manifest has to ask for `process`.",
+                    self.call.table
                 ),
             ));
         };
@@ -322,9 +322,7 @@ impl Processes {
         if !self.policy.programs.allow(program, arguments) {
             let shown = neutral_line(cut(&line, 512));
             let Some(place) = self.policy.programs.place(program) else {
-                let remedy =
-                    "To allow it, add it to `programs` in the plugin's table in berth.toml."
-                        .to_owned();
+                let remedy = format!("To allow it, add it to `programs` in {}.", self.policy.table);
                 return Err(Refusal::denied(
                     format!("run {shown}"),
                     "`programs` is empty",
@@ -351,12 +349,15 @@ impl Processes {
     fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {
         let shown = || neutral_line(cut(&text, 512));
         if !self.policy.shell {
-            let remedy = "To allow it, set `shell = true` in the plugin's table in berth.toml, which grants every command that the rules allow.";
+            let remedy = format!(
+                "To allow it, set `shell = true` in {}, which grants every command that the rules allow.",
+                self.policy.table
+            );
             return Err(Refusal::denied(
                 format!("run {} in a shell", shown()),
                 "shell = false",
                 "the default of a plugin",
-                remedy.to_owned(),
+                remedy,
             ));
         }
         if !self.commands.contains(&text) {
@@ -386,7 +387,10 @@ impl Processes {
                 "start a program in the working directory".to_owned(),
                 "`allowed_paths` of commands doesn't include it",
                 "[tools.shell], or the plugin's own table",
-                "To allow it, add the directory or \".\": `allowed_paths = [\".\"]` in [tools.shell] of berth.toml, for a plugin in [plugins.NAME].".to_owned(),
+                format!(
+                    "To allow it, add the directory or \".\" to `allowed_paths` in {}.",
+                    self.policy.table
+                ),
             ));
         };
         if !directory.is_absolute() {

@@ -8,6 +8,7 @@ use berth_contract::{
     CallId, ChangeRecorder, Content, Events, NoEvents, OutputRecorder, PathRules, Report,
 };
 use berth_egress::Requests;
+use berth_policy::OwnTable;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -33,6 +34,8 @@ pub(crate) struct RunningCall {
     pub(crate) id: CallId,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
+    /// The table that grants, for remedies.
+    pub(crate) table: Arc<OwnTable>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
     /// The emitted parts, which are the answer if the call is stopped. They are shared with the
@@ -100,6 +103,7 @@ impl CallState {
     /// guest's working directory.
     pub(crate) fn idle(
         plugin: &Arc<str>,
+        grants: &Arc<OwnTable>,
         limits: &Limits,
         files: Files,
         directory: Option<&str>,
@@ -124,6 +128,7 @@ impl CallState {
             call: RunningCall {
                 id: NO_CALL.clone(),
                 plugin: Arc::clone(plugin),
+                table: Arc::clone(grants),
                 watch,
                 events: Arc::new(NoEvents),
                 emitted: Emitted::default(),

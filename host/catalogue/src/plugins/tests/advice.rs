@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_policy::files::{FileRules, Grant, PathGlobs};
+use berth_policy::{OwnTable, TablePlace};
 use berth_system::confine::{Limits, Tree};
 
 use super::*;
@@ -10,6 +11,11 @@ use super::*;
 /// Commands in `/home/u/work`, with a sandbox and one preset.
 fn advisor() -> SandboxAdvisor {
     SandboxAdvisor { context: context() }
+}
+
+fn table_of(name: &str) -> OwnTable {
+    let file = Path::new("/c/berth.toml").into();
+    OwnTable { name: name.to_owned(), place: TablePlace { file, line: None } }
 }
 
 fn context() -> ProcessContext {
@@ -28,7 +34,7 @@ fn context() -> ProcessContext {
     );
     let home = |place: &str| PathBuf::from("/home/u").join(place);
     ProcessContext {
-        table: "[tools.shell]".to_owned(),
+        table: table_of("tools.shell"),
         shell: true,
         network: NetworkGrant::Ask,
         rules: rules.with_globs(globs("**/.env"), PathGlobs::default(), globs("vendor")),
@@ -63,11 +69,11 @@ fn advise(advisor: &SandboxAdvisor, stderr: &str) -> Vec<String> {
 
 #[test]
 fn sandbox_failures_name_the_line_to_change() {
-    let network = "network = \"allow\"` in [tools.shell]";
-    let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell]";
-    let processes = "processes = 1024` in [tools.shell.limits]";
-    let memory = "memory_mib = 8192` in [tools.shell.limits]";
-    let scratch = "scratch_mib = 2048` in [tools.shell.limits]";
+    let network = "network = \"allow\"` in [tools.shell] of /c/berth.toml";
+    let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell] of /c/berth.toml";
+    let processes = "processes = 1024` in [tools.shell.limits] of /c/berth.toml";
+    let memory = "memory_mib = 8192` in [tools.shell.limits] of /c/berth.toml";
+    let scratch = "scratch_mib = 2048` in [tools.shell.limits] of /c/berth.toml";
     for (stderr, expected) in [
         ("curl: (6) Could not resolve host: example.com", network),
         (
@@ -117,11 +123,11 @@ fn sandbox_failures_name_the_line_to_change() {
         ("touch: cannot touch 'vendor/x': Read-only file system", ": deny_write = \"vendor\""),
         (
             "error: could not write config file .git/config: Device or resource busy",
-            "`allowed_paths = [\".\", \".git\"]` in [tools.shell]",
+            "`allowed_paths = [\".\", \".git\"]` in [tools.shell] of /c/berth.toml",
         ),
         (
             "cat: /home/u/other/notes.txt: No such file or directory",
-            "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell]",
+            "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell] of /c/berth.toml",
         ),
         (
             "ls: cannot access '/home/u/other': No such file or directory",
@@ -155,7 +161,7 @@ fn sandbox_failures_name_the_line_to_change() {
         ),
         (
             "bash: line 1: DATABASE_URL: unbound variable",
-            "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell]",
+            "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell] of /c/berth.toml",
         ),
         ("KeyError: 'API_BASE'", "\"API_BASE\"]"),
         ("Error: environment variable `SENTRY_DSN` not set", "\"SENTRY_DSN\"]"),
@@ -264,18 +270,17 @@ fn granted_network_or_missing_sandbox_gets_no_advice() {
 fn network_advice_depends_on_the_grant() {
     let notice = |network, shell, table: &str| {
         let advisor = SandboxAdvisor {
-            context: ProcessContext { network, shell, table: table.to_owned(), ..context() },
+            context: ProcessContext { network, shell, table: table_of(table), ..context() },
         };
         advise(&advisor, "connect: Network is unreachable").remove(0)
     };
+    assert!(notice(NetworkGrant::Deny, true, "tools.shell").contains(
+        "`network = \"ask\"` in [tools.shell] of /c/berth.toml, where it is \"deny\" now"
+    ));
+    assert!(notice(NetworkGrant::Allow, true, "tools.shell").contains("it is granted"));
     assert!(
-        notice(NetworkGrant::Deny, true, "[tools.shell]")
-            .contains("`network = \"ask\"` in [tools.shell], where it is \"deny\" now")
-    );
-    assert!(notice(NetworkGrant::Allow, true, "[tools.shell]").contains("it is granted"));
-    assert!(
-        notice(NetworkGrant::Deny, false, "[plugins.x]")
-            .contains("`network = true` in [plugins.x]")
+        notice(NetworkGrant::Deny, false, "plugins.x")
+            .contains("`network = true` in [plugins.x] of /c/berth.toml")
     );
 }
 
