@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 /// Runs the command.
@@ -25,7 +26,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
     if arguments.json {
         writeln!(io::stdout().lock(), "{:#}", object(&report))?;
     } else {
-        print(&mut anstream::stdout().lock(), &report)?;
+        print(&mut anstream::stdout().lock(), &report, shown::columns())?;
     }
     Ok(if report.count(State::Failure) == 0 { Exit::Success } else { Exit::Host })
 }
@@ -37,7 +38,7 @@ fn object(report: &Report) -> serde_json::Value {
 }
 
 /// The findings by group, with aligned columns.
-fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::Result<()> {
     let width = report
         .findings
         .iter()
@@ -57,9 +58,14 @@ fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
             State::Warning => (WARNING, "warning"),
             State::Failure => (BAD, "failure"),
         };
+        let at = 13 + width.max(name.chars().count());
+        let found = shown::wrap(found, at, columns);
         writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
         if let Some(fix) = fix {
-            writeln!(out, "           {:width$}  {FAINT}to fix it:{FAINT:#} {fix}", "")?;
+            let at = 13 + width;
+            let fix = shown::wrap(&format!("to fix it: {fix}"), at, columns);
+            let fix = fix.strip_prefix("to fix it:").unwrap_or(&fix);
+            writeln!(out, "{:at$}{FAINT}to fix it:{FAINT:#}{fix}", "")?;
         }
     }
     writeln!(out, "\n{}", summary(report))
@@ -95,7 +101,7 @@ mod tests {
             finding("B", "x", State::Failure),
         ];
         let mut out = Vec::new();
-        print(&mut out, &Report { findings }).expect("a vector takes everything");
+        print(&mut out, &Report { findings }, None).expect("a vector takes everything");
         let text = anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string();
         let expected = "\
 A
@@ -110,6 +116,18 @@ B
 1 ok, 1 warning, 1 failure. Berth does not work here as it should.
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn findings_fit_the_terminal_and_their_lines_stay_apart() {
+        let mut long = finding("A", "x", State::Warning);
+        long.found = format!("{}\n[tools]", "word ".repeat(12));
+        let mut out = Vec::new();
+        print(&mut out, &Report { findings: vec![long] }, Some(40)).expect("a vector");
+        let text = anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string();
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+        assert!(lines.iter().all(|line| line.len() <= 40), "{text}");
+        assert!(lines.contains(&"              [tools]"), "{text}");
     }
 
     #[test]

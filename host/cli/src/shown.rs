@@ -1,5 +1,6 @@
 //! Formats values and paths for people.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,11 +14,47 @@ pub(crate) const SUMMARY: usize = 96;
 
 /// The first sentence of the description.
 pub(crate) fn summary(tool: &Definition) -> String {
+    shortened(tool, SUMMARY)
+}
+
+/// The first sentence of the description, in at most `most` bytes and a mark.
+pub(crate) fn shortened(tool: &Definition, most: usize) -> String {
     let line = neutral_line(&tool.description);
     let sentence =
         line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
-    let short = cut(sentence, SUMMARY);
+    let short = cut(sentence, most);
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
+}
+
+/// The columns of the terminal that stdout goes to. `None` if it goes elsewhere: a program reads
+/// whole lines.
+pub(crate) fn columns() -> Option<usize> {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
+    (size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// The fewest columns that a text is broken to.
+pub(crate) const LEAST: usize = 24;
+
+/// The text, which begins in the column `indent`, broken between words so that it fits a terminal
+/// of `columns`. Each further line begins in the same column.
+pub(crate) fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
+    let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(LEAST));
+    let mut lines = Vec::new();
+    for given in text.lines() {
+        let mut line = String::new();
+        for word in given.split_inclusive(' ') {
+            let length = line.chars().count() + word.trim_end().chars().count();
+            if length > room && !line.trim().is_empty() {
+                lines.push(std::mem::take(&mut line));
+            }
+            line += word;
+        }
+        lines.push(line);
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join(&format!("\n{:indent$}", ""))
 }
 
 /// A path on one line, without characters that could steer a terminal.
@@ -31,5 +68,21 @@ pub(crate) fn time(time: Duration) -> String {
         micros @ 0..1000 => format!("{micros} µs"),
         micros @ 1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
         micros => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_only_for_a_terminal() {
+        let text = "one two three four five six seven eight";
+        assert_eq!(wrap(text, 4, None), text);
+        assert_eq!(wrap(text, 4, Some(34)), "one two three four five six\n    seven eight");
+        assert_eq!(wrap(text, 90, Some(80)).lines().next(), Some("one two three four five"));
+        let long = "x".repeat(60);
+        assert_eq!(wrap(&format!("a {long} b"), 0, Some(40)), format!("a\n{long}\nb"));
+        assert_eq!(wrap("a\n  b", 2, Some(40)), "a\n    b");
     }
 }

@@ -13,8 +13,8 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::{Card, Imports};
 use crate::schema;
-use crate::shown::summary;
-use crate::style::{FAINT, STRONG, WARNING};
+use crate::shown::{self, LEAST, SUMMARY, shortened};
+use crate::style::{FAINT, STRONG, warn};
 use crate::{call, host};
 
 /// Runs the command.
@@ -50,17 +50,19 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     if tools.is_empty() {
-        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral_line(&off))?;
+        warn(&neutral_line(&off))?;
     }
     let mut out = anstream::stdout().lock();
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let name = &tool.name;
+        let (name, provider) = (&tool.name, provider(host, &tool.name));
+        // The summary gives way: the name and the provider are what a line is looked for.
+        let others = width + provider.len() + "    …".chars().count();
+        let most = shown::columns().map_or(SUMMARY, |columns| columns.saturating_sub(others));
         writeln!(
             out,
-            "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{}{FAINT:#}",
-            summary(tool),
-            provider(host, name)
+            "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{provider}{FAINT:#}",
+            shortened(tool, most.clamp(LEAST, SUMMARY)),
         )?;
     }
     Ok(Exit::Success)
@@ -83,7 +85,7 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    write!(out, "{}", describe(&tool))?;
+    write!(out, "{}", describe(&tool, shown::columns()))?;
     if let Some(plugin) = &plugin {
         write!(out, "\n{}{}", Card(plugin), Imports(plugin))?;
     }
@@ -103,14 +105,17 @@ fn provider(host: &Host, tool: &str) -> String {
 }
 
 /// Everything about a tool, for people.
-fn describe(tool: &Definition) -> String {
+fn describe(tool: &Definition, columns: Option<usize>) -> String {
     let title = tool
         .title
         .as_deref()
         .map(|title| format!(" – {}", neutral_line(title)))
         .unwrap_or_default();
-    let mut text =
-        format!("{STRONG}{}{STRONG:#}{title}\n\n{}\n", tool.name, neutral(tool.description.trim()));
+    let mut text = format!(
+        "{STRONG}{}{STRONG:#}{title}\n\n{}\n",
+        tool.name,
+        shown::wrap(&neutral(tool.description.trim()), 0, columns)
+    );
     let arguments = schema::arguments(&tool.input_schema);
     if !arguments.is_empty() {
         text += &format!("\n{STRONG}Arguments{STRONG:#}\n");
@@ -126,11 +131,12 @@ fn describe(tool: &Definition) -> String {
                 .as_deref()
                 .map(|default| format!(" [default: {}]", neutral_line(default)))
                 .unwrap_or_default();
+            let about = format!("{}{default}", neutral_line(&argument.description));
             let line = format!(
-                "  {:names$}  {:types$}  {required:8}  {}{default}",
+                "  {:names$}  {:types$}  {required:8}  {}",
                 neutral_line(&argument.name),
                 neutral_line(&argument.takes),
-                neutral_line(&argument.description)
+                shown::wrap(&about, names + types + 14, columns)
             );
             text += line.trim_end();
             text += "\n";
@@ -190,7 +196,7 @@ fn behaviour(annotations: Annotations) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shown::SUMMARY;
+    use crate::shown::summary;
 
     fn tool(description: &str) -> Definition {
         Definition {
@@ -219,7 +225,7 @@ mod tests {
 
     #[test]
     fn tool_description_is_complete() {
-        let text = anstream::adapter::strip_str(&describe(&tool("Looks."))).to_string();
+        let text = anstream::adapter::strip_str(&describe(&tool("Looks."), None)).to_string();
         assert!(text.contains("  at  text  required  What\n"), "{text}");
         assert!(text.contains("  may destroy, reaches beyond this machine\n"), "{text}");
         assert!(text.contains("  also called see\n"), "{text}");

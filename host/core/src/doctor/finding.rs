@@ -54,12 +54,14 @@ impl Finding {
 
     fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
         // Paths and the texts of a configuration or a plugin are untrusted.
+        // Lines to paste stay lines.
+        let lines = |text: &str| text.lines().map(neutral_line).collect::<Vec<_>>().join("\n");
         Self {
             group: "",
             name: neutral_line(&name),
             state,
-            found: neutral_line(found),
-            fix: fix.map(neutral_line),
+            found: lines(found),
+            fix: fix.map(lines),
         }
     }
 }
