@@ -9,7 +9,7 @@ Examples:
   berth init
   berth init --folder . --folder ~/notes --write no --network no
 
-It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed.
+It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed. \
 A configuration that is there already is never overwritten.";
 
 /// `berth init`.
@@ -39,7 +39,7 @@ Examples:
   berth allow ~/notes --read
   berth allow ../shared
 
-The line is written into your own berth.toml. It holds for the file tools, and for commands unless
+The line is written into your own berth.toml. It holds for the file tools, and for commands unless \
 `allowed_paths` of [tools.shell] says otherwise.";
 
 /// `berth allow`.
@@ -59,7 +59,7 @@ Examples:
   berth allow-host '*.example.com'
   berth allow-host https://example.com:8443
 
-The line is written into your own berth.toml. It holds for the web tools, which reach other hosts
+The line is written into your own berth.toml. It holds for the web tools, which reach other hosts \
 only after a yes. Commands have the network or not: see `network` in [tools.shell].";
 
 /// `berth allow-host`.
@@ -76,9 +76,9 @@ Examples:
   berth trust --list
   berth trust --forget
 
-A berth.toml in the working directory only narrows: what it would widen is ignored, and named.
-This command shows all of that, asks, and then lets the file count like one of your own, until it
-changes. It never takes one of your denials away. The rules in a filters.toml beside it don't count
+A berth.toml in the working directory only narrows: what it would widen is ignored, and named. \
+This command shows all of that, asks, and then lets the file count like one of your own, until it \
+changes. It never takes one of your denials away. The rules in a filters.toml beside it don't count \
 at all before you trust them.";
 
 /// `berth trust`.

@@ -111,10 +111,10 @@ Examples:
   berth serve --http 8000
   berth serve --http unix:/run/user/1000/berth.sock --no-auth
 
-The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same
+The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same \
 rules as `berth call`; a call that needs approval asks in the client, if the client can ask, or else waits for `berth approvals`.
 
-With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can
+With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can \
 read, which is named at the start. [serve] in berth.toml has the rest: TLS, other machines, an authorization server, limits.";
 
 /// `berth serve`.
@@ -139,7 +139,7 @@ Examples:
   berth mcp config claude-desktop --write -- --allow /home/u/project
   berth mcp config codex --http http://127.0.0.1:8300/mcp
 
-The client starts this very binary, by its path. --write keeps everything else that its file has, shows what changes, and does nothing a
+The client starts this very binary, by its path; with --project by the name `berth`, if PATH finds this binary by it. --write keeps everything else that its file has, shows what changes, and does nothing a \
 second time. Of a server that is reached over HTTP, the file names a variable which has the token, and never the token itself.";
 
 /// `berth mcp`.
@@ -192,7 +192,7 @@ Examples:
   berth call read path=logo.png --output copy.png
   berth call write path=notes.md content=hello --yes
 
-KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is.
+KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is. \
 A single word is the argument that the tool takes without a name, or its only required one. The answer's text goes to stdout, everything else to stderr.";
 
 /// `berth call`.
@@ -237,7 +237,7 @@ Examples:
   berth approvals allow 3f9a2c41d07b5e88
   berth approvals deny 3f9a2c41d07b5e88
 
-A call that needs approval, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits
+A call that needs approval, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits \
 ([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
 
 /// `berth approvals`.
@@ -352,7 +352,7 @@ Examples:
   berth audit verify
   berth audit verify --head \"$(cat /mnt/elsewhere/berth-head)\"
 
-It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line.
+It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line. \
 Who can write the audit folder can also write the whole log anew; only a hash that was kept elsewhere shows that.";
 
 const TAIL_AFTER: &str = "\
@@ -449,7 +449,7 @@ Examples:
   berth policy check write path=src/main.rs content=x
   berth policy check grep '{\"pattern\": \"unwrap\"}' --json
 
-It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call
+It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call \
 would run, with 3 if it would be refused or a person would have to agree, and with 2 if the call itself is wrong.";
 
 /// `berth policy`.
@@ -486,8 +486,8 @@ pub(crate) struct PolicyCheck {
 }
 
 const UNDO_AFTER: &str = "\
-Without a call, it is the newest one of this directory that changed files. What would change is
-shown first. A file that was changed since is merged if the changes don't touch; otherwise nothing
+Without a call, it is the newest one of this directory that changed files. What would change is \
+shown first. A file that was changed since is merged if the changes don't touch; otherwise nothing \
 is changed, and the error names the file.
 
 Examples:
@@ -517,7 +517,7 @@ pub(crate) struct UndoArguments {
 }
 
 const DEMO_AFTER: &str = "\
-The demo works in a scratch folder that it removes, with a configuration of its own, and needs no network. It ends with 4 if a tool
+The demo works in a scratch folder that it removes, with a configuration of its own, and needs no network. It ends with 4 if a tool \
 did not work or an attack was not stopped.";
 
 /// `berth demo`.
