@@ -115,8 +115,8 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     shown.is_all_of(&texts) || is_command()
 }
 
-/// The parts in order: text exactly as the tool gave it, and a description of other content. An
-/// answer of only bytes goes into a pipe or a file unchanged.
+/// The parts in order: text as the tool gave it, with a line end behind it, and a description of
+/// other content. An answer of only bytes goes into a pipe or a file unchanged.
 fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Result<()> {
     if let ([Content { body: Body::Bytes(bytes), .. }], false) = (content, terminal) {
         out.write_all(bytes)?;
@@ -136,7 +136,7 @@ fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Resul
         // A line end separates parts, as in every front end; one that the text has is enough.
         ended = text.ends_with('\n');
     }
-    if terminal && !ended {
+    if !ended {
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -240,11 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn text_is_exact_and_a_terminal_gets_a_final_line_end() {
-        check(&[Content::text("a\r\nb")], false, "a\r\nb");
+    fn text_is_exact_and_ends_with_a_line_end() {
+        check(&[Content::text("a\r\nb")], false, "a\r\nb\n");
+        check(&[Content::text("a\n")], false, "a\n");
         check(&[Content::text("a")], true, "a\n");
         check(&[Content::text("a\n")], true, "a\n");
-        check(&[Content::text("a"), Content::text("b\n"), Content::text("c")], false, "a\nb\nc");
+        check(&[Content::text("a"), Content::text("b\n"), Content::text("c")], false, "a\nb\nc\n");
         check(&[Content::text("\u{1b}]0;x\u{7}")], true, "\u{fffd}]0;x\u{fffd}\n");
         check(&[], true, "");
     }
@@ -260,7 +261,7 @@ mod tests {
         check(
             &[Content::text("a"), bytes(b"12345")],
             false,
-            "a\n[image/png, 5 bytes; --output FILE writes it to a file]",
+            "a\n[image/png, 5 bytes; --output FILE writes it to a file]\n",
         );
     }
 
