@@ -2,7 +2,7 @@
 
 mod follow;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use berth_core::config::{Folders, Loaded};
@@ -27,6 +27,9 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
             let (changes, loaded) = load(options, &folders)?;
             let server = server(options, &folders, &loaded, None).await?;
             follow(options, &folders, loaded, changes, &server, None);
+            if std::io::stdin().is_terminal() {
+                tell_that_it_waits()?;
+            }
             serve_stdio(server, Session::new(session()?), end).await.map_err(error_of)?;
             Ok(Exit::Success)
         }),
@@ -110,6 +113,17 @@ fn follow(
     tokio::spawn(follower.follow(changes, move |folders, loaded| {
         builder(&options, folders, loaded, place.as_ref())
     }));
+}
+
+/// Tells a person who started this by hand that a client is missing.
+fn tell_that_it_waits() -> Result<(), Error> {
+    writeln!(
+        anstream::stderr(),
+        "berth serve waits for the messages of an MCP client on stdin, which is this terminal.\n\
+         A client starts the server by itself: `berth mcp config` lists the clients that it connects.\n\
+         `berth serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
+    )?;
+    Ok(())
 }
 
 /// Prints the address for clients.
