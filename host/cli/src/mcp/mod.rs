@@ -5,6 +5,7 @@ mod edit;
 mod file;
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use berth_core::HostError;
@@ -197,7 +198,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
     let arguments = std::iter::once("serve".to_owned())
         .chain(with_absolute_paths(&config.serve, &here))
         .collect();
-    Ok(Server::Stdio { program: program()?, arguments })
+    Ok(Server::Stdio { program: program(config.project)?, arguments })
 }
 
 /// Options whose value is a path.
@@ -220,17 +221,34 @@ fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
     each.collect()
 }
 
-/// The running binary: a client that a shell didn't start may not find another one by name.
-fn program() -> Result<String, Error> {
+/// The name of this program.
+const NAME: &str = "berth";
+
+/// The running binary by its path: a client that a shell didn't start may not find it by name. A
+/// project's file goes to other machines, so it has the name, if that is this very program here.
+fn program(for_project: bool) -> Result<String, Error> {
     let failed = || HostError::io("finding this program");
     let path: PathBuf =
         std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
+    if for_project && found_by_name().as_ref() == Some(&path) {
+        return Ok(NAME.to_owned());
+    }
     path.into_os_string().into_string().map_err(|path| {
         Error::Usage(format!(
             "{} can't be written into a client's file: it isn't UTF-8",
             path.display()
         ))
     })
+}
+
+/// The program that `PATH` finds by the name `berth`, by its real path.
+fn found_by_name() -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let folders = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(NAME));
+    files.find(is_program)?.canonicalize().ok()
 }
 
 fn object(key: &str, value: Value) -> Value {
