@@ -151,7 +151,7 @@ fn init_questions_are_asked_at_a_terminal() {
     let shown = ended.ends(0).stdout;
     for part in [
         "the whole machine",
-        "Another one",
+        "Path of another folder",
         "change files there without asking? [Y/n]",
         "network without asking? [y/N]",
         "asks you first",

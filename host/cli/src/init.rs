@@ -79,18 +79,18 @@ fn ask<R: BufRead, W: Write>(
     check: impl Fn(&str) -> Result<String, String>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
-        dialogue.print("Which folders may tools use? Enter: the one in which berth is started, whichever that is.")?;
+        dialogue.print("Which folders may tools use? Enter alone means \".\", the one in which berth is started, whichever that is.")?;
         loop {
             let said = dialogue.ask(if folders.is_empty() {
-                "Folder [.]:"
+                "Path of a folder [.]:"
             } else {
-                "Another one [no]:"
+                "Path of another folder [no more]:"
             })?;
             match said.as_str() {
                 "" if folders.is_empty() => folders.push(".".to_owned()),
                 // "no" as the question offers it; a folder of that name is `./no`.
                 no if !folders.is_empty()
-                    && ["", "n", "no"].contains(&no.to_ascii_lowercase().as_str()) =>
+                    && ["", "n", "no", "no more"].contains(&no.to_ascii_lowercase().as_str()) =>
                 {
                     break;
                 }
