@@ -33,7 +33,7 @@ fn untrusted_file_grants_nothing_and_is_named() {
     assert!(!refused.stdout.contains("the secret") && !refused.stderr.contains("the secret"));
     let file = cli.work().join("berth.toml").display().to_string();
     for named in ["2: `tools.file.allowed_paths` is ignored: ", "5: `plugins.evil` is ignored: "] {
-        assert!(refused.stderr.contains(&format!("note: {file}:{named}")), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("warning: {file}:{named}")), "{}", refused.stderr);
     }
     assert!(refused.stderr.contains("`berth trust`"), "{}", refused.stderr);
     fs::create_dir(cli.work().join(".git")).expect("a folder is made");

@@ -14,7 +14,7 @@ use crate::asking::{answered, shown};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
-use crate::style::{FAINT, STRONG, WARNING};
+use crate::style::{FAINT, STRONG, warn};
 use crate::{ask, shown as plain};
 
 /// The name of whoever answers, for the audit.
@@ -57,11 +57,7 @@ impl Desk<'_> {
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
-            writeln!(
-                anstream::stderr(),
-                "{WARNING}note{WARNING:#}: {}",
-                neutral_line(&error.to_string())
-            )?;
+            warn(&neutral_line(&error.to_string()))?;
         }
         Ok(waiting)
     }

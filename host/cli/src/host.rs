@@ -10,7 +10,7 @@ use crate::builtins::BUILTINS;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress;
-use crate::style::WARNING;
+use crate::style::{note, warn};
 
 /// Ignored keys of the working directory's file that are named.
 const MAX_NOTICES: usize = 4;
@@ -19,10 +19,10 @@ const MAX_NOTICES: usize = 4;
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
     for renamed in &loaded.renamed {
-        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {renamed}")?;
+        note(&renamed.to_string())?;
     }
     if let Some(project) = &loaded.project {
-        notices(project, &mut anstream::stderr())?;
+        warn_about_ignored(project)?;
     }
     Ok(loaded)
 }
@@ -30,23 +30,19 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error
 /// Tells the user, once, about a default that changed.
 pub(crate) fn tell_news(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     if let Some(news) = berth_core::news::unread(loaded, folders) {
-        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {news}")?;
+        note(&news)?;
     }
     Ok(())
 }
 
 /// Reports which settings of an untrusted file were ignored: at most a few lines.
-fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
+fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     let ignored = project.ignored();
     for ignored in ignored.iter().take(MAX_NOTICES) {
-        writeln!(out, "{WARNING}note{WARNING:#}: {ignored}")?;
+        warn(&ignored.to_string())?;
     }
     if ignored.len() > MAX_NOTICES {
-        writeln!(
-            out,
-            "{WARNING}note{WARNING:#}: {} more keys of it are ignored",
-            ignored.len() - MAX_NOTICES
-        )?;
+        warn(&format!("{} more keys of it are ignored", ignored.len() - MAX_NOTICES))?;
     }
     if !ignored.is_empty() {
         let since = if project.standing == ProjectTrust::Changed {
@@ -54,7 +50,10 @@ fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
         } else {
             ""
         };
-        writeln!(out, "  `berth trust` shows what it asks for and lets it count{since}")?;
+        writeln!(
+            anstream::stderr(),
+            "  `berth trust` shows what it asks for and lets it count{since}"
+        )?;
     }
     Ok(())
 }

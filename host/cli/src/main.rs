@@ -34,14 +34,18 @@ mod tools;
 mod trust;
 mod undo;
 
+use std::fmt;
 use std::io::Write;
 
-use berth_core::text::neutral;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::arguments::{Arguments, Command, ConfigCommand};
@@ -49,7 +53,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::filter::FilterCommand;
 use crate::options::LogFormat;
-use crate::style::BAD;
+use crate::style::Message;
 
 /// The allocator of the static binary. The C library's has one lock for all threads, which makes a
 /// call take twice as long.
@@ -81,7 +85,7 @@ fn main() {
             // If stderr is closed, only the exit code is left.
             let _ = match wants_json() {
                 true => error::print_json(exit, &message),
-                false => writeln!(anstream::stderr(), "{BAD}error{BAD:#}: {}", neutral(&message)),
+                false => writeln!(anstream::stderr(), "{}", Message("error", &message)),
             };
         }
         exit
@@ -157,11 +161,38 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
     let levels = Targets::new().with_default(level).with_target("rmcp", of_protocol);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let lines = match format {
-        LogFormat::Text => lines.with_target(false).without_time().boxed(),
-        LogFormat::Json => lines.json().boxed(),
+        LogFormat::Text => lines.with_writer(anstream::stderr).event_format(LogLine).boxed(),
+        LogFormat::Json => lines.with_writer(std::io::stderr).json().boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(levels)).init();
     Ok(())
+}
+
+/// The form of a line of the log: as that of all other messages.
+struct LogLine;
+
+impl<S, N> FormatEvent<S, N> for LogLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let kind = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        writeln!(writer, "{}", Message(kind, &text))
+    }
 }

@@ -267,7 +267,10 @@ fn trap_is_logged_in_one_sentence_and_whole_on_request() {
     };
     let usual = call("warn");
     assert_eq!(
-        usual.lines().filter(|line| line.starts_with(" WARN") && line.contains("crashed")).count(),
+        usual
+            .lines()
+            .filter(|line| line.starts_with("warning: ") && line.contains("crashed"))
+            .count(),
         1,
         "{usual}"
     );

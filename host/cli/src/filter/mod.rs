@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use crate::style::{FAINT, WARNING};
+use crate::style::{FAINT, warn};
 use table::Table;
 
 /// Bytes of an output to try. A call gives filters a longer output in pieces of this size.
@@ -56,7 +56,7 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     for problem in rules.iter().flat_map(|rules| &rules.problems) {
-        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral(problem))?;
+        warn(problem)?;
     }
     let mut table = Table::new(["FILTER", "PLUGIN", "HOW", "LOOKS AT"], &[]);
     for filter in &filters {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_core::config::{self, Folders, Loaded, SYSTEM_CEILING};
-use berth_core::text::neutral;
 use berth_core::{Host, HostBuilder, HostError};
 use berth_mcp::LiveHost;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::Error;
 use crate::host;
 use crate::options::Options;
-use crate::style::{FAINT, WARNING};
+use crate::style::{self, FAINT};
 
 /// Time without changes before a change counts as complete.
 const QUIET: Duration = Duration::from_millis(50);
@@ -243,7 +242,7 @@ impl Follower {
 
 fn warn(what: &str) {
     tracing::debug!("{what}");
-    let _ = writeln!(anstream::stderr(), "{WARNING}warning{WARNING:#}: {}", neutral(what));
+    let _ = style::warn(what);
 }
 
 /// Drops a host once its last call has ended, on a thread that may block.
