@@ -229,8 +229,8 @@ fn rule_of_a_trusted_file_is_widened_in_the_user_s_file() {
     cli.run(&["trust", "--yes"]).ends(0);
     let line = ["call", "list_directory", "path=."];
     let refused = cli.run(&line).ends(3);
-    assert!(remedy(&refused).contains("your own berth.toml"), "{}", refused.stderr);
-    cli.configure(&lines_after(&refused, "add a rule to your own berth.toml"));
+    assert!(remedy(&refused).contains("config/berth.toml"), "{}", refused.stderr);
+    cli.configure(&lines_after(&refused, "add a rule to "));
     cli.run(&line).ends(0);
     // A denial in it is removed there, which makes it another file.
     let denial = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"list_directory\"]\n";
