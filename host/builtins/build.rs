@@ -1,4 +1,4 @@
-//! Puts the built-in plugins, and the attacks of the demo, into the binary.
+//! Puts the built-in plugins, and the attacks of the demo, into the program.
 //!
 //! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
 //! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
@@ -39,8 +39,8 @@ fn generate() -> Result<(), String> {
     let plugins =
         BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
     let source = format!(
-        "/// The plugins whose tools every user gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
-         /// The attacker of the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
+        "static BUILTINS: &[Builtin] = &[{plugins}];\n\
+         static HOSTILE: Option<&[u8]> = {};\n",
         included(&folder.join(format!("{HOSTILE}.wasm")), "include_bytes!")
     );
     let file = out.join("builtins.rs");

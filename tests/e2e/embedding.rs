@@ -11,12 +11,11 @@ use tempfile::TempDir;
 
 use crate::support::{berth, builtin, example, failure, plugin, shared_cache, unasked};
 
-/// Runs an example of the library with the file tools and a folder, and returns what it prints.
+/// Runs an example of the library with a folder, and returns what it prints.
 #[track_caller]
 fn printed(name: &str, folder: &TempDir) -> String {
     // An empty environment, so without a home: it can only use the folder.
     let output = Command::new(example(name))
-        .arg(plugin("file"))
         .arg(folder.path())
         .env_clear()
         .output()
@@ -37,7 +36,7 @@ fn embedding_example_lists_calls_and_stops() {
     let printed = printed("embed", &folder);
     let work = work.canonicalize().expect("the folder is there");
     for expected in [
-        "12 tools, the first of them {\"name\":\"read\",",
+        "16 tools, the first of them {\"name\":\"read\",",
         "\"input_schema\":{\"type\":\"object\"",
         &format!("write: Created {}/plan.md", work.display()),
         "read:    1\t1. look around\n",
@@ -68,7 +67,7 @@ fn provider_example_is_checked_shaped_and_cancelled() {
     let folder = TempDir::new().expect("a temporary folder is made");
     let printed = printed("provider", &folder);
     for expected in [
-        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, read_overflow, undo, remind\n",
+        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, bash, fetch, web_scrape, http_request, read_overflow, undo, remind\n",
         "… 1 of 4 quarters\n… 2 of 4 quarters\n… 3 of 4 quarters\n… 4 of 4 quarters\nTea!\n",
         "invalid_parameters: the arguments don't match the schema of `remind`: seconds: ",
         "\nred\n",

@@ -2,7 +2,7 @@
 //! the form that a model's API takes, and a turn whose calls can be cancelled.
 //!
 //! ```text
-//! cargo run -p berth-core --example embed -- target/plugins/file.wasm FOLDER
+//! cargo run -p berth-builtins --example embed -- FOLDER
 //! ```
 //!
 //! The program uses nothing of the machine but `FOLDER`: the tools work in `FOLDER/work`, and Berth
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use berth_core::config::{self, Folders, Inputs};
 use berth_core::{
-    Builtin, CancellationToken, Content, Definition, Events, Host, Outcome, Progress, Request,
+    CancellationToken, Content, Definition, Events, Host, Outcome, Progress, Request,
 };
 use serde_json::{Value, json};
 
@@ -22,21 +22,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     // This comes first, before a second thread starts: this program starts itself again to compile
     // plugins.
     berth_core::helper_hook();
-    let [plugin, folder] = std::env::args()
-        .skip(1)
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|_| "usage: embed file.wasm FOLDER")?;
+    let folder = std::env::args().nth(1).ok_or("usage: embed FOLDER")?;
     let reactor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = reactor.block_on(agent(&plugin, Path::new(&folder)));
+    let result = reactor.block_on(agent(Path::new(&folder)));
     // Doesn't wait for a call that hangs in a system call: its answer was given long ago.
     reactor.shutdown_background();
     result
 }
 
-async fn agent(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
-    let host = host(plugin, folder).await?;
+async fn agent(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let host = host(folder).await?;
     let tools = for_the_model(&host);
     println!("{} tools, the first of them {}", tools.len(), tools[0]);
 
@@ -60,7 +56,7 @@ async fn agent(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// A host of this program's own, which shares no folder and no setting with the user's `berth`.
-async fn host(plugin: &str, folder: &Path) -> Result<Host, Box<dyn Error>> {
+async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
     let work = folder.join("work");
     std::fs::create_dir_all(&work)?;
     let folders = Folders::inside(&folder.join("berth"));
@@ -70,13 +66,11 @@ async fn host(plugin: &str, folder: &Path) -> Result<Host, Box<dyn Error>> {
         .map(String::from)
         .to_vec();
     let config = config::load(&folders, &Inputs { settings, ..Inputs::default() })?;
-    // A released program would write `include_bytes!("file.wasm")` and need no other file.
-    let file = Builtin { name: "file", wasm: std::fs::read(plugin)?.leak(), compiled: None };
     Ok(Host::builder()
         .config(config)
         .folders(folders)
         .working_directory(work)
-        .builtins(&[file])
+        .builtins(berth_builtins::all())
         .build()
         .await?)
 }

@@ -2,7 +2,7 @@
 //! shapes its answers in the same way.
 //!
 //! ```text
-//! cargo run -p berth-core --example provider -- target/plugins/file.wasm FOLDER
+//! cargo run -p berth-builtins --example provider -- FOLDER
 //! ```
 
 use std::error::Error;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use berth_core::config::Folders;
 use berth_core::{
-    Annotations, Answer, BoxFuture, Builtin, Call, CancellationToken, Category, Content,
-    Definition, Events, Failure, Host, Outcome, Output, Progress, Provider, Request,
+    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
+    Failure, Host, Outcome, Output, Progress, Provider, Request,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -88,21 +88,17 @@ async fn remind(call: Call) -> Outcome {
 
 fn main() -> Result<(), Box<dyn Error>> {
     berth_core::helper_hook();
-    let [plugin, folder] = std::env::args()
-        .skip(1)
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|_| "usage: provider file.wasm FOLDER")?;
+    let folder = std::env::args().nth(1).ok_or("usage: provider FOLDER")?;
     // One thread is enough for a program that mostly waits.
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    reactor.block_on(calls(&plugin, Path::new(&folder)))
+    reactor.block_on(calls(Path::new(&folder)))
 }
 
-async fn calls(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
-    let file = Builtin { name: "file", wasm: std::fs::read(plugin)?.leak(), compiled: None };
+async fn calls(folder: &Path) -> Result<(), Box<dyn Error>> {
     let builder =
         Host::builder().folders(Folders::inside(&folder.join("berth"))).working_directory(folder);
-    let host = builder.builtins(&[file]).provider(Arc::new(Reminder::new())).build().await?;
+    let host =
+        builder.builtins(berth_builtins::all()).provider(Arc::new(Reminder::new())).build().await?;
     println!(
         "tools: {}",
         host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")

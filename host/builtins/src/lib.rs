@@ -1,4 +1,12 @@
-//! The plugins inside the binary. `build.rs` names them.
+//! The built-in plugins of Berth, inside of the program that embeds it: no component has to be
+//! shipped beside the program.
+//!
+//! `Host::builder().builtins(berth_builtins::all())` offers their tools. The page `docs/library.md`
+//! has a whole program, and the folder `examples` has two.
+//!
+//! Where `target/plugins` of this repository has their compiled code (`cargo xtask plugins` and a
+//! build of `berth` make it), that is inside too. Otherwise a plugin is compiled into the cache at
+//! the first use.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
@@ -21,6 +29,23 @@ macro_rules! precompiled {
         // that builds the plugins.
         unsafe { Precompiled::new(&CODE.0) }
     }};
+}
+
+/// The program in the documents compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryPage;
+
+/// The plugins whose tools every user of `berth` gets: files, the shell, the web, and the filters
+/// of output.
+pub fn all() -> &'static [Builtin] {
+    BUILTINS
+}
+
+/// The attacker of `berth demo`, an untrusted component that no host should load for any other
+/// reason. `None` if the build found none.
+pub fn hostile() -> Option<&'static [u8]> {
+    HOSTILE
 }
 
 include!(concat!(env!("OUT_DIR"), "/builtins.rs"));

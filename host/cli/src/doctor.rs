@@ -6,7 +6,6 @@ use berth_core::doctor::{Examination, Finding, Report, State};
 use serde_json::json;
 
 use crate::arguments::DoctorArguments;
-use crate::builtins::BUILTINS;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -18,7 +17,7 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit, Error> {
     let examination = Examination {
         inputs: options.inputs()?,
-        builtins: BUILTINS.to_vec(),
+        builtins: berth_builtins::all().to_vec(),
         plugin_files: options.plugin.clone(),
         helper: None,
     };

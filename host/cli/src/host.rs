@@ -6,7 +6,6 @@ use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
-use crate::builtins::BUILTINS;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress;
@@ -120,7 +119,7 @@ pub(crate) async fn build_for_call(
     const FILTERS: &str = "filters";
     let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
-    let needed: Vec<Builtin> = BUILTINS.iter().filter(is_needed).copied().collect();
+    let needed: Vec<Builtin> = berth_builtins::all().iter().filter(is_needed).copied().collect();
     start(with(options, folders, loaded, &needed)?.front_end("berth call").only_for(tool)).await
 }
 
@@ -134,7 +133,7 @@ pub(crate) fn builder(
     folders: Folders,
     loaded: Loaded,
 ) -> Result<HostBuilder, HostError> {
-    with(options, folders, loaded, BUILTINS)
+    with(options, folders, loaded, berth_builtins::all())
 }
 
 fn with(

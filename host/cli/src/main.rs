@@ -7,7 +7,6 @@ mod arguments;
 mod ask;
 mod asking;
 mod audit;
-mod builtins;
 mod call;
 mod completions;
 mod config;

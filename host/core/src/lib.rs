@@ -7,50 +7,32 @@
 //!
 //! # From nothing to a call
 //!
-//! Berth runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crate in your clone of Berth's
-//! repository:
-//!
-//! ```toml
-//! [dependencies]
-//! berth-core = { path = "../berth/host/core" }
-//! serde_json = "1"
-//! tokio = { version = "1", default-features = false, features = ["rt-multi-thread", "time"] }
-//!
-//! # What compiles plugins is among the dependencies, and takes many times as long where it isn't optimised.
-//! [profile.dev.package."*"]
-//! opt-level = 2
-//! ```
-//!
-//! In the clone, `cargo xtask plugins` makes `target/plugins/file.wasm` with the file tools. This
-//! is then a whole program:
+//! Berth runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crates in your clone of
+//! Berth's repository; `docs/library.md` has the lines. `berth-builtins` has the built-in plugins
+//! inside. A program calls [`helper_hook`] first in `main`, before there is a second thread, and
+//! then builds its host on a reactor with time:
 //!
 //! ```no_run
 //! use berth_core::{Builtin, Host, Request};
 //! use serde_json::json;
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // First, before there is a second thread: plugins are compiled by this program, started again.
-//!     berth_core::helper_hook();
-//!     let wasm = std::fs::read("../berth/target/plugins/file.wasm")?;
-//!     let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
-//!     let reactor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-//!     reactor.block_on(async {
-//!         let host = Host::builder().builtins(&[file]).build().await?;
-//!         let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
-//!         match answer.outcome {
-//!             Ok(output) => println!("{}", output.joined_text()),
-//!             Err(failure) => println!("{}: {}", failure.category.as_str(), failure.message),
-//!         }
-//!         Ok(())
-//!     })
+//! # async fn read(builtins: &[Builtin]) -> Result<(), berth_core::HostError> {
+//! // `builtins`: `berth_builtins::all()`.
+//! let host = Host::builder().builtins(builtins).build().await?;
+//! let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
+//! match answer.outcome {
+//!     Ok(output) => println!("{}", output.joined_text()),
+//!     Err(failure) => println!("{}: {}", failure.category.as_str(), failure.message),
 //! }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! It prints your `Cargo.toml`, read in a sandbox that reaches the working directory and nothing
 //! else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that rule
 //! stands, and how to change it.
 //!
-//! Two programs in the folder `examples` do more: `embed.rs` is an agent's side of a host,
+//! Two programs in `host/builtins/examples` do more: `embed.rs` is an agent's side of a host,
 //! `provider.rs` adds a tool of the program's own.
 //!
 //! # Configuration and folders
@@ -213,7 +195,7 @@
 //! A [`Provider`] offers tools that are Rust code of the program. The host resolves, validates and
 //! shapes their calls like any other, but doesn't confine them: the provider is responsible for
 //! deadline, cancellation and access. Make the schema from the type of the arguments, as in
-//! `examples/provider.rs`, so that the two can't differ.
+//! `host/builtins/examples/provider.rs`, so that the two can't differ.
 //!
 //! # The helper
 //!

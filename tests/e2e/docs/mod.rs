@@ -161,21 +161,6 @@ fn project() -> (TempDir, Session) {
 }
 
 #[test]
-fn documented_program_is_the_compiled_one() {
-    let library = document("host/core/src/lib.rs");
-    let page: String = library
-        .lines()
-        .filter_map(|line| line.strip_prefix("//!"))
-        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
-        .collect();
-    let first = |page: &str, language: &str| {
-        blocks(page).into_iter().find(|block| block.language == language).map(|block| block.text)
-    };
-    let shown = first(&document("docs/library.md"), "rust").expect("the page shows a program");
-    assert_eq!(Some(shown), first(&page, "no_run"));
-}
-
-#[test]
 fn commands_of_the_readme_and_of_the_overview_run() {
     let (_folder, session) = project();
     let page = document("docs/operating.md");

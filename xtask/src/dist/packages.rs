@@ -8,7 +8,7 @@ use super::{read, stdout_of};
 use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
-/// The plugins in the binary: those in `host/cli/build.rs`.
+/// The plugins in the binary: those in `host/builtins/build.rs`.
 const BUILT_IN: [&str; 5] = ["file", "filters", "hostile", "shell", "web"];
 
 /// A package whose code is in the binary: in the host or in a built-in plugin.

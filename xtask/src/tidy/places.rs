@@ -70,7 +70,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("berth-undo", &["berth-contract", "berth-system"]),
     ("berth-mcp", &["berth-core"]),
-    ("berth-cli", &["berth-core", "berth-mcp"]),
+    ("berth-builtins", &["berth-core"]),
+    ("berth-cli", &["berth-builtins", "berth-core", "berth-mcp"]),
 ];
 
 /// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
@@ -145,22 +146,23 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 20] = [
-    "host/cli/",                            // the paths on the command line
-    "host/core/src/approvals/outdated.rs",  // the file of a question, for the person who approves
-    "host/config/",                         // the configuration, and the folders in it
-    "host/core/src/builder.rs",             // the working directory
-    "host/core/src/doctor/folders.rs",      // Berth's own folders behind links
+const OPEN_OWN: [&str; 21] = [
+    "host/builtins/build.rs", // the components, while Berth is built
+    "host/cli/",              // the paths on the command line
+    "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
+    "host/config/",           // the configuration, and the folders in it
+    "host/core/src/builder.rs", // the working directory
+    "host/core/src/doctor/folders.rs", // Berth's own folders behind links
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
-    "host/mcp/src/http/connections.rs",     // the socket that the operator names
-    "host/mcp/src/http/keys.rs",            // the keys that the operator names
-    "host/runtime/src/load.rs",             // components that the operator names
-    "host/egress/src/secrets.rs",           // the files of secrets that the operator names
-    "host/system/src/confine/",             // /proc, and the trees that a program gets
-    "host/system/src/files/grants.rs",      // the granted directories, which are opened once
-    "host/system/src/files/kernel.rs",      // /proc
-    "host/undo/src/files.rs",               // what calls changed, by its real path
-    "host/system/src/mounts.rs",            // the table of mounts
+    "host/mcp/src/http/connections.rs", // the socket that the operator names
+    "host/mcp/src/http/keys.rs", // the keys that the operator names
+    "host/runtime/src/load.rs", // components that the operator names
+    "host/egress/src/secrets.rs", // the files of secrets that the operator names
+    "host/system/src/confine/", // /proc, and the trees that a program gets
+    "host/system/src/files/grants.rs", // the granted directories, which are opened once
+    "host/system/src/files/kernel.rs", // /proc
+    "host/undo/src/files.rs", // what calls changed, by its real path
+    "host/system/src/mounts.rs", // the table of mounts
     "host/system/src/machine/", // /proc and /sys, and Berth's own folders, which it examines
     "host/system/src/processes.rs", // /proc
     "host/system/src/process/", // /proc, and the denied files in the granted directories
@@ -195,7 +197,7 @@ const PATH_CALLS: [&str; 21] = [
 
 /// The files that start processes.
 pub(super) const STARTS_PROCESSES: [&str; 4] = [
-    "host/cli/build.rs", // compiles the built-in plugins, while Berth is built
+    "host/builtins/build.rs", // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs", // becomes the program, once it is confined
     "host/egress/src/program.rs", // the operator's program that prints a secret, with the operator's rights
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program
@@ -215,7 +217,7 @@ const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 pub(super) const UNSAFE_FILES: [&str; 5] = [
     "host/system/src/confine/raw.rs", // forks a process with one thread, and makes system calls that no crate offers
     "host/runtime/src/compiled.rs",   // maps compiled code
-    "host/cli/src/builtins.rs",       // promises that the built-in code comes from the compiler
+    "host/builtins/src/lib.rs",       // promises that the built-in code comes from the compiler
     "plugins/hostile-http/src/lib.rs", // searches all of its memory for secrets
     "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
 ];

@@ -180,7 +180,7 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/system/src/search.rs:2"],
         good: &[
-            ("host/cli/build.rs", "Command::new(program);\n"),
+            ("host/builtins/build.rs", "Command::new(program);\n"),
             ("host/system/src/process/helper.rs", "Command::new(program);\n"),
             ("xtask/src/a.rs", "Command::new(program);\n"),
         ],
@@ -428,13 +428,13 @@ const SAMPLES: &[Sample] = &[
         rule: "the_table_of_processes_is_complete",
         bad: &[(
             "docs/architecture.md",
-            "## Processes\n| `berth` | you | `host/cli/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+            "## Processes\n| `berth` | you | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
              | | | `host/system/src/confine/run.rs` | |\n| | | `host/core/src/host.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:5"],
         good: &[(
             "docs/architecture.md",
-            "## Processes\n| `berth` | you | – | |\n| | | `host/cli/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+            "## Processes\n| `berth` | you | – | |\n| | | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
              | | | `host/system/src/confine/run.rs` | |\n| | | `host/system/src/process/helper.rs` | |\n",
         )],
     },
@@ -443,13 +443,13 @@ const SAMPLES: &[Sample] = &[
         bad: &[(
             "docs/architecture.md",
             "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
-             | `host/cli/src/builtins.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `host/cli/src/main.rs` | |\n",
+             | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `host/cli/src/main.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
             "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
-             | `host/cli/src/builtins.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `plugins/hostile/src/words.rs` | |\n",
+             | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `plugins/hostile/src/words.rs` | |\n",
         )],
     },
     Sample {

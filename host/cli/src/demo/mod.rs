@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use self::acts::{ATTACKS, Act, TASKS};
 use self::scene::Scene;
 use crate::arguments::DemoArguments;
-use crate::builtins::{BUILTINS, HOSTILE};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -50,7 +49,7 @@ const SHOWN: usize = 160;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
-    let Some(hostile) = HOSTILE else {
+    let Some(hostile) = berth_builtins::hostile() else {
         return Err(Error::Usage(
             "this build of Berth carries no attacks; `cargo xtask demo` makes one that does"
                 .to_owned(),
@@ -140,7 +139,7 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
         .folders(folders)
         .working_directory(scene.project.clone())
         .front_end("berth demo");
-    builder.builtins(BUILTINS).build().await
+    builder.builtins(berth_builtins::all()).build().await
 }
 
 /// The result of an act.
