@@ -29,13 +29,24 @@ pub(crate) fn all() -> Vec<Process> {
         .collect()
 }
 
+/// Processor time of the descendants that this process, or a descendant, has waited for.
+pub(crate) fn waited_for() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    field(&stat, 16) + field(&stat, 17)
+}
+
+/// A number in a `stat` file, by its position.
+fn field(stat: &str, number: usize) -> u64 {
+    // After the name, which may hold any character, come the fields from the third on.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = rest.split_ascii_whitespace().nth(number - 3);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
 fn look_at(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which may hold any character, come the fields from the third on.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let field = |number: usize| {
-        fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let field = |number: usize| field(&stat, number);
     let parent = fields.get(1)?.parse().ok()?;
     let ticks = field(14) + field(15) + field(16) + field(17);
     let ended = fields.first() == Some(&"Z");

@@ -155,6 +155,51 @@ async fn memfd_is_refused() {
         return;
     }
     let scene = scene(&[], |_| {}).await;
-    let ran = run(&scene, "/usr/bin/python3 -c 'import os; os.memfd_create(\"x\")'").await;
+    let line = "/usr/bin/python3 -c 'import os; os.memfd_create(\"x\")'";
+    let ran = run(&scene, line).await;
     assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("Function not implemented"), "{}", ran.stderr);
+    // What there is instead: a file without a name in memory that counts, or with one.
+    for instead in [
+        "import tempfile; f = tempfile.TemporaryFile(dir=\"/dev/shm\")",
+        "import os; f = os.fdopen(os.open(\"/tmp\", os.O_TMPFILE | os.O_RDWR), \"r+b\")",
+        "from multiprocessing import shared_memory as s; f = s.SharedMemory(create=True, size=9); f.unlink(); exit()",
+    ] {
+        let line = format!(
+            "/usr/bin/python3 -c '{instead}; f.write(b\"x\"); f.seek(0); assert f.read() == b\"x\"'"
+        );
+        let ran = run(&scene, &line).await;
+        assert_eq!(ran.code, 0, "{instead}: {ran:?}");
+    }
+    let line = "cp /usr/bin/true /tmp/program && /tmp/program && cp /usr/bin/true /dev/shm/p && /dev/shm/p";
+    assert_eq!(run(&scene, line).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_of_processor_time_is_named_whichever_process_reaches_it() {
+    if !there_is("python3") {
+        return;
+    }
+    let scene = scene(&["tools.shell.limits.cpu_secs=1"], |_| {}).await;
+    let burn = "/usr/bin/python3 -c 'while True: pass'";
+    let lines = [
+        burn.to_owned(),
+        format!("exec {burn}"),
+        format!("{burn} | cat"),
+        format!("echo begun && {burn} && echo done"),
+        format!("{burn} || true"),
+        format!("({burn}) & wait"),
+        // Each stays below the limit, and all together don't.
+        format!("for i in $(seq 60); do timeout 0.5 {burn}; done"),
+        // It ends with a signal of its own, and the shell with success.
+        "/usr/bin/python3 -c 'import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass'; true".to_owned(),
+    ];
+    for line in lines {
+        let answer = call(&scene.host, json!({ "command": line, "timeout": 30 })).await;
+        let failure = answer.outcome.expect_err(&line);
+        assert_eq!(failure.code.as_deref(), Some("processor-time"), "{line}: {failure:?}");
+        let advice = failure.suggestion.unwrap_or_default();
+        assert!(advice.contains("`cpu_secs` in [tools.shell.limits]"), "{line}: {advice}");
+    }
+    assert_eq!(run(&scene, "echo served").await.stdout, "served\n");
 }

@@ -12,6 +12,7 @@ mod files;
 mod modes;
 mod network;
 mod sockets;
+mod terminals;
 mod work;
 
 use std::path::Path;

@@ -91,8 +91,9 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Puts text into a terminal's input, or reads its screen.
-const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+/// Puts text into a terminal's input, reads its screen, or gives it another protocol of the
+/// kernel's, such as one for modems.
+const TERMINAL: [u32; 3] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, libc::TIOCSETD as u32];
 
 /// `memfd_secret`, which not every libc knows.
 const MEMFD_SECRET: u32 = 447;

@@ -58,12 +58,13 @@ pub(super) fn watch(
         }
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == child {
-                return End::Exited(
-                    status
-                        .exit_status()
-                        .or(status.terminating_signal().map(|signal| 128 + signal))
-                        .unwrap_or(1),
-                );
+                let code = status
+                    .exit_status()
+                    .or(status.terminating_signal().map(|signal| 128 + signal))
+                    .unwrap_or(1);
+                // The kernel may have ended a process at its own limit before this watcher looked.
+                let spent = code != 0 && processor_time(&find(whose)) >= limits.cpu;
+                return if spent { End::Reached(Bound::Processor) } else { End::Exited(code) };
             }
         }
         if Instant::now() >= next {
@@ -77,22 +78,34 @@ pub(super) fn watch(
 
 /// The limit that all processes together have reached.
 fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
-    let processes = match whose {
-        ProcessScope::Namespace => processes::all(),
-        ProcessScope::Below(pid) => processes::below(pid),
-    };
+    let processes = find(whose);
     let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
     // A zombie still has its processor time and its process number, but no thread and no memory.
     if sum(|process| process.threads) > limits.processes + 1 {
         return Some(Bound::Processes);
     }
-    if sum(|process| process.ticks) / TICKS > limits.cpu {
+    if processor_time(&processes) >= limits.cpu {
         return Some(Bound::Processor);
     }
     // Shared memory was counted for each process. Only if the sum is too large is an exact count
     // worth its time.
     let much = sum(|process| process.pages).saturating_mul(page_size()) > limits.memory;
     (much && sum(|process| share(process.pid)) > limits.memory).then_some(Bound::Memory)
+}
+
+fn find(whose: ProcessScope) -> Vec<Process> {
+    match whose {
+        ProcessScope::Namespace => processes::all(),
+        ProcessScope::Below(pid) => processes::below(pid),
+    }
+}
+
+/// Seconds of processor time of these processes, and of those that this one has waited for.
+fn processor_time(processes: &[Process]) -> u64 {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let others = processes.iter().filter(|process| process.pid != own);
+    let ticks: u64 = others.map(|process| process.ticks).sum();
+    (ticks + processes::waited_for()) / TICKS
 }
 
 /// Ticks per second, as `/proc` counts them for programs.

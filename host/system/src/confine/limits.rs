@@ -19,7 +19,8 @@ pub(super) fn bound(limits: &Limits) -> Result<(), String> {
     let bounds = [
         // A program's own memory, without mapped files.
         (Resource::Data, limits.memory),
-        (Resource::Cpu, limits.cpu),
+        // A second later than the watcher, which can name the limit.
+        (Resource::Cpu, limits.cpu.saturating_add(1)),
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),

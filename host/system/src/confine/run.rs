@@ -41,8 +41,10 @@ pub fn run() -> ! {
         fail("what was handed down can't be closed: Linux 5.9 is needed".to_owned());
     }
     let waits = std::env::args().nth(2).is_some_and(|option| option == WAITS);
-    // No terminal: the program can't type for the user.
-    let _ = rustix::process::setsid();
+    // No terminal: the program can't type for the user, and `/dev/tty` leads to none.
+    if rustix::process::setsid().is_err() {
+        fail("the terminal can't be left".to_owned());
+    }
     let parent = rustix::process::getppid();
     let Some(host) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok()) else {
         exit(FAILED)

@@ -54,6 +54,9 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
         rules = allow(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate)?;
     }
     if view {
+        let terminal = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        rules = allow(rules, super::view::TERMINAL, terminal)?;
+        rules = allow(rules, super::view::TERMINALS, terminal | AccessFs::ReadDir)?;
         rules = allow(rules, "/proc", read)?;
         // Directories that only lead to the trees.
         rules = allow(rules, "/", AccessFs::ReadDir.into())?;

@@ -23,14 +23,24 @@ use super::spec::{Spec, TreeAccess};
 /// Devices without data.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// The terminal of the process that opens it: none, until a program makes one of its own.
+pub(super) const TERMINAL: &str = "/dev/tty";
+
+/// The terminals that programs in here make, by `openpty`. No terminal of the machine is in it.
+pub(super) const TERMINALS: &str = "/dev/pts";
+
+/// Terminals that can exist at the same time. The machine has 4096 for everybody.
+const MOST_TERMINALS: &str = "64";
+
 /// Private directories, which start empty and are removed with the view.
 pub(super) const OWN_WRITABLE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// Files and directories that such a directory can hold; enough for an unpacked archive in `/tmp`.
 const INODES: &str = "262144";
 
-const LINKS: [(&str, &str); 4] = [
+const LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
+    ("/dev/ptmx", "pts/ptmx"),
     ("/dev/stdin", "/proc/self/fd/0"),
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
@@ -60,15 +70,19 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
             trees.push(source);
         }
     }
-    for device in DEVICES {
-        if let Some(source) = Source::open(&format!("/dev/{device}"), true)? {
+    let devices = DEVICES.map(|device| format!("/dev/{device}"));
+    for device in devices.iter().map(String::as_str).chain([TERMINAL]) {
+        if let Some(source) = Source::open(device, true)? {
             trees.push(source);
         }
     }
     let root = Root::make(spec.limits.scratch)?;
-    let proc = is_mounted("proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-    for path in
-        ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm"].into_iter().chain(spec.home.as_deref())
+    let proc = mounted("proc", &[], PRIVATE | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    let options = [("ptmxmode", "0666"), ("mode", "0600"), ("max", MOST_TERMINALS)];
+    let terminals = mounted("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+    for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm", TERMINALS]
+        .into_iter()
+        .chain(spec.home.as_deref())
     {
         root.directory(path)?;
     }
@@ -76,6 +90,7 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
         symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
     }
     root.attach(&proc, "/proc")?;
+    root.attach(&terminals, TERMINALS)?;
     for source in &trees {
         source.attach(&root)?;
     }
@@ -107,16 +122,18 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> String {
     move |errno| format!("{step}: {errno}")
 }
 
-/// A private file system that isn't mounted yet.
-fn is_mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
+/// A file system in which neither devices nor set-user-ID bits count.
+const PRIVATE: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+/// A new file system of its own, without a place yet.
+fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
     let mount = || {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         for (key, value) in options {
             fsconfig_set_string(context.as_fd(), *key, *value)?;
         }
         fsconfig_create(context.as_fd())?;
-        let attributes =
-            attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     };
     mount().map_err(|errno| format!("mounting {kind}: {errno}"))
@@ -202,7 +219,7 @@ impl Root {
     fn make(size: u64) -> Step<Self> {
         let size = size.to_string();
         let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
-        let root = is_mounted("tmpfs", &options, MountAttrFlags::empty())?;
+        let root = mounted("tmpfs", &options, PRIVATE)?;
         // The place doesn't matter: everything that is needed of the old root is open.
         let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
         move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
@@ -310,8 +327,7 @@ const COVERS: &str = "/.covers";
 
 impl Covers {
     fn make(root: &Root) -> Step<Self> {
-        let mount =
-            is_mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
+        let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], PRIVATE)?;
         root.directory(COVERS)?;
         root.attach(&mount, COVERS)?;
         let make = || {
