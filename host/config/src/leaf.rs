@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::keys::{advice, dotted};
 use super::sections::is_in_secrets;
-use super::{Config, Problem, Source};
+use super::{Config, Problem, Source, foreign};
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
@@ -47,13 +47,24 @@ impl Leaf {
 
     /// The problems of this value on its own.
     pub(super) fn problems(&self) -> Vec<Problem> {
+        self.numbered_problems().into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    /// The same, each with the number of its element if the value is a list.
+    pub(super) fn numbered_problems(&self) -> Vec<(Option<usize>, Problem)> {
         match &self.value {
             Value::Array(items) if !items.is_empty() => {
-                let each = items.iter().zip(&self.elements);
-                each.flat_map(|(item, source)| self.probe(Value::Array(vec![item.clone()]), source))
-                    .collect()
+                let each = items.iter().zip(&self.elements).enumerate();
+                let problems = each.flat_map(|(at, (item, source))| {
+                    let found = self.probe(Value::Array(vec![item.clone()]), source);
+                    found.into_iter().map(move |problem| (Some(at), problem))
+                });
+                problems.collect()
             }
-            value => self.probe(value.clone(), &self.source()),
+            value => {
+                let found = self.probe(value.clone(), &self.source());
+                found.into_iter().map(|problem| (None, problem)).collect()
+            }
         }
     }
 
@@ -66,7 +77,13 @@ impl Leaf {
         let mut problems: Vec<Problem> = unknown
             .into_iter()
             .map(|path| {
-                let message = format!("unknown key `{}`; {}", dotted(&path), advice(&path));
+                // A foreign key is known by its whole path, a misspelt table by its name.
+                let whole = if path.len() < self.path.len() { &self.path } else { &path };
+                let (path, advice) = match foreign::advice(whole) {
+                    Some(advice) => (whole, advice),
+                    None => (&path, advice(&path)),
+                };
+                let message = format!("unknown key `{}`; {advice}", dotted(path));
                 let part =
                     self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
                 Problem::new(part.unwrap_or(source).clone(), message)

@@ -78,6 +78,11 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     problems
 }
 
+/// The new name of a key.
+pub(super) fn new_name(old: &str) -> Option<&'static str> {
+    KEYS.into_iter().find(|(name, _)| *name == old).map(|(_, new)| new)
+}
+
 /// The values that were written by an old name.
 pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
     let known = |leaf: &Leaf| {

@@ -442,7 +442,25 @@ pub(crate) enum ConfigCommand {
         /// Check this file alone, instead of the whole configuration
         file: Option<PathBuf>,
     },
+    /// Rewrite the configuration of another agent, Zeph or ZeroClaw, as your berth.toml
+    #[command(after_help = MIGRATE_AFTER)]
+    Migrate {
+        /// The other agent's configuration; it stays as it is
+        file: PathBuf,
+        /// Write without asking
+        #[arg(long, visible_alias = "write")]
+        yes: bool,
+    },
 }
+
+const MIGRATE_AFTER: &str = "\
+Examples:
+  berth config migrate ~/.config/zeph/config.toml
+  berth config migrate ~/.zeroclaw/config.toml --yes
+  berth --config new.toml config migrate old.toml
+
+It shows the difference and what can't be kept, with the reasons, and asks before it writes. Comments stay with their keys. An existing
+berth.toml isn't overwritten, unless it is the file that is rewritten. Without a terminal and without `--yes`, nothing is written.";
 
 const CHECK_AFTER: &str = "\
 Examples:

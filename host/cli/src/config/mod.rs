@@ -1,5 +1,6 @@
 //! `berth config`.
 
+mod migrate;
 mod show;
 mod template;
 
@@ -38,6 +39,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
             };
             check(&inputs, options)
         }
+        ConfigCommand::Migrate { file, yes } => migrate::run(&file, yes, options),
         ConfigCommand::Init { print: true } => {
             write!(std::io::stdout(), "{}", template::template())?;
             Ok(Exit::Success)

@@ -20,7 +20,7 @@ const LONGEST: u64 = 4 << 20;
 ///
 /// It can't be read, changed or written; or a project's file is a link that leaves the project,
 /// which is untrusted.
-pub(super) fn change(
+pub(crate) fn change(
     path: &Path,
     in_project: bool,
     edited: impl FnOnce(&str) -> Result<String, String>,

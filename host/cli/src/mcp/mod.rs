@@ -2,7 +2,7 @@
 
 mod clients;
 mod edit;
-mod file;
+pub(crate) mod file;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -10,6 +10,7 @@ use super::*;
 mod attempts;
 mod ceiling;
 mod governing;
+mod migrating;
 mod narrowing;
 mod processes;
 mod project_file;

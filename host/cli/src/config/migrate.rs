@@ -1,0 +1,84 @@
+//! `berth config migrate`: the configuration of another agent as a `berth.toml`.
+
+use std::io::Write;
+use std::path::Path;
+
+use berth_core::HostError;
+use berth_core::config::{self, Folders, Migration};
+use berth_core::text::{neutral, neutral_line};
+use similar::TextDiff;
+
+use crate::ask;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::mcp::file;
+use crate::new_file;
+use crate::options::Options;
+use crate::shown;
+use crate::style::{FAINT, STRONG};
+
+/// Runs the command.
+pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let to = options.config_file(&folders);
+    let migration = config::migrate(&folders, from).map_err(HostError::from)?;
+    let in_place = is_same(from, &to);
+    show(&migration, from, &to)?;
+    let mut out = anstream::stdout();
+    if in_place && migration.before == migration.after {
+        writeln!(out, "{} needs no change.", shown::path(&to))?;
+        return Ok(Exit::Success);
+    }
+    if !in_place && to.symlink_metadata().is_ok() {
+        return Err(new_file::exists(&to));
+    }
+    if !yes {
+        let Some(mut dialogue) = ask::open_dialogue("nothing was written") else {
+            return Err(Error::Unasked(format!(
+                "there is no terminal to ask at, so nothing was written; run: berth config migrate --yes {}",
+                shown::shell_word(&shown::path(from))
+            )));
+        };
+        if !dialogue.yes_or_no(&format!("Write {}?", shown::path(&to)), false)? {
+            writeln!(out, "Nothing was written.")?;
+            return Ok(Exit::Denied);
+        }
+    }
+    if in_place {
+        let unchanged = |now: &str| match now == migration.before {
+            true => Ok(migration.after.clone()),
+            false => Err("it was changed meanwhile".to_owned()),
+        };
+        file::change(&to, false, unchanged)?;
+    } else {
+        new_file::create(&to, &migration.after)?;
+    }
+    writeln!(out, "{} is written. `berth config check` checks it.", shown::path(&to))?;
+    Ok(Exit::Success)
+}
+
+/// Whether two paths lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// The difference, the keys with new names, and what is left out.
+fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
+    let mut out = anstream::stdout();
+    let diff = TextDiff::from_lines(migration.before.as_str(), migration.after.as_str());
+    let (from, to) = (shown::path(from), shown::path(to));
+    let diff = diff.unified_diff().header(&from, &to).to_string();
+    write!(out, "{}", neutral(&diff))?;
+    let mut list = |title: &str, pairs: &[(String, String)], between: &str| {
+        if !pairs.is_empty() {
+            writeln!(out, "\n{STRONG}{title}{STRONG:#}")?;
+        }
+        pairs.iter().try_for_each(|(key, other)| {
+            let (key, other) = (neutral_line(key), neutral_line(other));
+            writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")
+        })
+    };
+    list("Keys with a new name", &migration.moved, " -> ")?;
+    list("Left out", &migration.left_out, ": ")?;
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! Keys of the agents Zeph and ZeroClaw that Berth has under another name, or doesn't have. People
+//! who come from there write them.
+
+/// What there is instead of a foreign key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Instead {
+    /// Another key, and a line that sets it. `Form` says how the value changes.
+    Key(&'static str, &'static str, Form),
+    /// No key. The sentence says why, and what to do.
+    Nothing(&'static str),
+}
+
+/// How a value changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Same,
+    /// `"readonly"`, `"supervised"`, `"full"`.
+    Autonomy,
+    /// Days to hours.
+    Hours,
+    /// Bytes to KiB; 0 is any number of bytes.
+    Kibibytes,
+    /// A list of the only programs, where `"*"` stands for any.
+    Programs,
+    /// Hosts, each with all names below it, where `"*"` stands for any.
+    Domains,
+    /// Directories, to which the working directory is added.
+    Directories,
+    /// Paths that aren't reached. Berth reaches none of the system's anyway.
+    Denied,
+}
+
+use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, Programs, Same};
+use Instead::{Key, Nothing};
+
+const NO_MODEL: Instead =
+    Nothing("Berth runs tools and asks no model; set it in the program that runs the model");
+
+const NO_ADVERSARY: Instead = Nothing(
+    "Berth asks no model about a call; write rules that deny or ask: `[[tools.policy.rules]]`, `[[tools.permissions.TOOL]]`",
+);
+
+const NO_SELECTION: Instead = Nothing(
+    "Berth doesn't select tools by similarity; to leave some out, write `enabled = false` in [tools.file], [tools.shell], [tools.web] or [plugins.NAME]",
+);
+
+const NO_THOUGHTS: Instead = Nothing(
+    "Berth doesn't add `_tafc_think` to schemas, and removes it from arguments; remove the key",
+);
+
+const WEB_SWITCH: Instead =
+    Nothing("all web tools have one switch: write `enabled = false` in [tools.web]");
+
+const NO_BROWSER: Instead = Nothing("no built-in tool does this; a plugin can");
+
+const NO_COSTS: Instead = Nothing(
+    "Berth runs no model, so it knows no costs; to bound calls, write `max_actions_per_hour = 20` in [tools]",
+);
+
+/// The keys. `*` stands for the rest of the path, or for an element.
+const KEYS: &[(&str, Instead)] = &[
+    (
+        "agent.max_tool_iterations",
+        Nothing(
+            "the program that runs the model decides how often it calls tools; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
+        ),
+    ),
+    ("agent.tool_filter.*", NO_SELECTION),
+    ("agent.*", NO_MODEL),
+    (
+        "tools.summarize_output",
+        Nothing(
+            "Berth asks no model to summarize; a long answer is cut and kept whole: write `threshold = 30000` in [tools.overflow]",
+        ),
+    ),
+    ("tools.shell.timeout", Key("tools.call", "call = 30", Same)),
+    ("tools.tafc.*", NO_THOUGHTS),
+    ("tools.adversarial_policy.*", NO_ADVERSARY),
+    ("tools.utility.*", Nothing("Berth doesn't score calls, and skips none; remove the key")),
+    ("tools.retry.parameter_reformat_provider", NO_MODEL),
+    (
+        "tools.overflow.retention_days",
+        Key("tools.overflow.retention_hours", "retention_hours = 168", Hours),
+    ),
+    (
+        "tools.overflow.max_overflow_bytes",
+        Nothing(
+            "of one answer, at most 10 MiB are stored; to bound all of them, write `max_mib = 256` in [tools.overflow]",
+        ),
+    ),
+    ("tools.scrape.timeout", Key("tools.web.timeout", "timeout = 15", Same)),
+    (
+        "tools.scrape.max_body_bytes",
+        Key("tools.web.max_body_kib", "max_body_kib = 1024", Kibibytes),
+    ),
+    (
+        "tools.scrape.allowed_domains",
+        Key("tools.web.allowed_domains", "allowed_domains = [\"docs.rs\"]", Same),
+    ),
+    (
+        "tools.scrape.denied_domains",
+        Key("tools.web.denied_domains", "denied_domains = [\"example.com\"]", Same),
+    ),
+    ("tools.audit.enabled", Key("audit.enabled", "enabled = true", Same)),
+    (
+        "tools.audit.destination",
+        Nothing(
+            "the record is `audit/audit.jsonl` in Berth's data folder; to move that folder, set the variable BERTH_DATA_DIR",
+        ),
+    ),
+    (
+        "tools.policy.enabled",
+        Nothing("the rules of [tools.policy] always count; remove those that shouldn't"),
+    ),
+    (
+        "tools.policy.default_effect",
+        Nothing(
+            "one rule with `effect = \"allow\"` in [[tools.policy.rules]] makes the rules a list of what may run; to ask otherwise, write `autonomy = \"ask\"` in [tools]",
+        ),
+    ),
+    (
+        "tools.policy.policy_file",
+        Nothing("write its rules into berth.toml, each as [[tools.policy.rules]]"),
+    ),
+    ("security.autonomy_level", Key("tools.autonomy", "autonomy = \"ask\"", Autonomy)),
+    ("security.redact_secrets", Key("tools.redaction.enabled", "enabled = true", Same)),
+    ("security.audit.enabled", Key("audit.enabled", "enabled = true", Same)),
+    ("autonomy.level", Key("tools.autonomy", "autonomy = \"ask\"", Autonomy)),
+    (
+        "autonomy.workspace_only",
+        Nothing(
+            "tools reach only the directories of `allowed_paths` in [tools.file]; add one with `berth allow DIRECTORY`",
+        ),
+    ),
+    (
+        "autonomy.allowed_commands",
+        Key("tools.shell.only_commands", "only_commands = [\"git\", \"cargo\"]", Programs),
+    ),
+    ("autonomy.forbidden_paths", Key("tools.file.deny_read", "deny_read = [\"~/.ssh\"]", Denied)),
+    (
+        "autonomy.allowed_roots",
+        Key("tools.file.allowed_paths", "allowed_paths = [\".\", \"~/work\"]", Directories),
+    ),
+    (
+        "autonomy.max_actions_per_hour",
+        Key("tools.max_actions_per_hour", "max_actions_per_hour = 20", Same),
+    ),
+    (
+        "autonomy.require_approval_for_medium_risk",
+        Key(
+            "tools.shell.require_approval_for_medium_risk",
+            "require_approval_for_medium_risk = true",
+            Same,
+        ),
+    ),
+    (
+        "autonomy.block_high_risk_commands",
+        Key("tools.shell.block_high_risk_commands", "block_high_risk_commands = true", Same),
+    ),
+    ("autonomy.shell_env_passthrough", Key("tools.shell.env", "env = [\"DATABASE_URL\"]", Same)),
+    ("autonomy.max_cost_per_day_cents", NO_COSTS),
+    (
+        AUTO_APPROVE,
+        Nothing(
+            "write a rule for each tool: [[tools.permissions.TOOL]] with `pattern = \"*\"` and `action = \"allow\"`",
+        ),
+    ),
+    (
+        ALWAYS_ASK,
+        Nothing(
+            "write a rule for each tool: [[tools.permissions.TOOL]] with `pattern = \"*\"` and `action = \"ask\"`",
+        ),
+    ),
+    ("shell_tool.timeout_secs", Key("tools.call", "call = 60", Same)),
+    ("http_request.enabled", WEB_SWITCH),
+    ("web_fetch.enabled", WEB_SWITCH),
+    (
+        "http_request.allowed_domains",
+        Key("tools.web.allowed_domains", "allowed_domains = [\"docs.rs\"]", Domains),
+    ),
+    (
+        "web_fetch.allowed_domains",
+        Key("tools.web.allowed_domains", "allowed_domains = [\"docs.rs\"]", Domains),
+    ),
+    (
+        "web_fetch.blocked_domains",
+        Key("tools.web.denied_domains", "denied_domains = [\"example.com\"]", Domains),
+    ),
+    ("http_request.timeout_secs", Key("tools.web.timeout", "timeout = 15", Same)),
+    ("web_fetch.timeout_secs", Key("tools.web.timeout", "timeout = 15", Same)),
+    (
+        "http_request.max_response_size",
+        Key("tools.web.max_body_kib", "max_body_kib = 1024", Kibibytes),
+    ),
+    (
+        "web_fetch.max_response_size",
+        Key("tools.web.max_body_kib", "max_body_kib = 1024", Kibibytes),
+    ),
+    ("browser.*", NO_BROWSER),
+    ("web_search.*", NO_BROWSER),
+    ("llm.*", NO_MODEL),
+    ("memory.*", NO_MODEL),
+    ("skills.*", NO_MODEL),
+    ("cost.*", NO_COSTS),
+    (
+        "index.*",
+        Nothing("Berth keeps no index of code; `grep` and `find_path` read the files themselves"),
+    ),
+    ("scheduler.*", Nothing("Berth starts nothing by itself; use cron or a timer of systemd")),
+    (
+        "mcp.*",
+        Nothing("Berth is a server of MCP and connects to none; name other servers in the client"),
+    ),
+];
+
+/// Tools that run without a question.
+pub(super) const AUTO_APPROVE: &str = "autonomy.auto_approve";
+
+/// Tools that always ask.
+pub(super) const ALWAYS_ASK: &str = "autonomy.always_ask";
+
+/// What there is instead of a key.
+pub(super) fn instead(path: &[String]) -> Option<Instead> {
+    let fits = |pattern: &str| {
+        let mut parts = pattern.split('.').peekable();
+        let mut path = path.iter();
+        while let Some(part) = parts.next() {
+            let Some(name) = path.next() else { return false };
+            if part == "*" && parts.peek().is_none() {
+                return true;
+            }
+            if part != "*" && part != name {
+                return false;
+            }
+        }
+        path.next().is_none()
+    };
+    KEYS.iter().find(|(pattern, _)| fits(pattern)).map(|(_, instead)| *instead)
+}
+
+/// Advice about a foreign key. `None` if it is none.
+pub(super) fn advice(path: &[String]) -> Option<String> {
+    Some(match instead(path)? {
+        Key(key, line, _) => {
+            let (table, _) = key.rsplit_once('.')?;
+            format!("Berth has it elsewhere: write `{line}` in [{table}]")
+        }
+        Nothing(why) => why.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{known, rule};
+
+    fn path(key: &str) -> Vec<String> {
+        key.split('.').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_line_sets_an_existing_key_and_no_foreign_key_exists() {
+        for (old, instead) in KEYS {
+            assert!(rule(&path(old)).is_none(), "{old} is a key");
+            let Key(new, line, _) = instead else { continue };
+            assert!(known().iter().any(|key| key.path == path(new)), "{new} isn't a key");
+            let (table, name) = new.rsplit_once('.').expect("it is in a table");
+            assert!(line.starts_with(&format!("{name} = ")), "{line} sets another key");
+            let text = format!("[{table}]\n{line}\n");
+            let (_, problems) = crate::file::parse("/berth.toml".as_ref(), &text, 100);
+            assert!(problems.is_empty(), "{text}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn advice_says_what_to_write() {
+        let check = |key: &str, part: &str| {
+            let advice = advice(&path(key)).expect(key);
+            assert!(advice.contains(part), "{key}: {advice}");
+        };
+        check("tools.shell.timeout", "write `call = 30` in [tools]");
+        check("agent.tool_filter.top_k", "similarity");
+        check("agent.max_tool_iterations", "max_tool_calls_per_session");
+        check("autonomy.level", "write `autonomy = \"ask\"` in [tools]");
+        check("llm.providers.x", "asks no model");
+        for key in ["tools.shell.timeouts", "llm", "agent", "tools.file.allowed_paths"] {
+            assert!(advice(&path(key)).is_none(), "{key}");
+        }
+    }
+}
