@@ -73,6 +73,11 @@ fn repository(granted: &Path, outside: &Path) {
     write("evil.py", &format!("import shutil\nshutil.rmtree('{out}')\n"));
     write("evil.mk", &format!("all:\n\trm -rf {out}\n"));
     write("list.txt", &format!("{out}/canary.txt\n"));
+    let hostile = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/commands/hostile");
+    for script in fs::read_dir(hostile).expect("the scripts are there").flatten() {
+        let text = fs::read_to_string(script.path()).expect("it is readable");
+        write(&script.file_name().to_string_lossy(), &text);
+    }
     write("script.ed", "1d\nw\nq\n");
     write("package.json", "{\"name\": \"p\", \"scripts\": {\"test\": \"true\"}}\n");
     for script in ["run.sh", "evil.sh"] {
@@ -151,7 +156,11 @@ fn is_planted(path: &Path) -> bool {
         ".claude/",
         ".gitattributes",
     ];
-    !path.ends_with(".sample") && parts.iter().any(|part| path.contains(part))
+    // A folder's name ends with a slash. A link can stand for the folder.
+    let is = |part: &&str| {
+        path.ends_with(part) || part.ends_with('/') && format!("{path}/").contains(*part)
+    };
+    !path.ends_with(".sample") && parts.iter().any(|part| is(&part))
 }
 
 /// What is watched while the dangerous commands run.
@@ -182,7 +191,8 @@ impl Watched {
             return problems;
         }
         let planted = now.iter().filter(|(path, thing)| {
-            thing.0 != "folder" && is_planted(path) && self.before.get(*path) != Some(thing)
+            let can_run = ["file", "link"].contains(&thing.0.as_str());
+            can_run && is_planted(path) && self.before.get(*path) != Some(thing)
         });
         for (path, _) in planted {
             if !said.contains("run or obey later") {
@@ -247,6 +257,8 @@ async fn no_dangerous_command_does_harm_by_default() {
     for line in &lines {
         let out = watched.scene.outside.display().to_string();
         let line = line.replace("OUT", &out).replace("PORT", &port.to_string());
+        // A user's own Python may lie in their home, which isn't granted.
+        let line = line.replace("python3 ", "/usr/bin/python3 ");
         let answer = watched.scene.host.call(bash(&line)).await;
         match &answer.outcome {
             Err(failure) if failure.category == Category::ConfirmationRequired => asked += 1,

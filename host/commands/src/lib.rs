@@ -16,6 +16,7 @@ mod expand;
 mod grammar;
 mod inert;
 mod last;
+mod network;
 mod programs;
 mod risk;
 mod variables;
@@ -252,10 +253,10 @@ impl Command {
             program: program.name.clone(),
             class: risk::risk(program, &self.whole),
             destructive: risk::destroys(program, &self.whole),
-            needs_network: risk::needs_network(program),
+            needs_network: network::needs_network(program),
         };
         let file = |redirect: &Redirect| {
-            let needs_network = risk::is_socket(&redirect.target.text);
+            let needs_network = network::is_socket(&redirect.target.text);
             (redirect.writes || needs_network).then(|| SimpleCommand {
                 text: format!(
                     "{} {}",

@@ -1,4 +1,4 @@
-//! The risk of a command, whether it can be undone, and whether it needs the network.
+//! The risk of a command, and whether it can be undone.
 
 use super::code;
 use super::expand::Program;
@@ -271,7 +271,7 @@ const GIT_READS: &[(&str, &[&str])] = &[
 ];
 
 /// The command of git in its arguments, and the arguments after it.
-fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
+pub(super) fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut words = arguments.iter().enumerate();
     loop {
         let (at, word) = words.next()?;
@@ -302,7 +302,7 @@ pub(super) const BUILT_IN: [&str; 33] = [
     "read", "readonly", "return", "set", "shift", "shopt", "test", "true", "unset", "wait",
 ];
 
-fn takes(arguments: &[Word], words: &[&str]) -> bool {
+pub(super) fn takes(arguments: &[Word], words: &[&str]) -> bool {
     // Anywhere among the arguments, because options can come first.
     arguments.iter().any(|word| words.contains(&word.text.as_str()))
 }
@@ -430,9 +430,12 @@ fn git_loses_commits(arguments: &[Word]) -> bool {
         "gc" | "prune" | "filter-branch" | "filter-repo" => true,
         "stash" => takes(rest, &["drop", "clear"]),
         "reflog" => takes(rest, &["expire", "delete"]),
-        "branch" => has_option(rest, &['D'], &["--delete"]) || takes(rest, &["-d", "-f"]),
-        "tag" => has_option(rest, &['d'], &["--delete"]),
-        "update-ref" => true,
+        // By force, a branch or a tag leaves the commits that it named.
+        "branch" => has_option(rest, &['D', 'M', 'C', 'f'], &["--force"]),
+        "checkout" => takes(rest, &["-B"]),
+        "switch" => takes(rest, &["-C", "--force-create"]),
+        "tag" => has_option(rest, &['d', 'f'], &["--delete", "--force"]),
+        "update-ref" | "fast-import" => true,
         "worktree" => takes(rest, &["remove", "prune"]),
         _ => false,
     }
@@ -563,122 +566,4 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
 pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
     (redirect.writes && redirect.target.text.starts_with("/dev/"))
         .then_some("it overwrites a disk or a file")
-}
-
-/// Programs that always need the network.
-const NETWORK: &[&str] = &[
-    "aria2c",
-    "aws",
-    "axel",
-    "az",
-    "curl",
-    "dig",
-    "ftp",
-    "gcloud",
-    "gh",
-    "host",
-    "http",
-    "https",
-    "httpie",
-    "lftp",
-    "lynx",
-    "mosh",
-    "mtr",
-    "nc",
-    "ncat",
-    "netcat",
-    "nmap",
-    "nslookup",
-    "ping",
-    "ping6",
-    "rclone",
-    "scp",
-    "sftp",
-    "socat",
-    "ssh",
-    "ssh-copy-id",
-    "telnet",
-    "tracepath",
-    "traceroute",
-    "uvx",
-    "wget",
-    "whois",
-    "xh",
-    "yt-dlp",
-];
-
-/// Programs that need the network with certain arguments.
-const NETWORK_WITH: &[(&[&str], &[&str])] = &[
-    (&["git"], &["clone", "fetch", "pull", "push", "ls-remote"]),
-    (
-        &["npm", "pnpm", "yarn", "bun"],
-        &[
-            "install", "i", "ci", "add", "update", "upgrade", "publish", "view", "info", "audit",
-            "outdated", "login", "dlx", "create", "search",
-        ],
-    ),
-    (
-        &["pip", "pip3", "pipx", "conda", "mamba", "gem", "bundle", "composer"],
-        &["install", "download", "update", "upgrade", "search", "require"],
-    ),
-    (&["uv", "poetry", "pdm", "pipenv"], &["install", "add", "sync", "lock", "update", "publish"]),
-    (
-        &["cargo"],
-        &["fetch", "install", "publish", "add", "update", "search", "login", "yank", "binstall"],
-    ),
-    (&["go"], &["get", "install"]),
-    (&["rustup"], &["install", "update", "add"]),
-    (
-        &["apt", "apt-get", "dnf", "yum", "apk", "brew", "pacman", "snap", "zypper"],
-        &[
-            "install",
-            "update",
-            "upgrade",
-            "add",
-            "search",
-            "dist-upgrade",
-            "download",
-            "-S",
-            "-Sy",
-            "-Syu",
-        ],
-    ),
-    (&["docker", "podman"], &["pull", "push", "login", "build"]),
-    (&["helm", "kubectl"], &["apply", "get", "install", "pull", "repo", "delete", "exec", "logs"]),
-    (&["terraform", "tofu"], &["init", "apply", "destroy"]),
-    (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
-    (&["npx"], &["-y", "--yes", "-p", "--package"]),
-];
-
-/// Whether a program with its arguments is known to need the network.
-pub(super) fn needs_network(program: &Program) -> bool {
-    let Program { name, arguments, .. } = program;
-    let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
-    let remote = |word: &Word| {
-        word.text.contains("://")
-            || word
-                .text
-                .split_once(':')
-                .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
-    };
-    NETWORK.contains(&name.as_str())
-        || NETWORK_WITH
-            .iter()
-            .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
-        || name == "yarn" && arguments.is_empty()
-        || name == "rsync"
-            && arguments.iter().any(|word| !word.text.starts_with('-') && remote(word))
-        || name == "git"
-            && (has("submodule") && (has("update") || has("add")) || has("remote") && has("update"))
-        || name == "go" && has("mod") && (has("download") || has("tidy"))
-        || name.starts_with("python")
-            && has("-m")
-            && has("pip")
-            && (has("install") || has("download"))
-        || arguments.iter().any(|word| is_socket(&word.text))
-}
-
-/// Whether a shell opens a network connection for this path.
-pub(super) fn is_socket(path: &str) -> bool {
-    path.contains("/dev/tcp/") || path.contains("/dev/udp/")
 }

@@ -81,9 +81,30 @@ pub fn runs_later(path: &Path) -> bool {
         || FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
 }
 
+/// Whether a link stands for a folder in which files run later, or is on the way to one.
+pub fn link_runs_later(path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    let hidden = || FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));
+    let beside = path.with_file_name("");
+    hidden().any(|parts| parts.len() > 1 && parts[0] == name)
+        || FOLDERS.iter().any(|parts| *parts == [name])
+        || runs_later(path)
+        || FOLDERS.iter().any(|parts| parts.last() == Some(&name) && beside.ends_with(parts[0]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_in_place_of_their_folders_are_known() {
+        for path in ["/w/.vscode", "/w/.github", "/w/.github/workflows", "/w/.venv", "/w/.envrc"] {
+            assert!(link_runs_later(Path::new(path)), "{path}");
+        }
+        for path in ["/w/node_modules", "/w/env", "/w/bin", "/w/src/main.rs", "/w/.cache"] {
+            assert!(!link_runs_later(Path::new(path)), "{path}");
+        }
+    }
 
     #[test]
     fn files_that_run_later_are_known_at_every_depth() {

@@ -9,7 +9,7 @@ use berth_config::{Folders, Loaded};
 use berth_contract::text::neutral_line;
 use berth_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
 use berth_policy::OwnTable;
-use berth_policy::planted::runs_later;
+use berth_policy::planted::{link_runs_later, runs_later};
 use berth_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
 use berth_undo::{UndoEntry, UndoError, UndoStore};
 
@@ -152,7 +152,11 @@ fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> 
         let texts = changes.filter(|change| change.path == path).find_map(|it| it.texts.as_ref());
         texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
     };
-    let runs = |path: &&PathBuf| runs_later(path) || is_package(path) && has_new_scripts(path);
+    let runs = |path: &&PathBuf| {
+        runs_later(path)
+            || is_package(path) && has_new_scripts(path)
+            || path.is_symlink() && link_runs_later(path)
+    };
     saved.written.iter().filter(runs).cloned().collect()
 }
 
