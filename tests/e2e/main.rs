@@ -39,6 +39,7 @@ mod loading;
 mod lowering;
 mod mcp;
 mod mcp_config;
+mod migrating;
 mod mounts;
 mod plugin_commands;
 mod policy_commands;

@@ -31,7 +31,7 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
         let text = Arc::make_mut(arguments).take();
         *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
     }
-    drop_thoughts(definition, arguments);
+    drop_thoughts(arguments);
     for (alias, argument) in definition.argument_aliases() {
         if arguments.get(alias).is_none() {
             continue;
@@ -56,12 +56,11 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
 }
 
 /// Removes a model's thoughts, which some clients have it put among the arguments. They are for
-/// nobody: no rule, tool or record sees them. A tool that has such an argument gets it.
-fn drop_thoughts(definition: &Definition, arguments: &mut Arc<Value>) {
+/// nobody: no rule, tool or record sees them. A tool can't ask for them either: what no record
+/// shows must not reach it.
+fn drop_thoughts(arguments: &mut Arc<Value>) {
     const THOUGHTS: &str = "_tafc_think";
-    let is_thought = |key: &str| {
-        key.starts_with(THOUGHTS) && definition.input_schema["properties"].get(key).is_none()
-    };
+    let is_thought = |key: &str| key.starts_with(THOUGHTS);
     if arguments.as_object().is_some_and(|fields| fields.keys().any(|key| is_thought(key)))
         && let Value::Object(fields) = Arc::make_mut(arguments)
     {

@@ -58,6 +58,7 @@ fn site(asked: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
         "/third" => answer(wire, "302 Found", &[("location", "/first")], b""),
         "/form" => answer(wire, "303 See Other", &[("location", "/text")], b""),
         "/400" => answer(wire, "400 Bad Request", &[], b""),
+        "/422" => answer(wire, "422 Unprocessable Content", &[], b""),
         "/401" => answer(wire, "401 Unauthorized", &[], b""),
         "/403" => answer(wire, "403 Forbidden", &[], b""),
         "/429" => answer(wire, "429 Too Many Requests", &[("retry-after", "7")], b""),
@@ -461,5 +462,37 @@ fn busy_server_is_retried_at_its_time_unless_the_call_acts() {
             .outcome
             .expect("it is answered");
         assert_eq!(server.asked().len(), 5);
+    });
+}
+
+#[test]
+fn web_fetch_is_fetch_for_rules_and_records_and_thoughts_go_nowhere() {
+    run(async {
+        let server = Server::plain(site);
+        let at = format!("http://{}", server.address);
+        let web = Web::new(&[&server], &[]).await;
+        let arguments =
+            json!({ "url": format!("{at}/text"), "_tafc_think": "a-thought", "_tafc_think_2": 1 });
+        assert_eq!(texts(&web.call("web_fetch", arguments).await), ["0123456789"]);
+        let records = web.records();
+        assert!(records.iter().any(|record| record["tool"] == "fetch"), "{records:?}");
+        assert!(!format!("{records:?}").contains("a-thought"), "{records:?}");
+        for path in ["400", "422"] {
+            // `http_request` shows any response as it is.
+            for tool in ["web_fetch", "web_scrape"] {
+                let mut arguments = json!({ "url": format!("{at}/{path}") });
+                if tool == "web_scrape" {
+                    arguments["selector"] = json!("p");
+                }
+                let answer = web.call(tool, arguments).await;
+                let refused = answer.outcome.expect_err("the server refuses it");
+                assert_eq!(refused.category, Category::InvalidParameters, "{tool} {path}");
+            }
+        }
+        let rule = "tools.permissions.fetch=[{ pattern = \"*\", action = \"deny\" }]";
+        let web = Web::new(&[&server], &[rule]).await;
+        let answer = web.call("web_fetch", json!({ "url": format!("{at}/text") })).await;
+        let refused = answer.outcome.expect_err("the rule denies it");
+        assert_eq!(refused.category, Category::PolicyBlocked);
     });
 }
