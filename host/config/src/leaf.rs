@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::keys::{advice, dotted};
 use super::sections::is_in_secrets;
-use super::{Config, Problem, Source, foreign};
+use super::{Config, Problem, Source};
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
@@ -79,7 +79,7 @@ impl Leaf {
             .map(|path| {
                 // A foreign key is known by its whole path, a misspelt table by its name.
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
-                let (path, advice) = match foreign::advice(whole) {
+                let (path, advice) = match berth_migration::advice(whole) {
                     Some(advice) => (whole, advice),
                     None => (&path, advice(&path)),
                 };

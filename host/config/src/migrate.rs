@@ -1,16 +1,12 @@
-//! Rewrites a configuration of the agents Zeph and ZeroClaw as a `berth.toml`. Comments stay with
-//! their keys.
+//! Rewrites a configuration of another agent as a `berth.toml`.
 
 use std::path::Path;
 
 use berth_contract::text::cut;
+use berth_migration::{KnownKeys, Migration, WrongValue, rewrite};
 use berth_redaction::{self as redaction, Keys};
-use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Key, Table, TableLike, Value,
-};
 
 use super::file::{self, MAX_VALUES};
-use super::foreign::{ALWAYS_ASK, AUTO_APPROVE, Form, Instead, instead};
 use super::inline;
 use super::keys::{advice, dotted, rule};
 use super::leaf::Leaf;
@@ -19,54 +15,8 @@ use super::renamed::new_name;
 use super::rule::Rule;
 use super::{Folders, Inputs, Problem, Problems, Source};
 
-/// What became of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migration {
-    /// The configuration before.
-    pub before: String,
-    /// The text of the `berth.toml`, which is valid.
-    pub after: String,
-    /// The keys that have another name now: the old and the new one.
-    pub moved: Vec<(String, String)>,
-    /// What couldn't be kept, or only in part: the key as it was, and why.
-    pub left_out: Vec<(String, String)>,
-}
-
-/// Tools by the names that other agents give them.
-const TOOLS: [(&str, &str); 22] = [
-    ("bash", "bash"),
-    ("shell", "bash"),
-    ("read", "read"),
-    ("file_read", "read"),
-    ("write", "write"),
-    ("file_write", "write"),
-    ("edit", "edit"),
-    ("file_edit", "edit"),
-    ("grep", "grep"),
-    ("content_search", "grep"),
-    ("find_path", "find_path"),
-    ("glob", "find_path"),
-    ("glob_search", "find_path"),
-    ("list_directory", "list_directory"),
-    ("create_directory", "create_directory"),
-    ("copy_path", "copy_path"),
-    ("move_path", "move_path"),
-    ("delete_path", "delete_path"),
-    ("fetch", "fetch"),
-    ("web_fetch", "fetch"),
-    ("web_scrape", "web_scrape"),
-    ("http_request", "http_request"),
-];
-
 /// Bytes of an element that are shown.
 const MAX_SHOWN: usize = 120;
-
-/// Folders of the system that people list as forbidden. No tool reaches them unless they are
-/// granted, and commands need some of them.
-const SYSTEM: [&str; 14] = [
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin",
-    "/sys", "/usr", "/var",
-];
 
 /// Rewrites the configuration in `path`. Nothing is written. Blocks.
 ///
@@ -74,397 +24,39 @@ const SYSTEM: [&str; 14] = [
 ///
 /// It can't be read, it isn't TOML, or the result wouldn't be valid.
 pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
-    let problem = |message: &str| Problem::new(Source::Path(path.to_owned()), message);
-    let read = file::read(path)?.ok_or_else(|| problem("there is no such file"))?;
-    let mut migration = rewrite(path, &read.text)?;
+    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
+    let read = file::read(path)?.ok_or_else(|| problem("there is no such file".to_owned()))?;
+    let known =
+        KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
+    let mut migration = rewrite(&read.text, &known).map_err(problem)?;
     // A value of a known key can be wrong in itself: it is left out.
     let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
-    if !problems.is_empty() {
-        let mut document = parsed(path, &migration.after)?;
-        let mut removed = false;
-        for leaf in &leaves {
-            let mut wrong = leaf.numbered_problems();
-            wrong.dedup_by_key(|(at, _)| *at);
-            // The last element first, so that the others keep their numbers.
-            for (at, problem) in wrong.into_iter().rev() {
-                removed |= remove(document.as_table_mut(), &leaf.path, at);
-                migration.left_out.push((describe(leaf, at), problem.message));
-            }
-        }
-        if !removed {
-            return Err(Problems(problems));
-        }
-        prune(document.as_table_mut());
-        migration.after = document.to_string();
-    }
-    let head = head(&migration.before);
-    if !migration.after.starts_with(head) {
-        migration.after = format!("{head}{}", migration.after.trim_start());
+    if !problems.is_empty() && !migration.leave_out(leaves.iter().flat_map(wrong).collect()) {
+        return Err(Problems(problems));
     }
     let text = file::Text { text: migration.after.clone(), identity: read.identity };
     load_with(folders, &Inputs::default(), path.to_owned(), Some(text))?;
     Ok(migration)
 }
 
-/// The comment at the beginning of a text, which is about the whole file.
-fn head(text: &str) -> &str {
-    let is_head = |line: &&str| line.trim_start().starts_with('#') || line.trim().is_empty();
-    let length = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
-    &text[..length]
+/// Whether a path is a key; below some tables, any name is.
+fn is_key(path: &[String]) -> bool {
+    let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
+    rule(path).is_some() || matches!(rule(above), Some(Rule::Each(_)))
 }
 
-/// A key, and the text of one of its elements.
-fn describe(leaf: &Leaf, at: Option<usize>) -> String {
-    let element = at.and_then(|at| serde_json::to_value(leaf.value.get(at)?).ok());
-    let name = dotted(&leaf.path);
-    match element.map(|value| redaction::owned(inline(&value), Keys::Settings)) {
-        Some(text) => format!("{name}, {}", cut(&text, MAX_SHOWN)),
-        None => name,
-    }
-}
-
-fn parsed(path: &Path, text: &str) -> Result<DocumentMut, Problem> {
-    let failed = |error: toml_edit::TomlError| {
-        Problem::new(Source::Path(path.to_owned()), format!("is not TOML: {}", error.message()))
-    };
-    text.parse().map_err(failed)
-}
-
-/// Gives every key its place, whether its value is valid or not.
-fn rewrite(path: &Path, text: &str) -> Result<Migration, Problem> {
-    let mut document = parsed(path, text)?;
-    let root = document.as_table_mut();
-    let mut keys = Vec::new();
-    collect(root, &mut Vec::new(), &mut keys);
-    let (mut moved, mut left_out) = (Vec::new(), Vec::new());
-    let inactive =
-        get(root, &["tools", "policy", "enabled"]).and_then(Item::as_bool) == Some(false);
-    for old in keys {
-        let name = dotted(&old);
-        let mut leave = |why: String| left_out.push((name.clone(), why));
-        if inactive && name == "tools.policy.rules" {
-            take(root, &old);
-            leave("`tools.policy.enabled` was `false`, so the rules didn't count".to_owned());
-            continue;
+/// What is wrong with a value, the last element first.
+fn wrong(leaf: &Leaf) -> Vec<WrongValue> {
+    let mut problems = leaf.numbered_problems();
+    problems.dedup_by_key(|(at, _)| *at);
+    let each = problems.into_iter().rev().map(|(at, problem)| {
+        let element = at.and_then(|at| serde_json::to_value(leaf.value.get(at)?).ok());
+        let mut shown = dotted(&leaf.path);
+        if let Some(value) = element {
+            let text = redaction::owned(inline(&value), Keys::Settings);
+            shown = format!("{shown}, {}", cut(&text, MAX_SHOWN));
         }
-        if [AUTO_APPROVE, ALWAYS_ASK].contains(&name.as_str()) {
-            if let Some((_, item)) = take(root, &old) {
-                let action = if name == ALWAYS_ASK { "ask" } else { "allow" };
-                permissions(root, &item, action, &mut leave);
-                moved.push((name, "tools.permissions".to_owned()));
-            }
-            continue;
-        }
-        if let Some(new) = new_name(&name) {
-            let form = if name.ends_with("allow_network") { None } else { Some(Form::Same) };
-            shift(root, &old, new, form, &mut moved, &mut leave);
-            continue;
-        }
-        match instead(&old) {
-            Some(Instead::Key(new, _, form)) => {
-                shift(root, &old, new, Some(form), &mut moved, &mut leave);
-            }
-            Some(Instead::Nothing(why)) => {
-                take(root, &old);
-                leave(why.to_owned());
-            }
-            None if rule(&old).is_some()
-                || old.len() > 1
-                    && rule(&old[..old.len() - 1])
-                        .is_some_and(|above| matches!(above, Rule::Each(_))) =>
-            {
-                keep(root, &old, &mut leave);
-            }
-            None => {
-                take(root, &old);
-                leave(advice(&old));
-            }
-        }
-    }
-    prune(root);
-    Ok(Migration { before: text.to_owned(), after: document.to_string(), moved, left_out })
-}
-
-/// Adapts the value of a key that has the same name here.
-fn keep(root: &mut Table, key: &[String], leave: &mut impl FnMut(String)) {
-    let name = dotted(key);
-    let parts: Vec<&str> = key.iter().map(String::as_str).collect();
-    let Some(item) = get_mut(root, &parts) else { return };
-    if name == "tools.autonomy" {
-        if let Some(value) = item.as_value_mut()
-            && let Ok(Some(new)) = convert(value, Form::Autonomy, leave)
-        {
-            replace(value, new);
-        }
-    } else if ["tools.policy.rules", "tools.authorization.rules"].contains(&name.as_str())
-        && let Some(rules) = item.as_array_of_tables_mut()
-    {
-        for rule in rules.iter_mut() {
-            if let Some(tool) = rule.remove("tool") {
-                let tools: Array = tool.as_str().into_iter().collect();
-                rule.insert("tools", toml_edit::value(tools));
-            }
-            if let Some(trust) = rule.remove("trust_level") {
-                rule.insert("trust", trust);
-            }
-        }
-    }
-}
-
-/// Moves a value to another key. `form`: `None` for `allow_network`, whose words are its own.
-fn shift(
-    root: &mut Table,
-    old: &[String],
-    new: &str,
-    form: Option<Form>,
-    moved: &mut Vec<(String, String)>,
-    leave: &mut impl FnMut(String),
-) {
-    let Some((key, item)) = take(root, old) else { return };
-    let Ok(mut value) = item.into_value() else { return leave("it isn't a value".to_owned()) };
-    let converted = match form {
-        Some(form) => convert(&value, form, leave),
-        None => match value.as_bool() {
-            Some(allow) => Ok(Some(if allow { "allow" } else { "deny" }.into())),
-            None => Err("it isn't `true` or `false`".to_owned()),
-        },
-    };
-    match converted {
-        Ok(Some(new)) => replace(&mut value, new),
-        Ok(None) => return,
-        Err(why) => return leave(why),
-    }
-    let parts: Vec<&str> = new.split('.').collect();
-    let Some((name, tables)) = parts.split_last() else { return };
-    let Some(table) = tables_of(root, tables) else {
-        return leave(format!("`{new}` is written in a form that can't take another key"));
-    };
-    match table.get_mut(name).map(|item| item.as_array_mut()) {
-        None => {
-            let key = Key::new(*name).with_leaf_decor(key.leaf_decor().clone());
-            table.entry_format(&key).or_insert(Item::Value(value));
-        }
-        Some(Some(list)) => {
-            for element in value.as_array().into_iter().flatten() {
-                let same = |known: &Value| known.to_string().trim() == element.to_string().trim();
-                if !list.iter().any(same) {
-                    let mut element = element.clone();
-                    element.decor_mut().clear();
-                    list.push(element);
-                }
-            }
-        }
-        Some(None) => return leave(format!("`{new}` is also set, and that value stays")),
-    }
-    moved.push((dotted(old), new.to_owned()));
-}
-
-/// Writes one rule for each tool of a list.
-fn permissions(root: &mut Table, tools: &Item, action: &str, leave: &mut impl FnMut(String)) {
-    let mut unknown = Vec::new();
-    for tool in tools.as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let Some((_, name)) = TOOLS.iter().find(|(other, _)| *other == tool) else {
-            unknown.push(format!("`{tool}`"));
-            continue;
-        };
-        let Some(table) = tables_of(root, &["tools", "permissions"]) else { continue };
-        let mut rule = InlineTable::new();
-        rule.insert("pattern", "*".into());
-        rule.insert("action", action.into());
-        let list = table.entry(name).or_insert(Item::Value(Array::new().into()));
-        // The first that matches decides, and a question is stricter.
-        if let Some(list) = list.as_array_mut() {
-            list.insert(if action == "ask" { 0 } else { list.len() }, rule);
-        } else if let Some(list) = list.as_array_of_tables_mut() {
-            let mut all = ArrayOfTables::new();
-            let new = rule.into_table();
-            let (before, after) =
-                if action == "ask" { (Some(new), None) } else { (None, Some(new)) };
-            before
-                .into_iter()
-                .chain(list.iter().cloned())
-                .chain(after)
-                .for_each(|rule| all.push(rule));
-            *list = all;
-        }
-    }
-    if !unknown.is_empty() {
-        leave(format!("Berth has no built-in tool of this name: {}", unknown.join(", ")));
-    }
-}
-
-/// The value in its new form. `None`: there is nothing to write.
-fn convert(
-    value: &Value,
-    form: Form,
-    leave: &mut impl FnMut(String),
-) -> Result<Option<Value>, String> {
-    let number = || {
-        value
-            .as_integer()
-            .filter(|number| *number >= 0)
-            .ok_or_else(|| "it isn't a number".to_owned())
-    };
-    let texts = || -> Result<Vec<&str>, String> {
-        let list = value.as_array().ok_or_else(|| "it isn't a list".to_owned())?;
-        list.iter()
-            .map(|item| item.as_str().ok_or_else(|| "it isn't a list of texts".to_owned()))
-            .collect()
-    };
-    Ok(Some(match form {
-        Form::Same => value.clone(),
-        Form::Autonomy => {
-            let word = value.as_str().unwrap_or_default().to_ascii_lowercase().replace('_', "-");
-            match word.as_str() {
-                "readonly" | "read-only" => "read-only".into(),
-                "supervised" | "ask" => "ask".into(),
-                "sandboxed" => "sandboxed".into(),
-                "full" => "full".into(),
-                _ => {
-                    return Err(
-                        "the levels are \"read-only\", \"ask\", \"sandboxed\" and \"full\""
-                            .to_owned(),
-                    );
-                }
-            }
-        }
-        Form::Hours => number()?.saturating_mul(24).into(),
-        Form::Kibibytes => match number()? {
-            0 => 1_048_576.into(),
-            bytes => bytes.saturating_add(1023).div_euclid(1024).into(),
-        },
-        Form::Programs => {
-            let programs = texts()?;
-            if programs.contains(&"*") {
-                leave("\"*\" means any program, which holds without the key too".to_owned());
-                return Ok(None);
-            }
-            programs.into_iter().collect::<Array>().into()
-        }
-        Form::Domains => {
-            let mut domains = Array::new();
-            for domain in texts()? {
-                if domain == "*" {
-                    leave("\"*\" means any host: write `other_domains = \"allow\"` in [tools.web] if you want that".to_owned());
-                    continue;
-                }
-                domains.push(domain);
-                // There, a name includes those below it.
-                if !domain.starts_with('*')
-                    && domain.parse::<std::net::IpAddr>().is_err()
-                    && domain.contains('.')
-                {
-                    domains.push(format!("*.{domain}"));
-                }
-            }
-            if domains.is_empty() {
-                return Ok(None);
-            }
-            domains.into()
-        }
-        Form::Directories => std::iter::once(".").chain(texts()?).collect::<Array>().into(),
-        Form::Denied => {
-            let (system, paths): (Vec<&str>, Vec<&str>) = texts()?.into_iter().partition(|path| {
-                SYSTEM.contains(path) || path.starts_with("/tmp") && path.len() < 6
-            });
-            if !system.is_empty() {
-                leave(format!(
-                    "no tool reaches these unless they are granted, and commands read some of them: {}",
-                    system.join(", ")
-                ));
-            }
-            if paths.is_empty() {
-                return Ok(None);
-            }
-            paths.into_iter().collect::<Array>().into()
-        }
-    }))
-}
-
-/// Replaces a value, and keeps the comment behind it.
-fn replace(value: &mut Value, new: impl Into<Value>) {
-    let decor = value.decor().clone();
-    *value = new.into();
-    *value.decor_mut() = decor;
-}
-
-/// The paths of all values, in the order of the file.
-fn collect(table: &dyn TableLike, path: &mut Vec<String>, keys: &mut Vec<Vec<String>>) {
-    for (name, item) in table.iter() {
-        path.push(name.to_owned());
-        match item.as_table_like() {
-            Some(below) if !below.is_empty() => collect(below, path, keys),
-            _ => keys.push(path.clone()),
-        }
-        path.pop();
-    }
-}
-
-fn get<'a>(root: &'a Table, path: &[&str]) -> Option<&'a Item> {
-    let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(root.get(first)?, |item, part| item.as_table_like()?.get(part))
-}
-
-fn get_mut<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut Item> {
-    let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(root.get_mut(first)?, |item, part| item.as_table_like_mut()?.get_mut(part))
-}
-
-/// Takes a value out, with its key, which has its comments.
-fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
-    let (name, tables) = path.split_last()?;
-    let parts: Vec<&str> = tables.iter().map(String::as_str).collect();
-    let table: &mut dyn TableLike = match parts.as_slice() {
-        [] => root,
-        parts => get_mut(root, parts)?.as_table_like_mut()?,
-    };
-    let key = table.key(name)?.clone();
-    Some((key, table.remove(name)?))
-}
-
-/// Removes a value, or one element of a list.
-fn remove(root: &mut Table, path: &[String], at: Option<usize>) -> bool {
-    let Some(at) = at else { return take(root, path).is_some() };
-    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    match get_mut(root, &parts) {
-        Some(Item::ArrayOfTables(list)) if at < list.len() => drop(list.remove(at)),
-        Some(item) => match item.as_array_mut() {
-            Some(list) if at < list.len() => drop(list.remove(at)),
-            _ => return false,
-        },
-        None => return false,
-    }
-    true
-}
-
-/// The table at a path, which is made if it is missing.
-fn tables_of<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut dyn TableLike> {
-    let mut table: &mut dyn TableLike = root;
-    for (at, name) in path.iter().enumerate() {
-        let mut missing = Table::new();
-        missing.set_implicit(at + 1 < path.len());
-        table = table.entry(name).or_insert(Item::Table(missing)).as_table_like_mut()?;
-    }
-    Some(table)
-}
-
-/// Removes tables and lists that have become empty.
-fn prune(table: &mut dyn TableLike) {
-    let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
-    for name in names {
-        let Some(item) = table.get_mut(&name) else { continue };
-        let empty = match item {
-            Item::ArrayOfTables(list) => list.is_empty(),
-            item => match item.as_table_like_mut() {
-                Some(below) => {
-                    prune(below);
-                    below.is_empty()
-                }
-                None => false,
-            },
-        };
-        if empty {
-            table.remove(&name);
-        }
-    }
+        WrongValue { path: leaf.path.clone(), element: at, shown, why: problem.message }
+    });
+    each.collect()
 }

@@ -14,7 +14,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
     (
         "berth-config",
-        &["berth-contract", "berth-redaction", "berth-policy", "berth-egress", "berth-system"],
+        &[
+            "berth-contract",
+            "berth-redaction",
+            "berth-policy",
+            "berth-egress",
+            "berth-system",
+            "berth-presets",
+            "berth-migration",
+        ],
     ),
     (
         "berth-runtime",
@@ -69,6 +77,8 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("berth-undo", &["berth-contract", "berth-system"]),
+    ("berth-presets", &["berth-system"]),
+    ("berth-migration", &[]),
     ("berth-mcp", &["berth-core"]),
     ("berth-builtins", &["berth-core"]),
     ("berth-cli", &["berth-builtins", "berth-core", "berth-mcp"]),
@@ -146,11 +156,12 @@ const OPEN_BENEATH: [&str; 8] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 21] = [
+const OPEN_OWN: [&str; 22] = [
     "host/builtins/build.rs", // the components, while Berth is built
     "host/cli/",              // the paths on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
     "host/config/",           // the configuration, and the folders in it
+    "host/presets/",          // the places of presets in the home
     "host/core/src/builder.rs", // the working directory
     "host/core/src/doctor/folders.rs", // Berth's own folders behind links
     "host/catalogue/src/plugins/folder.rs", // components that the operator names

@@ -226,3 +226,16 @@ fn foreign_key_is_told_with_the_line_to_write() {
         &["did you mean `tools`?"],
     );
 }
+
+#[test]
+fn every_line_instead_sets_an_existing_key() {
+    let path = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
+    for instead in berth_migration::keys_instead() {
+        assert!(keys::rule(&path(instead.old)).is_none(), "{} is a key", instead.old);
+        let Some((new, line)) = instead.new else { continue };
+        assert!(keys::known().iter().any(|key| key.path == path(new)), "{new} isn't a key");
+        let (table, name) = new.rsplit_once('.').expect("it is in a table");
+        assert!(line.starts_with(&format!("{name} = ")), "{line} sets another key");
+        Scene::new().load(&format!("[{table}]\n{line}\n"));
+    }
+}
