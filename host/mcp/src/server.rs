@@ -209,7 +209,7 @@ impl Server {
         Watch {
             changes: host.changes(),
             replacements,
-            before: tools::list(&host, &session).unwrap_or_default(),
+            before: None,
             live: Arc::downgrade(&self.live),
             session,
             gone: self.connection.gone.clone(),
@@ -232,7 +232,8 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<u64>,
     /// Changes of the host.
     replacements: tokio::sync::watch::Receiver<u64>,
-    before: Vec<Arc<Definition>>,
+    /// The tools that the client knows. `None`: it may still ask for the first time.
+    before: Option<Vec<Arc<Definition>>>,
     gone: CancellationToken,
     end: CancellationToken,
 }
@@ -240,6 +241,9 @@ struct Watch {
 impl Watch {
     /// Waits for a change. `false`: there will be none.
     async fn changed(&mut self) -> bool {
+        if self.before.is_none() {
+            self.before = self.list().await;
+        }
         loop {
             tokio::select! {
                 // The changes of a replaced host end before its replacement is noticed.
@@ -254,15 +258,23 @@ impl Watch {
                     return false;
                 },
             }
-            let Some(host) = self.live.upgrade().map(|live| live.current()) else { return false };
-            // While many plugins are being loaded, clients learn of several at a time.
-            let _ = timeout(BATCH, host.ready()).await;
-            let now = tools::list(&host, &self.session).unwrap_or_default();
+            let now = self.list().await;
+            if now.is_none() {
+                return false;
+            }
             if now != self.before {
                 self.before = now;
                 return true;
             }
         }
+    }
+
+    /// The tools of the present host. While many plugins are being loaded, clients learn of several
+    /// at a time. `None`: nobody is served any more.
+    async fn list(&self) -> Option<Vec<Arc<Definition>>> {
+        let host = self.live.upgrade()?.current();
+        let _ = timeout(BATCH, host.ready()).await;
+        Some(tools::list(&host, &self.session).unwrap_or_default())
     }
 }
 

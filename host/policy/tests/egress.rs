@@ -456,7 +456,7 @@ fn refusal_names_rule_place_and_remedy() {
             "GET",
             "http://docs.rs/",
             "GET http://docs.rs is refused: https_only = true (here). Use https; or, to allow http, set `https_only = false` in \
-             [tools.web].",
+             [tools.web] of berth.toml.",
         ),
         (
             "POST",

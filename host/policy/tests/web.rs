@@ -117,6 +117,6 @@ fn decision_that_asks_names_host_and_remedy() {
     );
     assert_eq!(
         decision.remedy,
-        "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` of [tools.web]."
+        "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` in [tools.web] of berth.toml."
     );
 }

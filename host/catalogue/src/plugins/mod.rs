@@ -259,6 +259,10 @@ impl Plugins {
         approved: &Arc<BTreeMap<String, ApprovedPlugin>>,
         again: bool,
     ) -> bool {
+        if components.is_empty() {
+            // Counting the cores takes many system calls.
+            return false;
+        }
         let names: Vec<String> = components.iter().map(|found| found.name.clone()).collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let places = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));

@@ -1,5 +1,6 @@
 //! The cost of a command in its sandbox, against the same command without one.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,21 +57,23 @@ const ROWS: [(&str, Duration, &[&str], Target); 5] = [
     ),
 ];
 
+/// Commands with and without the saving of what they change, and the target of the ratio.
+const SAVED: [(&str, &str, Target); 2] = [
+    ("that changes nothing", "true", Target::AtMost(1.1)),
+    ("that writes 100 files", "for n in {1..100}; do echo x > $n.txt; done", Target::Lower),
+];
+
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let home = setting.scratch.join("shell");
     let work = home.join("work");
-    std::fs::create_dir_all(&work)
-        .map_err(|error| format!("can't create {}: {error}", work.display()))?;
-    for number in 0..2000 {
-        std::fs::write(work.join(format!("{number}.txt")), "")
-            .map_err(|error| format!("can't write to {}: {error}", work.display()))?;
-    }
-    ROWS.iter()
+    make_files(&work, 2000)?;
+    let mut rows: Vec<Row> = ROWS
+        .iter()
         .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
             let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
             let Compared { ours, rival, ratios } =
-                in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
+                in_turn(ROUNDS, || calls(&sandbox, "true", *rest), || directly(*rest))?;
             let added = ours.saturating_sub(rival);
             Ok(Row {
                 name: "shell",
@@ -82,16 +85,56 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
                 rival: format!("bash -c true {}", show_time(rival)),
             })
         })
-        .collect()
+        .collect::<Result<_, String>>()?;
+    rows.extend(saving(setting)?);
+    Ok(rows)
 }
 
-fn calls(sandbox: &Sandbox, rest: Duration) -> Result<Duration, String> {
+/// The cost of saving what a command changes, in a large tree.
+fn saving(setting: &Setting) -> Result<Vec<Row>, String> {
+    let home = setting.scratch.join("saving");
+    let work = home.join("work");
+    make_files(&work, 20_000)?;
+    let sandbox = |name: &str, enabled: bool| {
+        let saves = format!("tools.undo.enabled={enabled}");
+        let settings = ["tools.autonomy=full", "audit.keep=1", &saves];
+        Sandbox::with_builtins(&setting.repository, &home.join(name), &work, &settings)
+    };
+    let (saves, plain) = (sandbox("saves", true)?, sandbox("plain", false)?);
+    let row = |(what, command, target): &(&str, &str, Target)| {
+        let Compared { ours, rival, ratios } =
+            in_turn(ROUNDS, || calls(&saves, command, REST), || calls(&plain, command, REST))?;
+        let added = ours.saturating_sub(rival);
+        Ok(Row {
+            name: "shell",
+            what: format!("bash, a command {what} among 20,000, with undo, p50"),
+            samples: ratios,
+            unit: Unit::Ratio,
+            target: *target,
+            ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),
+            rival: format!("without undo {}", show_time(rival)),
+        })
+    };
+    SAVED.iter().map(row).collect()
+}
+
+fn make_files(folder: &Path, count: usize) -> Result<(), String> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("can't create {}: {error}", folder.display()))?;
+    for number in 0..count {
+        std::fs::write(folder.join(format!("{number}.txt")), "")
+            .map_err(|error| format!("can't write to {}: {error}", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn calls(sandbox: &Sandbox, command: &str, rest: Duration) -> Result<Duration, String> {
     sandbox.runtime().block_on(async {
         let mut times = Vec::with_capacity(CALLS);
         for _ in 0..CALLS {
             std::thread::sleep(rest);
             let start = Instant::now();
-            sandbox.call("bash", json!({ "command": "true" })).await?;
+            sandbox.call("bash", json!({ "command": command })).await?;
             times.push(start.elapsed());
         }
         Ok(median(times))
