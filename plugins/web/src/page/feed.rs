@@ -8,6 +8,7 @@ use url::Url;
 
 use super::dom::Dom;
 use super::flat::Flat;
+use super::visibility::Visibility;
 use super::{Page, main_text, markdown};
 
 /// The greatest number of entries that are read.
@@ -85,7 +86,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
             cut = true;
         }
     }
-    Some(Page { text, media_type: "text/markdown", cut, bare: false })
+    Some(Page { text, media_type: "text/markdown", cut, bare: false, invisible: 0, faded: false })
 }
 
 /// The feed itself and its entries. `None` if it isn't a feed.
@@ -225,7 +226,8 @@ fn push_text(text: &mut String, html: &str, base: &Url) {
     }
     let dom = Dom::parse(html);
     let flat = Flat::new(&dom.html);
-    let (rendered, _) = markdown::render(&flat, &main_text::whole(&flat), base);
+    let (rendered, _) =
+        markdown::render(&flat, &main_text::whole(&flat, &Visibility::new(&dom.html, &flat)), base);
     if !rendered.is_empty() {
         text.push_str(&rendered);
         text.push('\n');

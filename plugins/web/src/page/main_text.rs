@@ -13,6 +13,7 @@
 use scraper::node::Element;
 
 use super::flat::{Flat, What};
+use super::visibility::Visibility;
 
 /// The part of a page that is kept.
 pub(super) struct MainText {
@@ -33,9 +34,8 @@ const MIN_NAMED_SHARE: f64 = 0.4;
 const MAX_NOISE_MASS: f64 = 800.0;
 
 /// Finds the main text.
-pub(super) fn find(flat: &Flat<'_>) -> MainText {
-    let mut gone: Vec<bool> =
-        (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+pub(super) fn find(flat: &Flat<'_>, visibility: &Visibility) -> MainText {
+    let mut gone = visibility.gone.clone();
     let body = flat.find(0..flat.items.len(), "body").unwrap_or(0);
     let whole = gone.clone();
     let seen = Sums::new(flat, &gone);
@@ -57,9 +57,8 @@ pub(super) fn find(flat: &Flat<'_>) -> MainText {
 }
 
 /// The whole page without invisible elements.
-pub(super) fn whole(flat: &Flat<'_>) -> MainText {
-    let gone =
-        (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+pub(super) fn whole(flat: &Flat<'_>, visibility: &Visibility) -> MainText {
+    let gone = visibility.gone.clone();
     MainText { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
 }
 
@@ -222,6 +221,7 @@ fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
         }
         if let Some(element) = flat.element(index)
             && is_noise(flat, index, element, sums)
+            && !holds_votes(flat, index, sums)
             && sums.letters(flat, index) * 5 <= all * 2
             && sums.mass(flat, index) <= 0.3 * mass
         {
@@ -229,6 +229,48 @@ fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
         }
         index += 1;
     }
+}
+
+/// The greatest number of letters of a part that shows little but the votes of a post.
+const MAX_VOTES: usize = 60;
+
+/// Whether a small part shows how many votes a post has.
+fn holds_votes(flat: &Flat<'_>, index: usize, sums: &Sums) -> bool {
+    sums.letters(flat, index) <= MAX_VOTES
+        && (index..flat.items[index].end).take(200).any(|at| is_vote_count(flat, at))
+}
+
+/// Whether an element shows how many votes a post has: by its name, and because it is a number.
+pub(super) fn is_vote_count(flat: &Flat<'_>, index: usize) -> bool {
+    const NAMES: [&str; 13] = [
+        "comment-score",
+        "vote-count",
+        "vote-count-post",
+        "js-vote-count",
+        "votecount",
+        "vote_count",
+        "votes-count",
+        "upvotes",
+        "upvote-count",
+        "score",
+        "post-score",
+        "like-count",
+        "likes-count",
+    ];
+    let Some(element) = flat.element(index) else { return false };
+    if element.attr("itemprop") != Some("upvoteCount")
+        && !split_names(element.attr("class").unwrap_or_default())
+            .any(|class| NAMES.contains(&class.as_str()))
+    {
+        return false;
+    }
+    if flat.items[index].end - index > 10 {
+        return false;
+    }
+    let text = flat.text(index);
+    let text = text.trim();
+    text.len() <= 20
+        && text.trim_start_matches(['-', '+', '−', '–']).starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Marks blocks that are mostly links.
@@ -275,34 +317,6 @@ fn is_named_main(element: &Element) -> bool {
     matches!(element.name(), "main" | "article")
         || matches!(element.attr("role"), Some("main" | "article"))
         || matches!(element.attr("itemprop"), Some("articleBody" | "mainEntity"))
-}
-
-/// Whether an element is invisible or has no readable text.
-fn is_unseen(element: &Element) -> bool {
-    const UNSEEN: [&str; 28] = [
-        "script", "style", "noscript", "template", "head", "link", "meta", "svg", "canvas",
-        "iframe", "object", "embed", "audio", "video", "map", "button", "input", "select",
-        "textarea", "datalist", "progress", "meter", "dialog", "frame", "frameset", "param",
-        "source", "track",
-    ];
-    if UNSEEN.contains(&element.name()) {
-        return element.attr("type") != Some("checkbox") || element.name() != "input";
-    }
-    if element.attr("hidden").is_some_and(|value| value != "until-found") {
-        return true;
-    }
-    if element.attr("aria-hidden") == Some("true") && element.name() != "img" {
-        return true;
-    }
-    element.attr("style").is_some_and(|style| {
-        let style: String = style
-            .chars()
-            .filter(|c| !c.is_whitespace())
-            .take(2_000)
-            .collect::<String>()
-            .to_ascii_lowercase();
-        style.contains("display:none") || style.contains("visibility:hidden")
-    })
 }
 
 fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
@@ -454,7 +468,7 @@ fn is_noisy_name(name: &str) -> bool {
         "metadata",
         "jp-relatedposts",
     ];
-    const WHOLE: [&str; 31] = [
+    const WHOLE: [&str; 29] = [
         "nav",
         "menu",
         "ad",
@@ -481,8 +495,6 @@ fn is_noisy_name(name: &str) -> bool {
         "mw-cite-backlink",
         "catlinks",
         "printfooter",
-        "vote",
-        "votecell",
         "hatnote",
         "tools",
         "actions",

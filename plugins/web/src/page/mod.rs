@@ -6,11 +6,14 @@ mod feed;
 mod flat;
 mod main_text;
 mod markdown;
+mod style;
+mod visibility;
 
 use url::Url;
 
 use dom::Dom;
-use flat::Flat;
+use flat::{Flat, What};
+use visibility::Visibility;
 
 /// The text of an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +26,10 @@ pub struct Page {
     pub cut: bool,
     /// Whether the text is only the page's title.
     pub bare: bool,
+    /// The number of letters that the page's style makes invisible. They are left out.
+    pub invisible: usize,
+    /// Whether the text is invisible until a script shows it.
+    pub faded: bool,
 }
 
 /// Converts the page in `html` to Markdown: its main text, or the whole page if the main text isn't
@@ -30,19 +37,28 @@ pub struct Page {
 pub fn markdown(html: &str, base: &Url) -> Page {
     let dom = Dom::parse(html);
     let flat = Flat::new(&dom.html);
-    let kept = main_text::find(&flat);
+    let visibility = Visibility::new(&dom.html, &flat);
+    let kept = main_text::find(&flat, &visibility);
     let (mut text, cut) = markdown::render(&flat, &kept, base);
     if text.trim().is_empty() {
-        text = markdown::render(&flat, &main_text::whole(&flat), base).0;
+        text = markdown::render(&flat, &main_text::whole(&flat, &visibility), base).0;
     }
     let bare = text.trim().is_empty();
-    if let Some(title) =
-        title(&flat).map(|title| markdown::line(&title)).filter(|title| !has_heading(&text, title))
+    if let Some(title) = title(&flat, &visibility)
+        .map(|title| markdown::line(&title))
+        .filter(|title| !has_heading(&text, title))
     {
         text =
             if text.is_empty() { format!("# {title}\n") } else { format!("# {title}\n\n{text}") };
     }
-    Page { text, media_type: "text/markdown", cut: cut || dom.cut, bare }
+    Page {
+        text,
+        media_type: "text/markdown",
+        cut: cut || dom.cut,
+        bare,
+        invisible: visibility.invisible,
+        faded: visibility.faded,
+    }
 }
 
 /// Converts the feed in `xml` to Markdown. `None` if it isn't a feed.
@@ -51,15 +67,27 @@ pub fn feed(xml: &str, base: &Url) -> Option<Page> {
 }
 
 /// The page's title, on one line.
-fn title(flat: &Flat<'_>) -> Option<String> {
+fn title(flat: &Flat<'_>, visibility: &Visibility) -> Option<String> {
     let all = 0..flat.items.len();
     let meta = all
         .clone()
         .find(|&at| flat.attribute(at, "property") == Some("og:title"))
         .and_then(|at| flat.attribute(at, "content"));
     let in_head = || flat.find(all.clone(), "title").map(|at| flat.text(at));
-    let title =
-        flat.find(all.clone(), "h1").map(|at| flat.text(at)).filter(|text| !text.trim().is_empty());
+    let seen = |at: usize| -> String {
+        let texts =
+            flat.without_gone(at, &visibility.gone).filter_map(|at| match flat.items[at].what {
+                What::Text(text) => Some(text),
+                What::Element(_) => None,
+            });
+        texts.collect()
+    };
+    let is_seen = |at: usize| !flat.around(at).any(|around| visibility.gone[around]);
+    let title = flat
+        .find(all.clone(), "h1")
+        .filter(|at| is_seen(*at))
+        .map(seen)
+        .filter(|text| !text.trim().is_empty());
     let title = title.or_else(|| meta.map(str::to_owned)).or_else(in_head)?;
     let words: Vec<&str> = title.split_whitespace().collect();
     let mut title = words.join(" ");

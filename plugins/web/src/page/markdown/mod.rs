@@ -8,7 +8,7 @@ mod writer;
 use url::Url;
 
 use super::flat::{Flat, What};
-use super::main_text::{MainText, is_block};
+use super::main_text::{MainText, is_block, is_vote_count};
 use writer::Writer;
 
 /// The greatest size of the output in bytes. Prefixes of nested quotes and absolute addresses can
@@ -170,8 +170,26 @@ impl Page<'_> {
             "table" => self.table(index),
             "tr" => self.block(index, 1),
             "td" | "th" => self.block(index, 1),
+            "div" | "span" if self.is_bare_vote_count(index) => self.vote_count(index, name),
             _ if is_block(name) => self.block(index, 2),
             _ => self.children(index),
+        }
+    }
+
+    /// Whether an element shows a number of votes without a word that says so.
+    fn is_bare_vote_count(&self, index: usize) -> bool {
+        is_vote_count(self.flat, index) && !self.flat.text(index).contains(char::is_alphabetic)
+    }
+
+    fn vote_count(&mut self, index: usize, name: &str) {
+        let breaks = if is_block(name) { 2 } else { 0 };
+        if breaks > 0 {
+            self.out.block(breaks);
+        }
+        self.out.text("Votes: ");
+        self.children(index);
+        if breaks > 0 {
+            self.out.block(breaks);
         }
     }
 
