@@ -7,7 +7,9 @@ use berth_sdk::filter::{
     Verdict,
 };
 
-use crate::rules::{self, BUILT_IN, BuiltIn};
+use regex::Regex;
+
+use crate::rules::{self, BUILT_IN, Branches, BuiltIn, StaticPattern};
 use crate::strategy::{self, Step};
 use crate::text::{is_blank, parse_mark};
 
@@ -15,6 +17,9 @@ use crate::text::{is_blank, parse_mark};
 pub struct Engine {
     rules: Vec<Rule>,
     problems: Vec<String>,
+    /// Commands of the built-in rules that the operator switched off: the fallback leaves their
+    /// output alone too.
+    switched_off: Vec<Regex>,
 }
 
 /// An active rule.
@@ -25,7 +30,7 @@ struct Rule {
     /// The source of a built-in rule's steps. They are compiled for the first output that needs
     /// them.
     source: &'static str,
-    steps: OnceCell<Result<Vec<Step>, String>>,
+    steps: OnceCell<Result<Branches, String>>,
 }
 
 impl Rule {
@@ -49,8 +54,9 @@ impl Rule {
         }
     }
 
-    fn steps(&self) -> Result<&[Step], String> {
-        self.steps.get_or_init(|| strategy::from_json(self.source)).as_deref().map_err(Clone::clone)
+    fn steps(&self) -> Result<&Branches, String> {
+        let built_in = || strategy::from_json(self.source).map(Branches::from);
+        self.steps.get_or_init(built_in).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -60,12 +66,21 @@ impl Filters for Engine {
             text.map(rules::read).unwrap_or_default();
         let built_in =
             BUILT_IN.iter().filter(|rule| !replaced.iter().any(|name| name == rule.name));
+        let switched_off = BUILT_IN
+            .iter()
+            .filter(|rule| replaced.iter().any(|name| name == rule.name))
+            .filter(|rule| !own.iter().any(|own| own.name == rule.name))
+            .filter_map(|rule| match rule.subject {
+                StaticPattern::Regex(text) => Regex::new(text).ok(),
+                _ => None,
+            })
+            .collect();
         let rules = own
             .into_iter()
             .map(Rule::from_operator)
             .chain(built_in.map(Rule::from_built_in))
             .collect();
-        Ok(Self { rules, problems })
+        Ok(Self { rules, problems, switched_off })
     }
 
     fn list(&self) -> Listing {
@@ -82,15 +97,18 @@ impl Filters for Engine {
         let Some(rule) = self.rules.iter().find(|rule| rule.name == filter) else {
             return Err(format!("rule {filter:?} is missing"));
         };
-        let command = input.subject.as_deref();
+        let command = input.subject.as_deref().unwrap_or_default();
+        let alone = is_alone(input);
         // Other commands of the line may have shown files.
-        if matches!(rule.matcher.subject, Pattern::Any) && !is_alone(input) {
+        if matches!(rule.matcher.subject, Pattern::Any)
+            && (!alone || self.switched_off.iter().any(|off| off.is_match(command)))
+        {
             return Ok(Verdict::Keep);
         }
-        let steps: Vec<&Step> =
-            rule.steps()?.iter().filter(|step| step.is_for(command.unwrap_or_default())).collect();
         // If other commands wrote to the output too, unknown lines stay.
-        let failed = !input.passed() || !is_alone(input);
+        let failed = !input.passed() || !alone;
+        let steps = rule.steps()?.steps(failed, input.exit_code.filter(|_| alone));
+        let steps: Vec<&Step> = steps.iter().filter(|step| step.is_for(command)).collect();
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {
             let (shorter, confidence) = strategy::run(steps.iter().copied(), text, failed)?;
@@ -164,6 +182,48 @@ mod tests {
     }
 
     #[test]
+    fn branch_depends_on_the_exit_code() {
+        let strip = |word: &str| format!("{{ type = \"strip_noise\", patterns = ['^{word} '] }}");
+        let rules = format!(
+            "[[rules]]\nname = \"own\"\nmatch = {{ prefix = \"own\" }}\non_success = {}\non_failure = {}\non_exit = {{ 3 = {}, \"4,5\" = [{}] }}\n",
+            strip("aa"),
+            strip("bb"),
+            strip("cc"),
+            strip("dd"),
+        );
+        let text: String =
+            ["aa", "bb", "cc", "dd"].map(|word| format!("{word} {}\n", "x".repeat(99))).concat();
+        let left_out = |input: &Input| {
+            let verdict = testing::filter::<Engine>(Some(&rules), "own", input).unwrap();
+            let shorter = verdict.joined_text().unwrap_or_default();
+            let gone = ["aa", "bb", "cc", "dd"].into_iter().filter(|word| !shorter.contains(word));
+            gone.collect::<Vec<_>>().join(",")
+        };
+        for (exit, gone) in [(0, "aa"), (1, "bb"), (3, "cc"), (4, "dd"), (5, "dd"), (255, "bb")] {
+            assert_eq!(left_out(&Input::command("own", exit, [text.as_str()])), gone, "{exit}");
+        }
+        // A command that was stopped has no code.
+        let killed = Input { exit_code: None, ..Input::command("own", 1, [text.as_str()]) };
+        assert_eq!(left_out(&killed), "bb");
+        // The code of a line with other commands isn't the command's.
+        let meta = Some(serde_json::json!({ "berth:alone": false }));
+        let input = Input { meta, ..Input::command("own", 3, [text.as_str()]) };
+        assert_eq!(left_out(&input), "bb");
+    }
+
+    #[test]
+    fn output_stays_where_no_branch_fits() {
+        let rules = "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\non_exit = { 2 = { type = \"dedup\" } }\n";
+        let text = "the same line, which is said again and again\n".repeat(9);
+        let verdict = |exit| {
+            let input = Input::command("own", exit, [text.as_str()]);
+            testing::filter::<Engine>(Some(rules), "own", &input).unwrap()
+        };
+        assert_eq!((verdict(0), verdict(1)), (Verdict::Keep, Verdict::Keep));
+        assert_ne!(verdict(2), Verdict::Keep);
+    }
+
+    #[test]
     fn step_is_used_only_for_commands_that_its_conditions_allow() {
         let rules = r#"
             [[rules]]
@@ -198,6 +258,75 @@ mod tests {
         let wrong = rules.replace("( |$)", "( |$");
         let problems = testing::filters::<Engine>(Some(&wrong)).unwrap().problems;
         assert!(problems[0].contains("`unless`: the expression"), "{problems:?}");
+    }
+
+    #[test]
+    fn conditions_count_within_a_branch() {
+        let rules = r#"
+            [[rules]]
+            name = "own"
+            match = { prefix = "own" }
+            on_success = { type = "strip_noise", patterns = ['^noise'], unless = [' -v$'] }
+            on_exit = { 3 = { type = "strip_noise", patterns = ['^noise'], when = [' -q$'] } }
+        "#;
+        let text = format!("result\n{}", "noise that is long enough to be left out\n".repeat(3));
+        for (command, exit, is_left_out) in [
+            ("own", 0, true),
+            ("own -v", 0, false),
+            ("own", 3, false),
+            ("own -q", 3, true),
+            ("own -q", 4, false),
+        ] {
+            let input = Input::command(command, exit, [text.as_str()]);
+            let verdict = testing::filter::<Engine>(Some(rules), "own", &input).unwrap();
+            assert_eq!(verdict != Verdict::Keep, is_left_out, "{command}, exit {exit}");
+        }
+    }
+
+    #[test]
+    fn flag_that_asks_for_more_stops_only_the_steps_that_would_leave_it_out() {
+        let names: String = (0..9)
+            .map(|at| format!("tests/test_cart.py::test_number_{at} PASSED [  9%]\n"))
+            .collect();
+        let frame = |path: &str| format!("    f()\n\n{path}:1: \n_ _ _ _ _ _ _ _\n");
+        let python = format!(
+            "{names}____ test_total ____\n\n{}{}    def f():\n>       return 1 / 0\nE       ZeroDivisionError\n\na.py:9: ZeroDivisionError\n",
+            frame("a.py"),
+            frame("/lib/python3/site-packages/b.py"),
+        );
+        let event = |action: &str, test: &str, output: &str| {
+            serde_json::json!({ "Action": action, "Package": "shop", "Test": test, "Output": output })
+                .to_string()
+                + "\n"
+        };
+        let go = [
+            event("output", "TestAdds", "the cart has 17 things\n"),
+            event("pass", "TestAdds", ""),
+            event("output", "TestTotal", "want 4\n"),
+            event("fail", "TestTotal", ""),
+        ]
+        .concat();
+        let node = format!(
+            "TypeError: no\n    at own (/home/u/a.js:3:1)\n{}",
+            "    at Module.load (node:internal/modules/cjs/loader:1289:32)\n".repeat(5)
+        );
+        for (command, rule, text, part, stays) in [
+            ("pytest", "pytest", &python, "site-packages", false),
+            ("pytest -v", "pytest", &python, "site-packages", false),
+            ("pytest -v --full-trace", "pytest", &python, "site-packages", true),
+            ("pytest", "pytest", &python, "test_number_5", false),
+            ("pytest -v", "pytest", &python, "test_number_5", true),
+            ("go test -json ./...", "go-test", &go, "17 things", false),
+            ("go test -v -json ./...", "go-test", &go, "17 things", true),
+            ("node a.js", "similar-lines", &node, "Module.load", false),
+            ("node --stack-trace-limit=50 a.js", "similar-lines", &node, "Module.load", true),
+            ("python3 a.py", "similar-lines", &node, "Module.load", true),
+        ] {
+            let input = Input::command(command, 1, [text.as_str()]);
+            let verdict = testing::filter::<Engine>(None, rule, &input).unwrap();
+            let left = verdict.joined_text().unwrap_or_else(|| text.clone());
+            assert_eq!(left.contains(part), stays, "{command}, {part}:\n{left}");
+        }
     }
 
     #[test]

@@ -224,7 +224,7 @@ fn rules_in_the_documents_come_out_as_they_say() {
         .find(|block| block.file.as_deref() == Some("filters.toml"));
     session
         .write_of_user("config/filters.toml", rules.expect("the page shows rules").text.as_bytes());
-    session.works("berth filter test seed && berth filter list --json | grep -q '\"problems\": \\[\\]' && ! berth filter test kubectl-get");
+    session.works("berth filter test seed deploy && berth filter list --json | grep -q '\"problems\": \\[\\]' && ! berth filter test kubectl-get");
 }
 
 #[test]

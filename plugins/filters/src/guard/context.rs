@@ -1,7 +1,7 @@
 //! Finds the lines that belong to a failure: its place, expected values and stack trace.
 
 use super::Level;
-use crate::text::{indent, is_blank};
+use crate::text::{indent, is_blank, parse_mark};
 
 /// The greatest number of lines that belong to one error.
 const MOST: usize = 40;
@@ -83,6 +83,10 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
                 continue;
             }
             break;
+        }
+        // Another step left out frames here. What follows still belongs to the error.
+        if parse_mark(next).is_some() {
+            continue;
         }
         // The next error has its own context.
         if levels[at] == Level::Error && !traceback {

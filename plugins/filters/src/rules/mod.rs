@@ -1,9 +1,11 @@
 //! The built-in rules and the operator's rules.
 
+mod branches;
 mod read;
 
 use berth_sdk::filter::Pattern;
 
+pub use branches::Branches;
 pub use read::{MAX_RULES, MAX_TEXT, OperatorRule, OperatorRules, read};
 
 /// A built-in rule, as the build script writes it.

@@ -1,9 +1,12 @@
+use std::collections::BTreeMap;
+
 use berth_sdk::filter::{Matcher, Pattern};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::Branches;
 use crate::strategy::{MAX_REGEX, Step, StepForm};
 
 /// The size in bytes at which `filters.toml` is refused.
@@ -29,7 +32,7 @@ pub struct OperatorRule {
     /// The matcher.
     pub matcher: Matcher,
     /// The steps, ready to run.
-    pub steps: Vec<Step>,
+    pub steps: Branches,
     /// The metadata in the listing, as a JSON object.
     pub meta: String,
 }
@@ -136,7 +139,11 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
             .to_owned()
             .into());
     }
-    if !rule.enabled && rule.matcher.is_none() && rule.strategy.is_none() {
+    let has_strategy = rule.strategy.is_some()
+        || rule.on_success.is_some()
+        || rule.on_failure.is_some()
+        || rule.on_exit.is_some();
+    if !rule.enabled && rule.matcher.is_none() && !has_strategy {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
         let unknown = || {
             "no built-in rule has this name, so it can't be switched off: `berth filter list` shows the names".to_owned()
@@ -144,11 +151,29 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }
     let Some(matcher) = rule.matcher else { return Err("`match` is missing".to_owned().into()) };
-    let Some(Strategies(strategies)) = rule.strategy else {
+    let by_code = rule.on_exit.map(ByCode::read).transpose()?.unwrap_or_default();
+    let forms = [
+        ("strategy", &rule.strategy),
+        ("on_success", &rule.on_success),
+        ("on_failure", &rule.on_failure),
+    ];
+    let mut types = Vec::new();
+    for (key, strategies) in forms {
+        match strategies.as_ref().map(|strategies| strategies.0.as_slice()) {
+            None => {}
+            Some([]) => {
+                return Err(format!("`{key}` is an empty list: add at least one table").into());
+            }
+            Some(strategies) => types.push(describe(key, strategies)),
+        }
+    }
+    types.extend(
+        by_code
+            .iter()
+            .map(|(_, text, strategies)| describe(&format!("on_exit {text}"), &strategies.0)),
+    );
+    if types.is_empty() {
         return Err("`strategy` is missing".to_owned().into());
-    };
-    if strategies.is_empty() {
-        return Err("`strategy` is an empty list: add at least one table".to_owned().into());
     }
     let subject = matcher.pattern()?;
     if rule.tool.as_deref().is_none_or(|tool| tool == "bash")
@@ -165,19 +190,35 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     if tool.is_empty() {
         return Err("`tool` is empty: name a tool, use a glob, or leave it out".to_owned().into());
     }
-    let types: Vec<&str> = strategies.iter().map(|form| form.strategy.name()).collect();
-    let mut meta = json!({ "strategy": types.join("+"), "built_in": false });
+    let mut meta = json!({ "strategy": types.join("; "), "built_in": false });
     if rule.project {
         meta["project"] = true.into();
     }
     if !rule.examples.is_empty() {
         meta["examples"] = rule.examples.into_iter().map(|example| example.0).collect();
     }
-    let step = |strategy| match (Step::new(strategy), rule.project) {
+    let step = |form: &StepForm| match (Step::new(form), rule.project) {
         (step, true) => step.map(Step::keeping_warnings),
         (step, false) => step,
     };
-    let steps = strategies.iter().map(step).collect::<Result<_, _>>()?;
+    let steps = |key: &str, strategies: &Strategies| -> Result<Vec<Step>, String> {
+        let steps = strategies.0.iter().map(step).collect::<Result<_, _>>();
+        steps.map_err(|what| if key == "strategy" { what } else { format!("`{key}`: {what}") })
+    };
+    let branch = |key: &str, strategies: Option<&Strategies>| {
+        strategies.map(|strategies| steps(key, strategies)).transpose()
+    };
+    let steps = Branches {
+        otherwise: branch("strategy", rule.strategy.as_ref())?.unwrap_or_default(),
+        success: branch("on_success", rule.on_success.as_ref())?,
+        failure: branch("on_failure", rule.on_failure.as_ref())?,
+        by_code: by_code
+            .iter()
+            .map(|(codes, text, strategies)| {
+                Ok((codes.clone(), steps(&format!("on_exit.{text}"), strategies)?))
+            })
+            .collect::<Result<_, String>>()?,
+    };
     let own = OperatorRule {
         name: name.clone(),
         matcher: Matcher { tool: tool.into(), subject },
@@ -195,7 +236,11 @@ struct RuleForm {
     #[serde(rename = "match")]
     matcher: Option<Match>,
     tool: Option<String>,
+    /// What runs where no branch fits.
     strategy: Option<Strategies>,
+    on_success: Option<Strategies>,
+    on_failure: Option<Strategies>,
+    on_exit: Option<ByCode>,
     #[serde(default = "default_true")]
     enabled: bool,
     #[serde(default)]
@@ -234,6 +279,62 @@ impl Match {
             }
             _ => Err("`match` has more than one of `exact`, `prefix` and `regex`: keep one, or write two rules".to_owned()),
         }
+    }
+}
+
+/// The names of strategies, for the listing.
+fn describe(key: &str, strategies: &[StepForm]) -> String {
+    let types: Vec<&str> = strategies.iter().map(|form| form.strategy.name()).collect();
+    let types = types.join("+");
+    if key == "strategy" { types } else { format!("{key}: {types}") }
+}
+
+/// The branches by exit code, as the file has them: a code, or a list of them, and its strategies.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct ByCode(BTreeMap<String, Strategies>);
+
+/// The greatest number of branches by exit code.
+const MAX_BRANCHES: usize = 32;
+
+impl ByCode {
+    /// The codes of each branch, as numbers and as text.
+    fn read(self) -> Result<Vec<(Vec<i32>, String, Strategies)>, String> {
+        if self.0.is_empty() {
+            return Err(
+                "`on_exit` is empty: add a code and its strategy, as in `on_exit = { 2 = { type = \"…\" } }`"
+                    .to_owned(),
+            );
+        }
+        if self.0.len() > MAX_BRANCHES {
+            return Err(format!(
+                "`on_exit` has {} branches; the limit is {MAX_BRANCHES}: join those with the same strategy, as in `\"2,3\"`",
+                self.0.len()
+            ));
+        }
+        let mut seen = Vec::new();
+        let mut branches = Vec::new();
+        for (text, strategies) in self.0 {
+            if strategies.0.is_empty() {
+                return Err(format!("`on_exit.{text}` is an empty list: add at least one table"));
+            }
+            let mut codes = Vec::new();
+            for code in text.split(',').map(str::trim) {
+                let number = code.parse().ok().filter(|code| (0..=255).contains(code));
+                let Some(number) = number else {
+                    return Err(format!(
+                        "`on_exit` has the code {code:?}: use numbers from 0 to 255, separated by commas, as in `\"2,3\"`"
+                    ));
+                };
+                if seen.contains(&number) {
+                    return Err(format!("`on_exit` has the code {number} twice: keep one of them"));
+                }
+                seen.push(number);
+                codes.push(number);
+            }
+            branches.push((codes, text, strategies));
+        }
+        Ok(branches)
     }
 }
 

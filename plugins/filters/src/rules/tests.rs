@@ -45,6 +45,31 @@ fn rule_errors_name_their_line() {
         "unknown variant `shout`",
     );
     check_problem(&rule(&format!("{MATCH}strategy = []")), "empty list");
+    check_problem(&rule(&format!("{MATCH}on_failure = []")), "`on_failure` is an empty list");
+    check_problem(&rule(&format!("{MATCH}on_exit = {{}}")), "`on_exit` is empty: add a code");
+    check_problem(
+        &rule(&format!("{MATCH}on_exit = 3")),
+        "line 5: rule \"mine\": invalid type: integer `3`, expected a map",
+    );
+    for (code, problem) in [
+        ("x", "`on_exit` has the code \"x\": use numbers from 0 to 255"),
+        ("256", "use numbers from 0 to 255"),
+        ("-1", "use numbers from 0 to 255"),
+        ("\"1,\"", "use numbers from 0 to 255"),
+        ("\"1-3\"", "use numbers from 0 to 255"),
+        ("\"1, 2,1\"", "has the code 1 twice"),
+    ] {
+        let body = format!("{MATCH}on_exit = {{ {code} = {{ type = \"dedup\" }} }}");
+        check_problem(&rule(&body), problem);
+    }
+    check_problem(
+        &rule(&format!("{MATCH}on_exit = {{ 2 = {{ type = \"strip_noise\", patterns = [] }} }}")),
+        "`on_exit.2`: strip_noise: `patterns` is empty",
+    );
+    check_problem(
+        &rule(&format!("{MATCH}{STRATEGY}on_error = {{ type = \"dedup\" }}")),
+        "unknown field `on_error`",
+    );
     check_problem(
         &rule(&format!("{MATCH}strategy = {{ type = \"strip_noise\", patterns = [] }}")),
         "`patterns` is empty",
@@ -117,6 +142,17 @@ fn rule_may_have_several_steps_and_examples() {
     let meta: serde_json::Value = serde_json::from_str(&read.rules[0].meta).unwrap();
     assert_eq!(meta["strategy"], "dedup+truncate");
     assert_eq!(meta["examples"], serde_json::json!([{ "exit": 1, "input": "a", "output": "b" }]));
+}
+
+#[test]
+fn rule_lists_its_branches() {
+    let body = format!(
+        "{MATCH}{STRATEGY}on_success = {{ type = \"dedup\" }}\non_exit = {{ \"2, 3\" = [{{ type = \"dedup\" }}, {{ type = \"fold_frames\" }}] }}\n"
+    );
+    let read = read(&rule(&body));
+    assert_eq!(read.problems, <[String; 0]>::default());
+    let meta: serde_json::Value = serde_json::from_str(&read.rules[0].meta).unwrap();
+    assert_eq!(meta["strategy"], "dedup; on_success: dedup; on_exit 2, 3: dedup+fold_frames");
 }
 
 #[test]

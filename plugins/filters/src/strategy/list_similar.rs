@@ -107,7 +107,7 @@ impl Lister {
         let common: Vec<Common<'_>> = (0..block)
             .map(|line| {
                 let same: Vec<&str> = shown.iter().skip(line).step_by(block).copied().collect();
-                Common::of(&same)
+                Common::find(&same)
             })
             .collect::<Option<_>>()?;
         let mut names = Vec::new();
@@ -171,7 +171,7 @@ struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    fn of(lines: &[&'a str]) -> Option<Self> {
+    fn find(lines: &[&'a str]) -> Option<Self> {
         let first = without_counter(lines[0]);
         if lines.iter().all(|line| without_counter(line) == first) {
             return Some(Self { start: first, end: "", again: None });

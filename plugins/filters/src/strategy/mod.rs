@@ -2,9 +2,11 @@
 
 mod annotated;
 mod dedup;
+mod frames;
 mod git_diff;
 mod git_status;
 mod group;
+mod json_report;
 mod list_similar;
 mod noise;
 mod tests_run;
@@ -51,6 +53,10 @@ pub enum Strategy {
     GitStatus(git_status::GitStatus),
     /// Gives each file of a long diff its share of lines.
     GitDiff(git_diff::GitDiff),
+    /// Folds stack frames of dependencies and runtimes.
+    FoldFrames(frames::FoldFrames),
+    /// Shows what failed in a report in JSON.
+    JsonReport(json_report::JsonReport),
     /// Leaves out lines that differ from others only in times, addresses and numbers, and says how.
     Dedup(dedup::Dedup),
     /// Lists what differs in lines that follow each other and are alike otherwise.
@@ -69,6 +75,8 @@ impl Strategy {
             Self::GroupByRule(_) => "group_by_rule",
             Self::GitStatus(_) => "git_status",
             Self::GitDiff(_) => "git_diff",
+            Self::FoldFrames(_) => "fold_frames",
+            Self::JsonReport(_) => "json_report",
             Self::Dedup(_) => "dedup",
             Self::ListSimilar(_) => "list_similar",
         }
@@ -121,6 +129,8 @@ impl Step {
             Strategy::GroupByRule(it) => it.step(),
             Strategy::GitStatus(it) => it.step(),
             Strategy::GitDiff(it) => it.step(),
+            Strategy::FoldFrames(it) => it.step(),
+            Strategy::JsonReport(it) => it.step(),
             Strategy::Dedup(it) => it.step(),
             Strategy::ListSimilar(it) => it.step(),
         };

@@ -2,6 +2,7 @@ use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
 use super::{Outcome, Part, Patterns, Run, not_empty};
+use crate::guard::Level;
 use crate::text::{indent, is_blank};
 
 /// Parameters of `strip_noise`.
@@ -36,7 +37,10 @@ impl Run for NoiseStripper {
             .map(|at| {
                 let line = part.lines[at];
                 is_below &= indent(line) > 0;
-                let stays = is_below || part.is_error(at) || !self.noise.fit(line);
+                let stays = is_below
+                    || part.is_error(at)
+                    || ends_context(part, at)
+                    || !self.noise.fit(line);
                 is_below |= self.below.as_ref().is_some_and(|below| below.fit(line));
                 stays
             })
@@ -47,6 +51,12 @@ impl Run for NoiseStripper {
             Outcome::Lines(keep, Confidence::Full)
         }
     }
+}
+
+/// Whether a line is blank and follows the context of an error. Without it, a later step would take
+/// the next lines for a part of that context.
+fn ends_context(part: &Part<'_>, at: usize) -> bool {
+    at > 0 && part.levels[at - 1] == Level::ErrorContext && is_blank(part.lines[at])
 }
 
 /// Parameters of `keep_matching`.

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use berth_sdk::filter::Confidence;
@@ -103,6 +104,9 @@ impl Run for Summary {
         let mut keep: Vec<bool> =
             keep.iter().enumerate().map(|(at, keep)| *keep || part.is_notable(at)).collect();
         keep_names(part, &mut keep);
+        drop_nextest_frame(part.lines, &mut keep);
+        drop_doubled_summary(part.lines, &mut keep);
+        drop_repeats(part.lines, &kinds, &mut keep);
         if keep.iter().all(|keep| *keep) {
             Outcome::Unchanged
         } else {
@@ -162,6 +166,98 @@ fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
             .zip(keep)
             .filter(|(line, _)| is_empty(line))
             .for_each(|(_, keep)| *keep = false);
+    }
+}
+
+/// Leaves out what cargo-nextest shows of the test binary around the output of a failed test: its
+/// own header names the test already.
+fn drop_nextest_frame(lines: &[&str], keep: &mut [bool]) {
+    let mut name = None;
+    for (at, line) in lines.iter().enumerate() {
+        let trimmed = line.trim();
+        if HEADERS_OF_NEXTEST.is_match(line.as_bytes()) {
+            name = trimmed.rsplit(' ').next();
+            continue;
+        }
+        let Some(name) = name.filter(|_| line.starts_with("    ")) else { continue };
+        let is_frame = matches!(trimmed, "running 1 test" | "failures:")
+            || trimmed == name
+            || trimmed.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+                == Some(name)
+            || trimmed.starts_with("test result: FAILED. 0 passed; 1 failed; ");
+        if is_frame {
+            keep[at] = false;
+        }
+    }
+}
+
+static HEADERS_OF_NEXTEST: LazyLock<Regex> = LazyLock::new(|| {
+    RegexBuilder::new(r"^ +(TRY \d+ )?FAIL \[ *[0-9.]+s\] ")
+        .unicode(false)
+        .build()
+        .unwrap_or_else(|error| unreachable!("the unit tests compile it: {error}"))
+});
+
+/// Leaves out what pytest repeats below its short summary with `-vv`: the lines of a comparison,
+/// which the report of the test has already.
+fn drop_doubled_summary(lines: &[&str], keep: &mut [bool]) {
+    let Some(start) = lines
+        .iter()
+        .position(|line| line.starts_with("====") && line.contains(" short test summary info "))
+    else {
+        return;
+    };
+    let said: HashSet<&str> =
+        lines[..start].iter().filter_map(|line| line.strip_prefix("E ")).map(str::trim).collect();
+    for at in start + 1..lines.len() {
+        if lines[at].starts_with("====") {
+            break;
+        }
+        let is_result = ["FAILED ", "ERROR ", "SKIPPED ", "XFAIL ", "XPASS ", "PASSED "]
+            .iter()
+            .any(|result| lines[at].starts_with(result));
+        if !is_result && said.contains(lines[at].trim()) {
+            keep[at] = false;
+        }
+    }
+}
+
+/// Leaves out reports of failures that the output has already, word for word: jest and
+/// cargo-nextest can print each failure when it happens, and again at the end.
+fn drop_repeats(lines: &[&str], kinds: &[Kind], keep: &mut [bool]) {
+    let is_file = |line: &str| line.starts_with("FAIL ") || line.starts_with("PASS ");
+    let mut seen: HashSet<(&str, Vec<&str>)> = HashSet::new();
+    let mut headers = HashSet::new();
+    let (mut at, mut file) = (0, "");
+    while at < lines.len() {
+        if is_file(lines[at]) {
+            file = lines[at];
+        }
+        if !is_failure_header(lines[at]) {
+            at += 1;
+            continue;
+        }
+        let is_nextest = HEADERS_OF_NEXTEST.is_match(lines[at].as_bytes());
+        let end = (at + 1..lines.len())
+            .find(|&next| {
+                let ends_nextest = !is_blank(lines[next])
+                    && (indent(lines[next]) < 2 || lines[next].starts_with("  Cancel"));
+                is_nextest && ends_nextest
+                    || kinds[next] != Kind::Other && indent(lines[next]) < 4
+                    || is_failure_header(lines[next])
+                    || is_file(lines[next])
+                    || lines[next].starts_with("Summary of all")
+                    || lines[next].starts_with("───")
+            })
+            .unwrap_or(lines.len());
+        let block: Vec<&str> =
+            lines[at..end].iter().copied().filter(|line| !is_blank(line)).collect();
+        // At its end, cargo-nextest may only name what failed.
+        let is_named = is_nextest && !headers.insert(lines[at]) && block.len() == 1;
+        if !seen.insert((file, block)) || is_named {
+            keep[at..end].fill(false);
+        }
+        at = end;
     }
 }
 
@@ -400,6 +496,111 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     }
 
     #[test]
+    fn nextest_failure_names_its_test_once() {
+        let text = "────────────
+        FAIL [   0.028s] (10/60) shop graph::tests::keeps_the_order
+  stdout ───
+
+    running 1 test
+    test graph::tests::keeps_the_order ... FAILED
+
+    failures:
+
+    failures:
+        graph::tests::keeps_the_order
+
+    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 60 filtered out; finished in 0.01s
+
+  stderr ───
+    thread 'graph::tests::keeps_the_order' (32129) panicked at src/graph.rs:23:28:
+    order is descending
+
+";
+        let summary =
+            "────────────\n     Summary [   0.132s] 60 tests run: 59 passed, 1 failed, 0 skipped\n";
+        let expect = "────────────
+        FAIL [   0.028s] (10/60) shop graph::tests::keeps_the_order
+  stdout ───
+... (6 lines left out) ...
+  stderr ───
+    thread 'graph::tests::keeps_the_order' (32129) panicked at src/graph.rs:23:28:
+    order is descending
+
+";
+        check(
+            SUMMARY,
+            true,
+            &format!("{text}{summary}{text}error: test run failed\n"),
+            &format!(
+                "{expect}{summary}────────────\n... (11 lines left out) ...\nerror: test run failed\n"
+            ),
+            Confidence::Full,
+        );
+        // By default, the end only names it.
+        let header = text.lines().nth(1).unwrap();
+        check(
+            SUMMARY,
+            true,
+            &format!("{text}{summary}{header}\nerror: test run failed\n"),
+            &format!("{expect}{summary}... (1 line left out) ...\nerror: test run failed\n"),
+            Confidence::Full,
+        );
+    }
+
+    #[test]
+    fn failure_that_differs_in_one_word_is_no_repeat() {
+        let block = |value: u32| {
+            format!(
+                "  ● cart › totals\n\n    expect(received).toBe(expected)\n\n    Expected: 4\n    Received: {value}\n\n      at Object.toBe (a.test.js:4:113)\n\n"
+            )
+        };
+        let text = |second| {
+            format!(
+                "FAIL a.test.js\n{}Summary of all failing tests\nFAIL a.test.js\n{}Tests:       1 failed, 12 passed, 13 total\n",
+                block(3),
+                block(second)
+            )
+        };
+        assert!(
+            super::super::run(&super::super::testing::steps(SUMMARY).unwrap(), &text(5), true)
+                .is_none()
+        );
+        let expect = format!(
+            "FAIL a.test.js\n{}Summary of all failing tests\nFAIL a.test.js\n... (5 lines left out) ...\nTests:       1 failed, 12 passed, 13 total\n",
+            block(3)
+        );
+        check(SUMMARY, true, &text(3), &expect, Confidence::Full);
+        // The same report for another file is a failure of its own.
+        let other = text(3).replacen("FAIL a.test.js", "FAIL b.test.js", 1);
+        assert!(
+            super::super::run(&super::super::testing::steps(SUMMARY).unwrap(), &other, true)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn comparison_of_pytest_is_shown_once() {
+        let text = "\
+E       AssertionError: assert [1, 2] == [1, 3]
+E         At index 1 diff: 2 != 3
+E         Full diff of the two lists, with all their items in it:
+
+tests/test_a.py:8: AssertionError
+=========================== short test summary info ============================
+FAILED tests/test_a.py::test_total - AssertionError: assert [1, 2] == [1, 3]
+  At index 1 diff: 2 != 3
+  Full diff of the two lists, with all their items in it:
+  a line that only the summary has
+========================= 1 failed, 2 passed in 0.03s ==========================
+";
+        let expect = text.replace(
+            "  At index 1 diff: 2 != 3\n  Full diff of the two lists, with all their items in it:\n  a line",
+            "... (2 lines left out) ...\n  a line",
+        );
+        check(SUMMARY, true, text, &expect, Confidence::Full);
+    }
+
+    #[test]
     fn other_output_is_not_taken_for_a_test_run() {
         check(SUMMARY, false, "a\nb\nc\n", "", Confidence::Full);
         let text =
@@ -444,6 +645,7 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
                 && SUMMARIES.len() > 20
                 && !HEADERS.as_str().is_empty()
                 && !FAILURES.as_str().is_empty()
+                && !HEADERS_OF_NEXTEST.as_str().is_empty()
         );
     }
 }

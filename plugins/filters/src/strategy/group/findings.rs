@@ -47,7 +47,7 @@ pub(super) struct Finding<'a> {
     pub(super) help: Option<&'a str>,
     pub(super) is_error: bool,
     /// The section: findings are grouped within it. Rows belong to the file above them.
-    section: usize,
+    pub(super) section: usize,
 }
 
 /// The form of a finding in the output.

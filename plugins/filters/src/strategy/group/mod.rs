@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use berth_sdk::filter::Confidence;
 use serde::Deserialize;
@@ -45,6 +45,8 @@ impl Run for RuleGrouper {
             out: String::new(),
             is_few: many <= FEW,
             marked: sum_marks(part.lines, &items),
+            numbers: numbers(&items),
+            numbered: 0,
         };
         out.write(&items);
         Outcome::Text(out.out, Confidence::Full)
@@ -57,6 +59,36 @@ struct Writer<'a> {
     is_few: bool,
     /// The number of lines that the marks between findings stand for, until one mark is written.
     marked: usize,
+    /// The number of each message of rows that several files have. It is 0 until the message was
+    /// written.
+    numbers: HashMap<String, usize>,
+    /// The greatest of these numbers.
+    numbered: usize,
+}
+
+/// The number of files from which on a message has a number, so that it is written once.
+const MANY_FILES: usize = 3;
+
+/// The messages of rows that many files have, without numbers so far. None, if a message has a text
+/// of the form of a number already.
+fn numbers(items: &[Item<'_>]) -> HashMap<String, usize> {
+    let mut files: HashMap<String, HashSet<usize>> = HashMap::new();
+    let rows = items.iter().filter_map(Item::finding).filter(|finding| finding.form == Form::Row);
+    for row in rows {
+        if row.message.contains(" #") {
+            return HashMap::new();
+        }
+        files.entry(squeezed(row.message)).or_default().insert(row.section);
+    }
+    files
+        .into_iter()
+        .filter_map(|(message, files)| (files.len() >= MANY_FILES).then_some((message, 0)))
+        .collect()
+}
+
+/// A message without the spaces that align its columns. They depend on the other rows of the file.
+fn squeezed(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The sum of the marks between findings. Grouping joins the findings that they separated.
@@ -103,19 +135,38 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Writes rows of a file below its name: ` 3:5, 8:2  error  message  rule`. If many files have
+    /// the message, its first row gives it a number, and later rows have the number only.
+    fn rows(&mut self, first: &Finding<'a>, group: &[&Finding<'a>]) {
+        let number = self.numbers.get_mut(&squeezed(first.message));
+        if number.is_none() && group.len() == 1 {
+            return self.verbatim(first.lines.clone());
+        }
+        self.out.push_str("  ");
+        self.out.push_str(&places(group).join(", "));
+        self.out.push_str("  ");
+        let Some(number) = number else {
+            return crate::text::push_line(&mut self.out, first.message);
+        };
+        let line = if *number == 0 {
+            self.numbered += 1;
+            *number = self.numbered;
+            format!("{}  #{number}", first.message)
+        } else {
+            let severity = if first.is_error { "error" } else { "warning" };
+            format!("{severity}  #{number}")
+        };
+        crate::text::push_line(&mut self.out, &line);
+    }
+
     fn group(&mut self, first: &Finding<'a>, group: &[&Finding<'a>]) {
+        if first.form == Form::Row {
+            return self.rows(first, group);
+        }
         if group.len() == 1 && (self.is_few || first.is_error || first.form != Form::Block) {
             return self.verbatim(first.lines.clone());
         }
         let out = &mut self.out;
-        if first.form == Form::Row {
-            // The form is ` 3:5, 8:2 error message rule` below the name of the file.
-            let places = places(group);
-            out.push_str("  ");
-            out.push_str(&places.join(", "));
-            out.push_str("  ");
-            return crate::text::push_line(out, first.message);
-        }
         out.push_str(first.label);
         out.push_str(first.message);
         if let Some(rule) = first.rule.as_deref().filter(|rule| !first.message.contains(*rule)) {

@@ -78,3 +78,37 @@ fn rows_are_grouped_within_their_file() {
 ";
     check(GROUP, true, text, expect, Confidence::Full);
 }
+
+#[test]
+fn row_that_many_files_have_is_written_once() {
+    let file = |name: &str, pad: &str| {
+        format!(
+            "/home/u/{name}.js\n  3:5   error  Missing semicolon{pad}  semi\n  4:1   warning  Unexpected console{pad}  no-console\n  8:15  error  Missing semicolon{pad}  semi\n\n"
+        )
+    };
+    let text =
+        [file("a", ""), file("b", "    "), file("c", ""), "✖ 9 problems\n".to_owned()].concat();
+    let expect = "\
+/home/u/a.js
+  3:5, 8:15  error  Missing semicolon  semi  #1
+  4:1  warning  Unexpected console  no-console  #2
+
+/home/u/b.js
+  3:5, 8:15  error  #1
+  4:1  warning  #2
+
+/home/u/c.js
+  3:5, 8:15  error  #1
+  4:1  warning  #2
+
+✖ 9 problems
+";
+    check(GROUP, true, &text, expect, Confidence::Full);
+    // Later steps see that these are findings.
+    assert!(crate::guard::level("  3:5, 8:15  error  #1", true) == crate::guard::Level::Error);
+    assert!(crate::guard::level("  4:1  warning  #2", true) == crate::guard::Level::Warning);
+    // Nothing is numbered if a message looks so.
+    let text = text.replace("Missing semicolon", "Missing error #2");
+    let numbered = super::super::run(&super::super::testing::steps(GROUP).unwrap(), &text, true);
+    assert!(!numbered.unwrap().0.contains("  #1"));
+}
