@@ -74,14 +74,16 @@ impl Placed<Network> {
         exactly: bool,
         allowed: bool,
     ) -> Option<Decision> {
-        let (verdict, rule, remedy) = match (self.value, network_need(action)?) {
+        const TO_ALLOW: (&str, &str) =
+            ("To allow the network without asking", "network = \"allow\"");
+        let (verdict, rule, (goal, line)) = match (self.value, network_need(action)?) {
             (Network::Allow, _) => return None,
             // The command runs without the network and fails by itself.
             (Network::Deny, NetworkNeed::Command { .. }) => return None,
             (Network::Deny, NetworkNeed::Call) => (
                 Verdict::Deny,
                 "network = \"deny\", and the call asks for the network".to_owned(),
-                "To be asked, set `network = \"ask\"` in [tools.shell]; or call it without `network`.",
+                ("Call it without `network`; or, to be asked", "network = \"ask\""),
             ),
             // A permission for a command includes the network that the command needs. It doesn't
             // include the network that the call itself asks for. A permission with a wildcard also
@@ -92,15 +94,15 @@ impl Placed<Network> {
             (Network::Ask, NetworkNeed::Command { program, .. }) => (
                 Verdict::Ask,
                 format!("network = \"ask\": `{program}` needs the network"),
-                "To allow the network without asking, set `network = \"allow\"` in [tools.shell].",
+                TO_ALLOW,
             ),
             (Network::Ask, NetworkNeed::Call) => (
                 Verdict::Ask,
                 "network = \"ask\", and the call asks for the network".to_owned(),
-                "To allow the network without asking, set `network = \"allow\"` in [tools.shell].",
+                TO_ALLOW,
             ),
         };
-        let remedy = self.place.remedy(|| remedy.to_owned());
+        let remedy = self.place.remedy_to_set(goal, "tools.shell", line);
         Some(Decision {
             verdict,
             gate: Gate::Network,
