@@ -160,7 +160,7 @@ fn is_planted(path: &Path) -> bool {
     let is = |part: &&str| {
         path.ends_with(part) || part.ends_with('/') && format!("{path}/").contains(*part)
     };
-    !path.ends_with(".sample") && parts.iter().any(|part| is(part))
+    !path.ends_with(".sample") && parts.iter().any(is)
 }
 
 /// What is watched while the dangerous commands run.
