@@ -143,8 +143,12 @@ impl ProjectFilterRules {
 }
 
 /// All rules as one file. The project's come last and are marked; one with the name of an own rule
-/// is left out.
+/// is left out. An own text that isn't TOML stays alone: whoever reads it says what is wrong, and
+/// nothing of the project's can complete it.
 fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
+    if let Some(own) = own.filter(|own| own.parse::<DocumentMut>().is_err()) {
+        return own.to_owned();
+    }
     let own_rules = rules(own.unwrap_or_default());
     let names: BTreeSet<&str> = own_rules.iter().map(name).collect();
     let mut theirs = ArrayOfTables::new();
@@ -234,6 +238,19 @@ mod tests {
                 (Some("b"), Some(true))
             );
             assert_eq!(problems.len(), 1, "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn own_text_with_an_error_is_not_completed_by_the_project() {
+        let project = ProjectFilterRules {
+            path: "/w/filters.toml".into(),
+            text: "[[rules]]\nname = \"'''\"\n".to_owned(),
+            digest: String::new(),
+            standing: ProjectRulesTrust::Trusted,
+        };
+        for own in ["[[rules]\n", "text = '''\n"] {
+            assert_eq!(merge(Some(own), &project, &mut Vec::new()), own);
         }
     }
 }
