@@ -74,6 +74,19 @@ fn call_of_an_unknown_tool_waits_for_no_plugin() {
 }
 
 #[test]
+fn host_for_one_call_fails_others_with_the_reason() {
+    run(async {
+        let living = Living::new();
+        fs::write(living.work().join("notes.txt"), "here").expect("a file is written");
+        living.put("slow", &slow());
+        let host = living.only_for("read", &[TRUST]).await;
+        assert!(reads(&host, "notes.txt").await.contains("here"));
+        let refused = said(&host, "slow").await.expect_err("it isn't loaded");
+        assert!(refused.contains("`slow` is not loaded: this program loaded only"), "{refused}");
+    });
+}
+
+#[test]
 fn filters_that_answers_go_through_are_there_from_the_first_call() {
     run(async {
         let living = Living::new();

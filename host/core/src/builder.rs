@@ -275,17 +275,22 @@ impl HostBuilder {
                 }
                 _ => false,
             };
-            let others = Arc::clone(&plugins);
-            let load = async move {
-                others.load_found(found, false).await;
-                // Now every name that exists is known.
-                others.warn_about_unknown_names();
-                drop(loaded);
-            };
-            match self.loading {
-                Loading::InBackground => drop(tokio::spawn(load)),
-                _ if is_enough => plugins.warn_about_unknown_names(),
-                _ => load.await,
+            if is_enough {
+                // Names of plugins that aren't loaded are known as long as these may come.
+                plugins.warn_about_unknown_names();
+                plugins.leave_out(found, "this program loaded only what its one call needs");
+            } else {
+                let others = Arc::clone(&plugins);
+                let load = async move {
+                    others.load_found(found, false).await;
+                    // Now every name that exists is known.
+                    others.warn_about_unknown_names();
+                    drop(loaded);
+                };
+                match self.loading {
+                    Loading::InBackground => drop(tokio::spawn(load)),
+                    _ => load.await,
+                }
             }
         }
         plugins.check_patterns()?;

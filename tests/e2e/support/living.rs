@@ -86,6 +86,11 @@ impl Living {
         self.build(settings, HostBuilder::load_in_background).await
     }
 
+    /// A host for a call of one tool.
+    pub(crate) async fn only_for(&self, tool: &str, settings: &[&str]) -> Arc<Host> {
+        self.build(settings, |builder| builder.only_for(tool)).await
+    }
+
     /// Runs the real `berth` with the same folders, and nobody to ask.
     pub(crate) fn berth(&self, line: &[&str]) -> Output {
         let mut command = Command::new(berth());

@@ -238,6 +238,19 @@ impl Plugins {
         found.components.len() < before
     }
 
+    /// Leaves out what was found and isn't loaded: calls of its tools fail with the reason instead
+    /// of waiting.
+    pub fn leave_out(&self, found: FoundPlugins, reason: &str) {
+        let mut slots = self.slots();
+        for found in &found.components {
+            if let Some(slot) = slots.iter_mut().find(|slot| slot.name == found.name) {
+                slot.loading = false;
+                slot.waiting = Some(HeldVersion::failed(None, reason.to_owned()));
+            }
+        }
+        self.publish_or_log(&slots);
+    }
+
     async fn load_some(
         self: &Arc<Self>,
         found: &mut FoundPlugins,
