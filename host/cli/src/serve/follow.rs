@@ -35,8 +35,9 @@ const MAX_LOADING: Duration = Duration::from_secs(2);
 /// Time between two looks whether a replaced host is still used.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a file is at a moment. `None`: it doesn't exist.
-type FileState = Option<(u64, u64, u64, i64, i64, i64, i64)>;
+/// A file at a moment: device, inode, size, and the times of the last modification and change.
+/// `None`: it doesn't exist.
+type FileState = Option<(u64, u64, u64, [i64; 2], [i64; 2])>;
 
 /// Changes of the files that a configuration is read from.
 pub(super) struct ConfigChanges(Receiver<()>);
@@ -160,8 +161,9 @@ impl ConfigFiles {
 }
 
 fn state(file: &Path) -> FileState {
-    let of = file.metadata().ok()?;
-    Some((of.dev(), of.ino(), of.len(), of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()))
+    let now = file.metadata().ok()?;
+    let (modified, changed) = ([now.mtime(), now.mtime_nsec()], [now.ctime(), now.ctime_nsec()]);
+    Some((now.dev(), now.ino(), now.len(), modified, changed))
 }
 
 impl Follower {

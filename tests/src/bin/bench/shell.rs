@@ -72,18 +72,8 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
             let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
-            let Compared { ours, rival, ratios } =
-                in_turn(ROUNDS, || calls(&sandbox, "true", *rest), || directly(*rest))?;
-            let added = ours.saturating_sub(rival);
-            Ok(Row {
-                name: "shell",
-                what: format!("bash, `true`, {what}, p50"),
-                samples: ratios,
-                unit: Unit::Ratio,
-                target: *target,
-                ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),
-                rival: format!("bash -c true {}", show_time(rival)),
-            })
+            let compared = in_turn(ROUNDS, || calls(&sandbox, "true", *rest), || directly(*rest))?;
+            Ok(row(format!("bash, `true`, {what}, p50"), *target, compared, "bash -c true"))
         })
         .collect::<Result<_, String>>()?;
     rows.extend(saving(setting)?);
@@ -101,21 +91,27 @@ fn saving(setting: &Setting) -> Result<Vec<Row>, String> {
         Sandbox::with_builtins(&setting.repository, &home.join(name), &work, &settings)
     };
     let (saves, plain) = (sandbox("saves", true)?, sandbox("plain", false)?);
-    let row = |(what, command, target): &(&str, &str, Target)| {
-        let Compared { ours, rival, ratios } =
+    let compare = |(what, command, target): &(&str, &str, Target)| {
+        let compared =
             in_turn(ROUNDS, || calls(&saves, command, REST), || calls(&plain, command, REST))?;
-        let added = ours.saturating_sub(rival);
-        Ok(Row {
-            name: "shell",
-            what: format!("bash, a command {what} among 20,000, with undo, p50"),
-            samples: ratios,
-            unit: Unit::Ratio,
-            target: *target,
-            ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),
-            rival: format!("without undo {}", show_time(rival)),
-        })
+        let what = format!("bash, a command {what} among 20,000, with undo, p50");
+        Ok(row(what, *target, compared, "without undo"))
     };
-    SAVED.iter().map(row).collect()
+    SAVED.iter().map(compare).collect()
+}
+
+fn row(what: String, target: Target, compared: Compared, rival_name: &str) -> Row {
+    let Compared { ours, rival, ratios } = compared;
+    let added = ours.saturating_sub(rival);
+    Row {
+        name: "shell",
+        what,
+        samples: ratios,
+        unit: Unit::Ratio,
+        target,
+        ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),
+        rival: format!("{rival_name} {}", show_time(rival)),
+    }
 }
 
 fn make_files(folder: &Path, count: usize) -> Result<(), String> {
