@@ -11,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use sha2::{Digest, Sha256};
+
 /// The plugins whose tools every user gets.
 const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
 
@@ -59,7 +61,11 @@ fn plugin(folder: &Path, name: &str) -> Result<String, String> {
             wasm.display()
         ));
     }
-    Ok(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, "))
+    let bytes = fs::read(&wasm).map_err(|error| format!("{}: {error}", wasm.display()))?;
+    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!(
+        "Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), digest: Some({digest:?}), compiled: {code} }}, "
+    ))
 }
 
 /// The expression for an optional file.

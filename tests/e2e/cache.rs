@@ -19,6 +19,8 @@ struct Compiled {
     folder: PathBuf,
     /// The code.
     code: PathBuf,
+    /// What it offers.
+    offer: PathBuf,
 }
 
 impl Compiled {
@@ -27,11 +29,14 @@ impl Compiled {
         let component = Component::offering(vec![Offer::named("tool")]).encode();
         fs::write(root.path().join("plugin.wasm"), component).expect("the plugin is written");
         let folder = root.path().join("cache/compiled");
-        let mut compiled = Self { root, code: PathBuf::new(), folder };
+        let mut compiled = Self { root, code: PathBuf::new(), offer: PathBuf::new(), folder };
         compiled.host(&berth()).await.expect("it compiles");
-        let mut kept = fs::read_dir(&compiled.folder).expect("there is a cache").flatten();
-        compiled.code = kept.next().expect("the code was kept").path();
-        assert!(kept.next().is_none(), "nothing else was kept");
+        let kept = fs::read_dir(&compiled.folder).expect("there is a cache").flatten();
+        let mut kept: Vec<PathBuf> = kept.map(|file| file.path()).collect();
+        kept.sort_by_key(|file| file.extension() != Some("cwasm".as_ref()));
+        assert_eq!(kept.len(), 2, "the code and what it offers were kept: {kept:?}");
+        compiled.offer = kept.remove(1);
+        compiled.code = kept.remove(0);
         compiled
     }
 
@@ -49,7 +54,13 @@ impl Compiled {
     /// Whether a host that can't compile has the plugin anyway.
     async fn is_used(&self) -> bool {
         match self.host(Path::new("/does/not/exist")).await {
-            Ok(host) => host.tool("handmade__tool").is_some(),
+            Ok(host) => {
+                let answer = host.call(Request::new("handmade__tool", json!({}))).await;
+                let failure = answer.outcome.expect_err("the tool itself crashes");
+                let is_used = failure.code.as_deref() == Some("crash");
+                assert!(is_used || failure.message.contains("compiling it failed"), "{failure:?}");
+                is_used
+            }
             Err(message) => {
                 assert!(message.contains("compiling it failed"), "{message}");
                 false
@@ -146,6 +157,27 @@ fn damaged_cache_entry_is_compiled_anew() {
             assert!(!compiled.is_used().await, "{code:?}");
             compiled.assert_loads().await;
             assert!(compiled.is_used().await);
+        }
+    });
+}
+
+#[test]
+fn offer_that_others_may_write_or_that_is_damaged_is_not_used() {
+    run(async {
+        let compiled = Compiled::new().await;
+        let honest = fs::read_to_string(&compiled.offer).expect("it is text");
+        let forged = honest.replace("\"tool\"", "\"forged\"");
+        assert_ne!(forged, honest);
+        let cut = &honest[..honest.len() / 2];
+        for (text, mode) in [(forged.as_str(), 0o602), (&forged, 0o620), (cut, 0o600), ("", 0o600)]
+        {
+            fs::write(&compiled.offer, text).expect("the offer is replaced");
+            set_mode(&compiled.offer, mode);
+            let host = compiled.host(&berth()).await.expect("it loads");
+            assert!(host.tool("handmade__forged").is_none(), "{mode:o}");
+            assert!(host.tool("handmade__tool").is_some(), "{mode:o}");
+            let kept = fs::read_to_string(&compiled.offer).expect("it was asked, and kept anew");
+            assert_eq!(kept, honest);
         }
     });
 }

@@ -33,9 +33,9 @@ pub struct Tool {
     pub plugin: Option<Plugin>,
     /// Counters of the plugin's calls.
     pub tally: Arc<Tally>,
-    /// The compiled input schema. A third-party schema is compiled on loading, so that an invalid
-    /// one is refused. A built-in one is compiled at its first call: otherwise a process that makes
-    /// one call would wait for all schemas.
+    /// The compiled input schema. A third-party schema is compiled when it is first loaded on this
+    /// machine, so that an invalid one is refused. Others are compiled at their first call:
+    /// otherwise a process that makes one call would wait for all schemas.
     validator: OnceLock<Validator>,
     /// The cost of checking one value of the arguments, see [`berth_runtime::schema_weight`].
     pub weight: usize,
@@ -72,7 +72,8 @@ impl Tool {
         tally: &Arc<Tally>,
         claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        let built_in = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
+        let was_checked = plugin
+            .is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn || plugin.is_known());
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) =
@@ -95,7 +96,7 @@ impl Tool {
                 validator: OnceLock::new(),
                 weight,
             };
-            if !built_in {
+            if !was_checked {
                 tool.compiled().map_err(|reason| HostError::Load {
                     plugin: tool.provider.name().to_owned(),
                     reason,

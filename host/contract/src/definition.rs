@@ -37,6 +37,13 @@ pub struct Definition {
 const MAX_ALIASES: usize = 16;
 
 impl Definition {
+    /// The other names that the tool asks for: `berth:aliases` in the meta, a list.
+    pub fn own_aliases(&self) -> Vec<String> {
+        let names = self.meta.as_ref().and_then(|meta| meta.get("berth:aliases"));
+        let names = names.and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
     /// Other names of arguments, with the argument that each stands for: `berth:argument-aliases`
     /// in the meta, an object of lists of names. An argument's own name always means that argument.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {

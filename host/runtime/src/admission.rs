@@ -6,15 +6,11 @@
 //! interrupted, so otherwise the next plugin could wait for minutes.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, Failure};
+use berth_contract::Failure;
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
 
 use crate::stop::{self, Stop};
 use crate::watch::Watch;
@@ -72,7 +68,7 @@ impl Admission {
         let since = Instant::now();
         let (place, turn) = self.enter(plugin)?;
         if let Some(turn) = turn {
-            wait(turn, &watch.cancel, watch.deadline).await.map_err(|stop| match stop {
+            watch.in_time(turn).await.map(drop).map_err(|stop| match stop {
                 Stop::Cancelled => watch.stop_failure(stop),
                 _ => stop::busy(since.elapsed()),
             })?;
@@ -171,27 +167,6 @@ impl Drop for Place {
         // A waiting call that ends may have limited another plugin to its share.
         self.admission.assign_places(&mut state);
     }
-}
-
-/// Waits for a turn. `Err` if the turn didn't come.
-async fn wait(
-    turn: oneshot::Receiver<()>,
-    cancel: &CancellationToken,
-    deadline: Instant,
-) -> Result<(), Stop> {
-    let mut turn = pin!(turn);
-    let mut cancelled = pin!(cancel.cancelled());
-    let mut late = pin!(sleep_until(deadline.into()));
-    poll_fn(|context| {
-        if cancelled.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(Stop::Cancelled));
-        }
-        if turn.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        late.as_mut().poll(context).map(|()| Err(Stop::Timeout))
-    })
-    .await
 }
 
 #[cfg(test)]

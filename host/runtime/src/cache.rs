@@ -15,6 +15,9 @@ use crate::compiled;
 const MAX_FILES: usize = 1000;
 const MAX_BYTES: u64 = 2 << 30;
 
+/// Most bytes of what a component offers. What is larger is asked for at each start.
+const MAX_OFFER: u64 = 16 << 20;
+
 /// Most bytes of a remembered failure.
 const MAX_REASON: u64 = 16 * 1024;
 
@@ -77,8 +80,17 @@ impl Cache {
             .ok()
     }
 
-    /// Stores code under a key. A mapped file must never change, so a new file replaces the old one
-    /// under its name.
+    /// The bytes that were stored under a key, at most [`MAX_OFFER`].
+    pub(crate) fn bytes(&self, key: &str) -> Option<Vec<u8>> {
+        let file = self.folder.file(key).ok()?;
+        let _ = file.set_modified(SystemTime::now());
+        let mut bytes = Vec::new();
+        file.take(MAX_OFFER + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 <= MAX_OFFER).then_some(bytes)
+    }
+
+    /// Stores bytes under a key. A mapped file must never change, so a new file replaces the old
+    /// one under its name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
         self.folder.put(key, code)?;
         self.prune(MAX_FILES, MAX_BYTES);

@@ -1,5 +1,6 @@
 //! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use wasmtime::component::Component;
 
 use crate::cache::{Cache, failure_name};
 use crate::compiled::Precompiled;
+use crate::component_file::MAX_COMPONENT;
 use crate::{compiled, engine, shape};
 
 /// The helper's name on the command line.
@@ -19,9 +21,6 @@ pub(crate) const HELPER: &str = "__compile";
 /// The error if there is no helper, with what to do.
 pub(crate) const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `berth_core::helper_hook()` first \
     in `main`, or name a program that does so with `Host::builder().helper(…)`";
-
-/// Most bytes of a component.
-pub(crate) const MAX_COMPONENT: usize = 64 << 20;
 
 /// Most bytes of compiled code.
 const MAX_CODE: usize = 512 << 20;
@@ -65,11 +64,26 @@ impl Compiler {
         Self { cache: cache.and_then(open), helper }
     }
 
-    /// The component of `wasm`. `digest` is the SHA-256 of `wasm`. Blocks.
-    pub(crate) fn component(
+    /// The bytes that are kept in the cache under a name. Blocks.
+    pub(crate) fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
+        self.cache.as_ref()?.bytes(name)
+    }
+
+    /// Keeps bytes in the cache under a name, if there is a cache. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// They can't be written.
+    pub(crate) fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        self.cache.as_ref().map_or(Ok(()), |cache| cache.put(name, bytes))
+    }
+
+    /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its
+    /// SHA-256. Blocks.
+    pub(crate) fn component<'w>(
         &self,
         engine: &wasmtime::Engine,
-        wasm: &[u8],
+        wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, String>,
         digest: &str,
         built_in: Option<Precompiled>,
     ) -> Result<Component, String> {
@@ -81,7 +95,7 @@ impl Compiler {
                 ),
             }
         }
-        let key = format!("{digest}-{}.cwasm", compatibility(engine));
+        let key = key(engine, digest);
         if let Some(cache) = &self.cache {
             if let Some(component) = cache.get(engine, &key) {
                 return Ok(component);
@@ -93,7 +107,8 @@ impl Compiler {
         let Some(helper) = &self.helper else {
             return Err(NO_HELPER.into());
         };
-        let code = run_helper(helper, &[HELPER], wasm, bounds(wasm.len())).map_err(|error| {
+        let wasm = wasm()?;
+        let code = run_helper(helper, &[HELPER], &wasm, bounds(wasm.len())).map_err(|error| {
             let size = wasm.len();
             let reason = match &error {
                 HelperError::ProcessorTime => {
@@ -136,6 +151,11 @@ fn not_compiled(reason: &str, file: Option<&Path>) -> String {
         format!("; the failure is remembered: to try again, delete {}", path.display())
     });
     format!("compiling it failed: {reason}{}", retry.unwrap_or_default())
+}
+
+/// The name of the code of a component in the cache.
+pub(crate) fn key(engine: &wasmtime::Engine, digest: &str) -> String {
+    format!("{digest}-{}.cwasm", compatibility(engine))
 }
 
 /// A name for the code that an engine can run.

@@ -7,7 +7,15 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+#[cfg(target_arch = "x86_64")]
+use std::ptr::NonNull;
+#[cfg(target_arch = "x86_64")]
+use std::sync::Arc;
 
+#[cfg(target_arch = "x86_64")]
+use rustix::mm::{MprotectFlags, mprotect};
+#[cfg(target_arch = "x86_64")]
+use wasmtime::CustomCodeMemory;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
@@ -27,14 +35,55 @@ impl Precompiled {
     }
 }
 
-/// Maps built-in code.
+/// Maps built-in code. On x86-64 it runs where it lies in the program's file, so that only the
+/// pages that are used take memory, and processes share them. Elsewhere it is copied: the caches of
+/// instructions would have to be told of it.
 ///
 /// # Errors
 ///
 /// The engine's error if another version or configuration of it made the code.
 pub(crate) fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
-    // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
+    #[cfg(target_arch = "x86_64")]
+    if code.0.as_ptr().addr().is_multiple_of(rustix::param::page_size()) {
+        // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these
+        // bytes, and that they never change.
+        return unsafe { Component::deserialize_raw(engine, NonNull::from(code.0)) };
+    }
+    // SAFETY: the compiler wrote these bytes, as above.
     unsafe { Component::deserialize(engine, code.0) }
+}
+
+/// Lets an engine run code where it lies, see [`map_built_in`].
+pub(crate) fn run_in_place(config: &mut Config) {
+    #[cfg(target_arch = "x86_64")]
+    config.with_custom_code_memory(Some(Arc::new(InPlace)));
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = config;
+}
+
+/// Makes code executable. The engine itself would refuse to do so with memory that isn't its own.
+#[cfg(target_arch = "x86_64")]
+struct InPlace;
+
+#[cfg(target_arch = "x86_64")]
+impl CustomCodeMemory for InPlace {
+    fn required_alignment(&self) -> usize {
+        rustix::param::page_size()
+    }
+
+    fn publish_executable(&self, start: *const u8, length: usize) -> wasmtime::Result<()> {
+        let access = MprotectFlags::READ | MprotectFlags::EXEC;
+        // SAFETY: the engine passes whole pages of code that the compiler wrote, and nobody writes
+        // to them from now on.
+        unsafe { mprotect(start.cast_mut().cast(), length, access)? };
+        Ok(())
+    }
+
+    /// Built-in code stays executable, since another engine of this program may run it. The engine
+    /// unmaps what is its own.
+    fn unpublish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
+        Ok(())
+    }
 }
 
 /// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only

@@ -77,6 +77,7 @@ fn config() -> Config {
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
+    compiled::run_in_place(&mut config);
     config
 }
 

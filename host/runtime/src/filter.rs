@@ -15,6 +15,7 @@ use wasmtime::Store;
 
 use crate::admission::Place;
 use crate::clock::TickGuard;
+use crate::code::Code;
 use crate::filters::Filters;
 use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::filter::Filters as Exports;
@@ -41,8 +42,8 @@ const MAX_PROBLEMS: usize = 256;
 const MAX_PROBLEM: usize = 1024;
 
 /// Asks a plugin that was just loaded for its filters.
-pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
-    let Some(filters) = &plugin.filters else { return Ok(()) };
+pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String> {
+    let Some(filters) = &code.filters else { return Ok(()) };
     let (exports, rules) = (filters.exports.clone(), plugin.policy.filter_rules.clone());
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
@@ -53,7 +54,8 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
         };
         (store, listed)
     };
-    let wit::Listing { filters: listed, problems } = run::list(plugin, "filters", ask).await?;
+    let wit::Listing { filters: listed, problems } =
+        run::list(plugin, code, "filters", ask).await?;
     if listed.len() > MAX_FILTERS {
         return Err(format!("it offers {} filters; the limit is {MAX_FILTERS}", listed.len()));
     }
@@ -67,14 +69,12 @@ pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
         }
         definitions.push(Arc::new(definition));
     }
-    if let Some(filters) = &mut plugin.filters {
-        filters.definitions = definitions;
-        filters.problems = problems
-            .iter()
-            .take(MAX_PROBLEMS)
-            .map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned())
-            .collect();
-    }
+    plugin.filters = definitions;
+    plugin.filter_problems = problems
+        .iter()
+        .take(MAX_PROBLEMS)
+        .map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned())
+        .collect();
     Ok(())
 }
 
@@ -132,9 +132,11 @@ pub(crate) async fn apply(
     let cancel = cancel.child_token();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
+    let code = plugin.code_for(&watch).await?;
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let call = FilterCall {
         plugin: Arc::clone(plugin),
+        code,
         limits,
         watch: Arc::clone(&watch),
         session: Arc::clone(session),
@@ -165,6 +167,7 @@ impl Plugin {
 /// One application of a filter.
 struct FilterCall {
     plugin: Arc<Loaded>,
+    code: Arc<Code>,
     limits: Limits,
     watch: Arc<Watch>,
     session: Arc<str>,
@@ -174,7 +177,7 @@ struct FilterCall {
 impl FilterCall {
     async fn run(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
         let filters =
-            self.plugin.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
+            self.code.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let (mut store, instance) = match filters.take(&self.session) {
             Some((mut store, instance)) => {
                 store.data_mut().call.watch = Arc::clone(&self.watch);
@@ -208,7 +211,7 @@ impl FilterCall {
 
     /// A fresh instance. Only `list_filters` has been called on it.
     async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
-        let Self { plugin, limits, watch, .. } = self;
+        let Self { plugin, code, limits, watch, .. } = self;
         let state = CallState::idle(
             &plugin.name,
             &plugin.policy.table,
@@ -217,7 +220,7 @@ impl FilterCall {
             None,
             Arc::clone(watch),
         );
-        let (mut store, instance) = run::instantiate(&plugin.pre, state, limits).await;
+        let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
         let created = async {
             let instance = filters.exports.load(&mut store, &instance?)?;
             let listed = instance

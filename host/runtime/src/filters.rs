@@ -1,9 +1,8 @@
-//! The filters of a plugin, and their instances that are kept for their sessions.
+//! The instances of a plugin's filters that are kept for their sessions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::FilterDefinition;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
@@ -15,11 +14,9 @@ use crate::warm_pool::{self, MEMORY};
 /// How long an unused instance is kept.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// The filters of a plugin.
+/// The export for filters, and its instances.
 pub(crate) struct Filters {
     pub(crate) exports: FiltersIndices,
-    pub(crate) definitions: Vec<Arc<FilterDefinition>>,
-    pub(crate) problems: Vec<String>,
     /// Whether the plugin's stores fit into the spare slots of the pool.
     fits: bool,
     idle: Mutex<Vec<IdleFilter>>,
@@ -42,20 +39,13 @@ pub(crate) fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool 
 }
 
 impl Filters {
-    /// The filters of a component, without their definitions, which the component has to list.
-    /// `None` if it exports no filters.
+    /// The filters of a component. `None` if it exports no filters.
     pub(crate) fn from_exports(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
         if !has_export(pre, "berth:tool/filter") {
             return Ok(None);
         }
         let (exports, fits) = (FiltersIndices::new(pre)?, warm_pool::fits(pre));
-        Ok(Some(Self {
-            exports,
-            definitions: Vec::new(),
-            problems: Vec::new(),
-            fits,
-            idle: Mutex::default(),
-        }))
+        Ok(Some(Self { exports, fits, idle: Mutex::default() }))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<IdleFilter>> {

@@ -17,12 +17,13 @@ use tokio::runtime::Runtime as Reactor;
 use wasmtime::Store;
 
 use crate::clock::Chores;
+use crate::code::Code;
 use crate::guest::state::CallState;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::Loaded;
 use crate::run;
-use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
+use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
 use crate::watch::Watch;
 
 /// Limits for making a warm instance: time and processor time. An instance that needs more is made
@@ -83,9 +84,9 @@ impl Housekeeper {
     }
 
     /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
-    pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, mut store: Store<CallState>) {
+    pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, code: &Code, mut store: Store<CallState>) {
         store.data_mut().end();
-        let pool = &plugin.warm_pool;
+        let pool = &code.warm_pool;
         let mut todo = self.0.todo();
         if !self.0.keep.is_zero() && !pool.disabled.load(Ordering::Relaxed) {
             pool.called.store(true, Ordering::Relaxed);
@@ -188,7 +189,9 @@ fn run_housekeeper(shared: &Shared) {
         tracked.extend(new.into_iter().map(|plugin| TrackedPlugin { plugin, last_called: now }));
         drop_idle(&mut tracked, now, shared.keep);
         for plugin in tracked.iter().filter_map(|one| one.plugin.upgrade()) {
-            refill(&plugin, &reactor);
+            if let Some(code) = plugin.code.get() {
+                refill(&plugin, code, &reactor);
+            }
         }
     }
 }
@@ -196,10 +199,9 @@ fn run_housekeeper(shared: &Shared) {
 /// Keeps the plugins that were called last, and drops the warm instances of the others.
 fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
     for one in tracked.iter_mut() {
-        if one
-            .plugin
-            .upgrade()
-            .is_some_and(|plugin| plugin.warm_pool.called.swap(false, Ordering::Relaxed))
+        let was_called = |pool: &WarmPool| pool.called.swap(false, Ordering::Relaxed);
+        if one.plugin.upgrade().and_then(|plugin| Some(was_called(&plugin.code.get()?.warm_pool)))
+            == Some(true)
         {
             one.last_called = now;
         }
@@ -208,7 +210,8 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
     let mut place = 0;
     tracked.retain(|one| {
         let Some(plugin) = one.plugin.upgrade() else { return false };
-        let pool = &plugin.warm_pool;
+        let Some(code) = plugin.code.get() else { return false };
+        let pool = &code.warm_pool;
         place += 1;
         let stays = place <= PLUGINS
             && now < one.last_called + time
@@ -222,14 +225,14 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
     });
 }
 
-fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
-    while plugin.warm_pool.count() < EACH {
-        match make(plugin, reactor) {
-            Ok(instance) => plugin.warm_pool.put(instance),
+fn refill(plugin: &Loaded, code: &Code, reactor: &Reactor) {
+    while code.warm_pool.count() < EACH {
+        match make(plugin, code, reactor) {
+            Ok(instance) => code.warm_pool.put(instance),
             Err(reason) => {
                 // The next instance would fail as well, so calls make their own instances.
                 tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {reason}");
-                plugin.warm_pool.disabled.store(true, Ordering::Relaxed);
+                code.warm_pool.disabled.store(true, Ordering::Relaxed);
                 return;
             }
         }
@@ -237,12 +240,12 @@ fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
 }
 
 /// Makes a warm instance.
-fn make(plugin: &Loaded, reactor: &Reactor) -> Result<WarmInstance, String> {
+fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance, String> {
     let bounds = Limits { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.clone() };
     let watch = Arc::new(Watch::new(TIME, &bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
     let created = reactor.block_on(async {
-        let mut created = pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, &watch)));
+        let mut created = pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch)));
         poll_fn(|context| match created.as_mut().poll(context) {
             Poll::Ready(created) => Poll::Ready(Some(created)),
             Poll::Pending => Poll::Ready(None),

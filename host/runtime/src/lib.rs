@@ -7,8 +7,10 @@
 mod admission;
 mod cache;
 mod clock;
+mod code;
 mod compile;
 mod compiled;
+mod component_file;
 mod engine;
 mod examine;
 mod filter;
@@ -18,6 +20,7 @@ mod housekeeper;
 mod limits;
 mod load;
 mod manifest;
+mod offer;
 mod outcome;
 mod plugin;
 mod policy;

@@ -3,28 +3,22 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
 use berth_contract::{Access, Annotations, Definition, HostError, Subject, SubjectKind};
-use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::compile::MAX_COMPONENT;
-use crate::compiled::Precompiled;
-use crate::filters::{self, Filters};
-use crate::guest::bindings::PluginIndices;
+use crate::code::{Code, LazyCode, Source};
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::guest::linking;
 use crate::manifest::{self, Manifest};
+use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::policy::PluginPolicy;
-use crate::warm_pool::WarmPool;
-use crate::{Runtime, filter, run, schema};
+use crate::{Runtime, component_file, filter, run, schema};
 
 /// Most tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -38,20 +32,11 @@ const MAX_SUBJECTS: usize = 32;
 /// A component that was read and checked. None of its code has run.
 pub struct Candidate {
     wasm: Cow<'static, [u8]>,
-    compiled: Option<Precompiled>,
+    source: Source,
     info: Arc<PluginInfo>,
 }
 
 impl Candidate {
-    /// A built-in plugin.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::Load`] if it isn't a component, or has no manifest.
-    pub fn built_in(builtin: &Builtin) -> Result<Self, HostError> {
-        Self::new(builtin.wasm.into(), builtin.compiled, Origin::BuiltIn)
-    }
-
     /// Reads a component's file. Blocks.
     ///
     /// # Errors
@@ -59,11 +44,8 @@ impl Candidate {
     /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or has no
     /// manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
-        // NONBLOCK: opening a FIFO must not wait for its other end.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|errno| unreadable(path, format!("it can't be read: {errno}")))?;
-        Self::opened(opened.into(), path)
+        let opened = component_file::open(path).map_err(|reason| unreadable(path, reason))?;
+        Self::opened(opened, path)
     }
 
     /// Like [`file`](Self::file), for an open file. `path`: the file's path.
@@ -72,26 +54,32 @@ impl Candidate {
     ///
     /// Like [`file`](Self::file).
     pub fn opened(file: File, path: &Path) -> Result<Self, HostError> {
-        let wasm = read_component(file).map_err(|reason| unreadable(path, reason))?;
-        Self::new(wasm.into(), None, Origin::File(path.to_owned()))
+        let wasm = component_file::read(file).map_err(|reason| unreadable(path, reason))?;
+        Self::new(wasm.into(), Source::File(path.to_owned()), None)
     }
 
+    /// `digest`: the component's, if it is known.
     fn new(
         wasm: Cow<'static, [u8]>,
-        compiled: Option<Precompiled>,
-        origin: Origin,
+        source: Source,
+        digest: Option<&str>,
     ) -> Result<Self, HostError> {
-        let name = || match &origin {
-            Origin::BuiltIn => "a built-in plugin".into(),
-            Origin::File(path) => path.display().to_string(),
+        let origin = match &source {
+            Source::BuiltIn(..) => Origin::BuiltIn,
+            Source::File(path) => Origin::File(path.clone()),
         };
-        let manifest =
-            Manifest::read(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
-        let imports = manifest::imports(&wasm)
-            .map_err(|reason| HostError::Load { plugin: name(), reason })?;
-        let digest = Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect();
+        let fail = |reason| {
+            let plugin = match &origin {
+                Origin::BuiltIn => "a built-in plugin".into(),
+                Origin::File(path) => path.display().to_string(),
+            };
+            HostError::Load { plugin, reason }
+        };
+        let manifest = Manifest::read(&wasm).map_err(fail)?;
+        let imports = manifest::imports(&wasm).map_err(fail)?;
+        let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
         let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports };
-        Ok(Self { wasm, compiled, info: Arc::new(info) })
+        Ok(Self { wasm, source, info: Arc::new(info) })
     }
 
     /// Facts that are read without running the component.
@@ -109,24 +97,10 @@ fn unreadable(path: &Path, reason: String) -> HostError {
     HostError::Load { plugin: path.display().to_string(), reason }
 }
 
-fn read_component(file: File) -> Result<Vec<u8>, String> {
-    let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
-    if !metadata.is_file() {
-        return Err("it isn't a file".into());
-    }
-    let mut wasm = Vec::new();
-    file.take(MAX_COMPONENT as u64 + 1)
-        .read_to_end(&mut wasm)
-        .map_err(|error| format!("it can't be read: {error}"))?;
-    if wasm.len() > MAX_COMPONENT {
-        return Err(format!("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20));
-    }
-    Ok(wasm)
-}
-
 impl Runtime {
     /// Loads a plugin: checks its imports, compiles it, and asks it for its tools and filters
-    /// without grants.
+    /// without grants. If it has served on this machine before, nothing is compiled or asked: its
+    /// code is mapped at its first use.
     ///
     /// # Errors
     ///
@@ -136,61 +110,107 @@ impl Runtime {
         candidate: Candidate,
         granted: PluginPolicy,
     ) -> Result<Plugin, HostError> {
-        let Candidate { wasm, compiled, info } = candidate;
-        let name: Arc<str> = info.manifest.name.as_str().into();
-        let fail = |reason: String| HostError::Load { plugin: name.to_string(), reason };
-        let policy = effective(&info.manifest, granted).map_err(fail)?;
-        if let Some(reason) =
-            info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy))
-        {
-            return Err(fail(reason));
+        let (runtime, digest) = (Arc::clone(self), candidate.info.digest.clone());
+        let rules = granted.filter_rules.clone();
+        let kept = move || Offer::read_kept(&runtime, &digest, rules.as_deref());
+        match tokio::task::spawn_blocking(kept).await.unwrap_or_default() {
+            Some(offer) => self.load_known(candidate.info, candidate.source, granted, offer),
+            None => self.load_unknown(candidate, granted).await,
         }
+    }
 
-        let (runtime, digest) = (Arc::clone(self), info.digest.clone());
-        let compile = move || {
-            let component =
-                runtime.compiler.component(&runtime.engine.wasm, &wasm, &digest, compiled)?;
-            runtime
-                .engine
-                .linker
-                .instantiate_pre(&component)
-                .map_err(|error| format!("linking it failed: {error:#}"))
-        };
-        let compiled = tokio::task::spawn_blocking(compile).await;
-        let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
-
-        let unknown = |interface: &str, error| {
-            format!(
-                "it does not export `berth:tool/{interface}@0.1.0` as this host defines it: {error:#}"
-            )
-        };
-        let filters =
-            Filters::from_exports(&pre).map_err(|error| fail(unknown("filter", error)))?;
-        let exports = match PluginIndices::new(&pre) {
-            Ok(exports) => Some(exports),
-            Err(_) if filters.is_some() && !filters::has_export(&pre, "berth:tool/tools") => None,
-            Err(error) => return Err(fail(unknown("tools", error))),
-        };
-        let warm_pool = WarmPool::new(&pre);
-        let (runtime, name) = (Arc::clone(self), Arc::clone(&name));
-        let mut loaded = Loaded {
-            runtime,
-            name,
-            info,
-            pre,
-            policy,
-            exports,
-            tools: Vec::new(),
-            filters,
-            warm_pool,
-        };
-        if let Some(exports) = loaded.exports.clone() {
-            let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
-            loaded.tools = convert_tools(&loaded, definitions).map_err(fail)?;
+    /// Loads a built-in plugin, as [`load`](Self::load) does.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Load`] if it isn't a component, has no manifest, or doesn't load.
+    pub async fn load_built_in(
+        self: &Arc<Self>,
+        builtin: &Builtin,
+        granted: PluginPolicy,
+    ) -> Result<Plugin, HostError> {
+        let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
+        // A small file, which is read before the host serves.
+        let kept = builtin.digest.and_then(|digest| {
+            let rules = granted.filter_rules.as_deref();
+            let offer = Offer::read_kept(self, digest, rules)?;
+            Some((Arc::new(offer.info(digest, Origin::BuiltIn)), offer))
+        });
+        match kept {
+            Some((info, offer)) => self.load_known(info, source, granted, offer),
+            None => {
+                let candidate = Candidate::new(builtin.wasm.into(), source, builtin.digest)?;
+                self.load_unknown(candidate, granted).await
+            }
         }
-        filter::list(&mut loaded).await.map_err(fail)?;
+    }
+
+    /// A plugin of which nothing is known: its code is made, and asked.
+    async fn load_unknown(
+        self: &Arc<Self>,
+        candidate: Candidate,
+        granted: PluginPolicy,
+    ) -> Result<Plugin, HostError> {
+        let Candidate { wasm, source, info } = candidate;
+        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
+        let policy = allowed(&info, granted).map_err(fail)?;
+        let code =
+            Code::make(self, source.clone(), Some(wasm), &info.digest).await.map_err(fail)?;
+        let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));
+        let definitions = run::list_tools(&loaded, &code).await.map_err(fail)?;
+        loaded.tools = convert_tools(&loaded, definitions).map_err(fail)?;
+        filter::list(&mut loaded, &code).await.map_err(fail)?;
         Ok(Plugin(Arc::new(loaded)))
     }
+
+    /// A plugin that has served on this machine before.
+    fn load_known(
+        self: &Arc<Self>,
+        info: Arc<PluginInfo>,
+        source: Source,
+        granted: PluginPolicy,
+        offer: Offer,
+    ) -> Result<Plugin, HostError> {
+        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
+        let policy = allowed(&info, granted).map_err(fail)?;
+        let mut loaded = self.loaded(&info, policy, LazyCode::new(source, None));
+        let Offer { tools, filters, filter_problems, .. } = offer;
+        loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
+        loaded.filters = filters.into_iter().map(Arc::new).collect();
+        Ok(Plugin(Arc::new(Loaded { filter_problems, known: true, ..loaded })))
+    }
+
+    /// A plugin that offers nothing yet.
+    fn loaded(
+        self: &Arc<Self>,
+        info: &Arc<PluginInfo>,
+        policy: PluginPolicy,
+        code: LazyCode,
+    ) -> Loaded {
+        Loaded {
+            runtime: Arc::clone(self),
+            name: info.manifest.name.as_str().into(),
+            info: Arc::clone(info),
+            policy,
+            tools: Vec::new(),
+            filters: Vec::new(),
+            filter_problems: Vec::new(),
+            known: false,
+            code,
+        }
+    }
+}
+
+/// The policy that counts for a plugin.
+///
+/// # Errors
+///
+/// The plugin imports what isn't granted, or the grants can't be given to it.
+fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, String> {
+    let policy = effective(&info.manifest, granted)?;
+    let refusal =
+        info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy));
+    refusal.map_or(Ok(policy), Err)
 }
 
 /// The policy that counts: a plugin gets what it asks for and was granted, both.
@@ -285,10 +305,8 @@ fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, 
         .filter(|text| text.len() <= MAX_META)
         .and_then(|text| serde_json::from_str(text).ok())
         .map(neutral_json);
-    let bare = plugin.info.origin == Origin::BuiltIn || plugin.policy.replaces_built_in;
-    let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
     let definition = Definition {
-        name,
+        name: guest_name,
         title: definition.title.map(|title| neutral_line(cut(&title, 128))),
         description: neutral(&definition.description).into_owned(),
         input_schema,
@@ -302,12 +320,10 @@ fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, 
         },
         subjects: definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?,
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
-        // Only built-in plugins may have aliases. A third-party alias could take calls of a tool
-        // that is missing today.
-        aliases: if bare { aliases(meta.as_ref()) } else { Vec::new() },
+        aliases: Vec::new(),
         meta,
     };
-    Ok(Tool { definition: Arc::new(definition), guest_name })
+    Ok(plugin.named(definition))
 }
 
 fn convert_subject(subject: tools::Subject) -> Result<Subject, String> {
@@ -327,9 +343,4 @@ fn convert_subject(subject: tools::Subject) -> Result<Subject, String> {
     // Every access except `read` counts as a write.
     let access = if subject.access == "read" { Access::Read } else { Access::Write };
     Ok(Subject { pointer: subject.pointer, kind, access })
-}
-
-fn aliases(meta: Option<&Value>) -> Vec<String> {
-    let names = meta.and_then(|meta| meta.get("berth:aliases")).and_then(Value::as_array);
-    names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -3,18 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_contract::{Definition, FilterDefinition};
+use berth_contract::{Category, Definition, Failure, FilterDefinition};
 use serde::Serialize;
-use wasmtime::component::InstancePre;
 
 use crate::Runtime;
+use crate::code::{Code, LazyCode};
 use crate::compiled::Precompiled;
-use crate::filters::Filters;
-use crate::guest::bindings::PluginIndices;
-use crate::guest::state::CallState;
 use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
-use crate::warm_pool::WarmPool;
+use crate::watch::Watch;
 
 /// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +30,9 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
     pub wasm: &'static [u8],
+    /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise it is computed
+    /// at each start.
+    pub digest: Option<&'static str>,
     /// Its code, if the build compiled it ahead of time. `None` if it has to be compiled at its
     /// first use.
     pub compiled: Option<Precompiled>,
@@ -71,17 +71,23 @@ impl Plugin {
 
     /// Its filters, in the order in which they are applied.
     pub fn filters(&self) -> &[Arc<FilterDefinition>] {
-        self.0.filters.as_ref().map_or(&[], |filters| &filters.definitions)
+        &self.0.filters
     }
 
     /// Problems with the operator's rules for its filters: each rule that is left out, and why.
     pub fn filter_problems(&self) -> &[String] {
-        self.0.filters.as_ref().map_or(&[], |filters| &filters.problems)
+        &self.0.filter_problems
     }
 
     /// The number of its warm instances.
     pub fn ready(&self) -> usize {
-        self.0.warm_pool.count()
+        self.0.code.get().map_or(0, |code| code.warm_pool.count())
+    }
+
+    /// Whether this machine knew the plugin before it was loaded: it has served here, see
+    /// [`remember`](Self::remember).
+    pub fn is_known(&self) -> bool {
+        self.0.known
     }
 }
 
@@ -90,14 +96,31 @@ pub(crate) struct Loaded {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
     pub(crate) info: Arc<PluginInfo>,
-    pub(crate) pre: InstancePre<CallState>,
     pub(crate) policy: PluginPolicy,
-    /// The indices of its exports for tools. `None` if it exports no tools.
-    pub(crate) exports: Option<PluginIndices>,
     pub(crate) tools: Vec<Tool>,
-    pub(crate) filters: Option<Filters>,
-    /// Its warm instances.
-    pub(crate) warm_pool: WarmPool,
+    pub(crate) filters: Vec<Arc<FilterDefinition>>,
+    pub(crate) filter_problems: Vec<String>,
+    /// Whether what it offers was known before it was loaded.
+    pub(crate) known: bool,
+    pub(crate) code: LazyCode,
+}
+
+impl Loaded {
+    /// The code for a call.
+    ///
+    /// # Errors
+    ///
+    /// The call is cancelled or late, or there is no code, which is the host's failure.
+    pub(crate) async fn code_for(&self, watch: &Watch) -> Result<Arc<Code>, Failure> {
+        if let Some(code) = self.code.get() {
+            return Ok(Arc::clone(code));
+        }
+        let made = watch.in_time(self.code.make_once(&self.runtime, &self.info.digest)).await;
+        made.map_err(|stop| watch.stop_failure(stop))?.map_err(|reason| {
+            let message = format!("the plugin `{}` can't be loaded: {reason}", self.name);
+            Failure::new(Category::PermanentFailure, message).with_code("host")
+        })
+    }
 }
 
 /// A tool of a plugin.

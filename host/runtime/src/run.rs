@@ -17,8 +17,9 @@ use wasmtime::component::{Instance, InstancePre};
 
 use crate::admission::Place;
 use crate::clock::{TICK, TickGuard};
+use crate::code::Code;
+use crate::guest::bindings::Plugin as Tools;
 use crate::guest::bindings::exports::berth::tool::tools;
-use crate::guest::bindings::{Plugin as Tools, PluginIndices};
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::wasi::Files;
@@ -41,6 +42,7 @@ const HANDLE_SLACK: usize = 64;
 /// The data of one call.
 struct Job {
     plugin: Arc<Loaded>,
+    code: Arc<Code>,
     tool: usize,
     call: Call,
     watch: Arc<Watch>,
@@ -59,10 +61,12 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
+    let code = plugin.code_for(&watch).await?;
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let emitted = Emitted::default();
     let job = Job {
         plugin: Arc::clone(plugin),
+        code,
         tool,
         call,
         watch: Arc::clone(&watch),
@@ -116,8 +120,9 @@ type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 /// Asks a plugin for its tools, without grants and under small limits.
 pub(crate) async fn list_tools(
     plugin: &Loaded,
-    exports: PluginIndices,
+    code: &Code,
 ) -> Result<Vec<tools::Definition>, String> {
+    let Some(exports) = code.exports.clone() else { return Ok(Vec::new()) };
     let ask = async move |mut store: Store<CallState>, instance: Instance| {
         let listed = match exports.load(&mut store, &instance) {
             Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
@@ -125,12 +130,13 @@ pub(crate) async fn list_tools(
         };
         (store, listed.map(|listed| listed.map_err(|failure| failure.message)))
     };
-    list(plugin, "tools", ask).await
+    list(plugin, code, "tools", ask).await
 }
 
 /// Asks a plugin for what it offers, in a separate instance.
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &Loaded,
+    code: &Code,
     what: &str,
     ask: impl FnOnce(Store<CallState>, Instance) -> A + Send + 'static,
 ) -> Result<T, String>
@@ -149,7 +155,7 @@ where
         None,
         Arc::clone(&watch),
     );
-    let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let (pre, name, watched) = (code.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
     let run = async move {
         let _ticking = ticking;
@@ -176,14 +182,14 @@ where
 
 /// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, tool, call, watch, emitted, place, ticking } = job;
+    let Job { plugin, code, tool, call, watch, emitted, place, ticking } = job;
     // These are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
-    let (mut store, instance) = match plugin.warm_pool.take() {
+    let (mut store, instance) = match code.warm_pool.take() {
         Some(WarmInstance { store, instance }) => (store, Ok(instance)),
-        None => fresh(&plugin, &watch).await,
+        None => fresh(&plugin, &code, &watch).await,
     };
     let answer = match instance {
         Ok(instance) => {
@@ -259,13 +265,14 @@ async fn execute(job: Job) -> Outcome {
         &tool.definition,
         &call.report,
     );
-    plugin.runtime.engine.housekeeper.take_over(&plugin, store);
+    plugin.runtime.engine.housekeeper.take_over(&plugin, &code, store);
     outcome
 }
 
 /// A fresh instance of a plugin, without a call.
 pub(crate) async fn fresh(
     plugin: &Loaded,
+    code: &Code,
     watch: &Arc<Watch>,
 ) -> (Store<CallState>, wasmtime::Result<Tools>) {
     let policy = &plugin.policy;
@@ -279,9 +286,9 @@ pub(crate) async fn fresh(
         directory,
         Arc::clone(watch),
     );
-    let (mut store, instance) = instantiate(&plugin.pre, state, &policy.limits).await;
+    let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
     let exports =
-        || plugin.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+        || code.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
     let tools = instance.and_then(|instance| exports()?.load(&mut store, &instance));
     (store, tools)
 }

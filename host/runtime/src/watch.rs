@@ -1,10 +1,14 @@
 //! Checks a running guest: its deadline, its processor time and its cancellation.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, Failure};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::sleep_until;
 use wasmtime::UpdateDeadline;
 
 use crate::limits::Limits;
@@ -70,6 +74,23 @@ impl Watch {
     /// Sets how long the call waited for its place.
     pub(crate) fn set_waited(&self, waited: Duration) {
         self.waited.store(waited.as_secs(), Ordering::Relaxed);
+    }
+
+    /// What a call waits for before its guest runs. `Err` if it doesn't come in the tool's time.
+    pub(crate) async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, Stop> {
+        let mut awaited = pin!(awaited);
+        let mut cancelled = pin!(self.cancel.cancelled());
+        let mut late = pin!(sleep_until(self.deadline.into()));
+        poll_fn(|context| {
+            if cancelled.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(Stop::Cancelled));
+            }
+            if let Poll::Ready(output) = awaited.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            late.as_mut().poll(context).map(|()| Err(Stop::Timeout))
+        })
+        .await
     }
 
     /// Checks a running guest at every [`TICK`](crate::clock::TICK), on the guest's thread.

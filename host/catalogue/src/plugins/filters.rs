@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use berth_config::{BUILT_IN_FILTERS, FilterRules};
 use berth_contract::HostError;
-use berth_runtime::{Builtin, Candidate, Plugin};
+use berth_runtime::{Builtin, Plugin};
 use serde::Serialize;
 
 use super::slot::Slot;
@@ -136,7 +136,7 @@ impl Plugins {
         let mut policy = self.policies.built_in(builtin.name)?;
         policy.files = None;
         policy.filter_rules = rules.map(Into::into);
-        let plugin = self.runtime.load(Candidate::built_in(builtin)?, policy).await?;
+        let plugin = self.runtime.load_built_in(builtin, policy).await?;
         for problem in plugin.filter_problems() {
             tracing::warn!("a rule for filters is ignored: {problem}");
         }

@@ -142,9 +142,7 @@ impl Plugins {
         let plugin = if builtin.name == BUILT_IN_FILTERS {
             self.load_filters(builtin).await?
         } else {
-            self.runtime
-                .load(Candidate::built_in(builtin)?, self.policies.built_in(builtin.name)?)
-                .await?
+            self.runtime.load_built_in(builtin, self.policies.built_in(builtin.name)?).await?
         };
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
         slot.serve(&plugin, true)?;
@@ -636,6 +634,7 @@ impl Slot {
         is_approved: bool,
     ) -> Result<(), HostError> {
         let tools = Tool::from_plugin(plugin, &self.tally, is_approved)?;
+        plugin.remember();
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())

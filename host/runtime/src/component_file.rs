@@ -1,0 +1,63 @@
+//! Reads the files of components.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest, Sha256};
+
+/// Most bytes of a component.
+pub(crate) const MAX_COMPONENT: usize = 64 << 20;
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn digest(wasm: &[u8]) -> String {
+    Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Opens the file of a component. Blocks.
+///
+/// # Errors
+///
+/// It can't be opened.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    // NONBLOCK: opening a FIFO must not wait for its other end.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| format!("it can't be read: {errno}"))?;
+    Ok(opened.into())
+}
+
+/// Reads a component. Blocks.
+///
+/// # Errors
+///
+/// It can't be read, isn't a file, or is too large.
+pub(crate) fn read(file: File) -> Result<Vec<u8>, String> {
+    let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
+    if !metadata.is_file() {
+        return Err("it isn't a file".into());
+    }
+    let mut wasm = Vec::new();
+    file.take(MAX_COMPONENT as u64 + 1)
+        .read_to_end(&mut wasm)
+        .map_err(|error| format!("it can't be read: {error}"))?;
+    if wasm.len() > MAX_COMPONENT {
+        return Err(format!("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20));
+    }
+    Ok(wasm)
+}
+
+/// Reads a component again, whose code is gone from the cache. Blocks.
+///
+/// # Errors
+///
+/// It can't be read, or isn't the same component any more.
+pub(crate) fn read_again(path: &Path, digest: &str) -> Result<Vec<u8>, String> {
+    let wasm = open(path).and_then(read)?;
+    if self::digest(&wasm) == digest {
+        Ok(wasm)
+    } else {
+        Err("its file has changed; run `berth plugin reload`".to_owned())
+    }
+}

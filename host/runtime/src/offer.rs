@@ -1,0 +1,109 @@
+//! What a component offers: its tools and filters, as it listed them without grants.
+//!
+//! A component is asked once on each machine. The answer is kept beside its compiled code, so that
+//! a start needs neither the code nor the component.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use berth_contract::{Definition, FilterDefinition};
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::Manifest;
+use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
+use crate::{Runtime, compile};
+
+/// What a component offers. Names are those inside the component.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Offer {
+    manifest: Manifest,
+    size: usize,
+    imports: Vec<String>,
+    pub(crate) tools: Vec<Definition>,
+    pub(crate) filters: Vec<FilterDefinition>,
+    pub(crate) filter_problems: Vec<String>,
+}
+
+/// The name of the file with the offer of a component. `rules`: the operator's rules, which decide
+/// on what the built-in filters offer.
+fn file_name(runtime: &Runtime, digest: &str, rules: Option<&str>) -> String {
+    let rules = rules.map(|rules| {
+        // The default hasher has fixed keys. The rules are the operator's own, so nobody looks for
+        // two with the same hash.
+        let mut hasher = DefaultHasher::new();
+        rules.hash(&mut hasher);
+        format!(".{:016x}", hasher.finish())
+    });
+    // Another version of Berth may read the same component in another way.
+    let code = compile::key(&runtime.engine.wasm, digest);
+    format!("{code}{}.{}.offer", rules.unwrap_or_default(), env!("CARGO_PKG_VERSION"))
+}
+
+impl Offer {
+    /// What a component offers, if it has served on this machine. Blocks.
+    pub(crate) fn read_kept(runtime: &Runtime, digest: &str, rules: Option<&str>) -> Option<Self> {
+        let kept = runtime.compiler.read_kept(&file_name(runtime, digest, rules))?;
+        serde_json::from_slice(&kept).ok()
+    }
+
+    /// What a plugin offers that was asked.
+    fn from_plugin(plugin: &Loaded) -> Self {
+        let tools = plugin.tools.iter().map(|tool| Definition {
+            name: tool.guest_name.clone(),
+            aliases: Vec::new(),
+            ..(*tool.definition).clone()
+        });
+        Self {
+            manifest: plugin.info.manifest.clone(),
+            size: plugin.info.size,
+            imports: plugin.info.imports.clone(),
+            tools: tools.collect(),
+            filters: plugin.filters.iter().map(|filter| (**filter).clone()).collect(),
+            filter_problems: plugin.filter_problems.clone(),
+        }
+    }
+
+    /// The facts about the component.
+    pub(crate) fn info(&self, digest: &str, origin: Origin) -> PluginInfo {
+        PluginInfo {
+            manifest: self.manifest.clone(),
+            origin,
+            digest: digest.to_owned(),
+            size: self.size,
+            imports: self.imports.clone(),
+        }
+    }
+}
+
+impl Plugin {
+    /// Remembers what the plugin offers, for later starts: they needn't ask it. To be called once
+    /// everything that it offers has been checked. Blocks.
+    pub fn remember(&self) {
+        let plugin = &self.0;
+        if plugin.known {
+            return;
+        }
+        let rules = plugin.policy.filter_rules.as_deref();
+        let name = file_name(&plugin.runtime, &plugin.info.digest, rules);
+        let kept = serde_json::to_vec(&Offer::from_plugin(plugin))
+            .map_err(std::io::Error::from)
+            .and_then(|offer| plugin.runtime.compiler.keep(&name, &offer));
+        if let Err(error) = kept {
+            tracing::warn!("can't store what the plugin `{}` offers: {error}", plugin.name);
+        }
+    }
+}
+
+impl Loaded {
+    /// A tool under the name that callers use.
+    pub(crate) fn named(&self, definition: Definition) -> Tool {
+        let bare = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;
+        let guest_name = definition.name.clone();
+        let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", self.name) };
+        // Only built-in plugins may have aliases. A third-party alias could take calls of a tool
+        // that is missing today.
+        let aliases = if bare { definition.own_aliases() } else { Vec::new() };
+        Tool { definition: Arc::new(Definition { name, aliases, ..definition }), guest_name }
+    }
+}
