@@ -99,6 +99,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     report.finding("Process sandbox", "sandbox");
     report.expect("Engine", "built-in `file`", "ok", "compiled ahead");
     report.expect("Plugins", "file", "ok", "10 tools");
+    assert_eq!(report.finding("Plugins", "shell")["found"], json!("1 tool"));
     report.expect("Configuration", "file", "ok", "the defaults hold");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));

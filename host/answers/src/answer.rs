@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_contract::text::counted;
 use berth_contract::{CallId, Confidence, Outcome, Snapshot};
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
@@ -142,9 +143,9 @@ impl std::fmt::Display for FilterSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} lines -> {} lines, {:.1}% filtered",
-            self.lines[0],
-            self.lines[1],
+            "{} -> {}, {:.1}% filtered",
+            counted(self.lines[0], "line"),
+            counted(self.lines[1], "line"),
             self.percent()
         )
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use berth_core::doctor::{Examination, Finding, Report, State};
+use berth_core::text::counted;
 use serde_json::json;
 
 use crate::arguments::DoctorArguments;
@@ -71,16 +72,11 @@ fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::R
 }
 
 fn summary(report: &Report) -> String {
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     let [good, warnings, failures] =
         [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
     let end =
         if failures == 0 { "Berth works here." } else { "Berth does not work here as it should." };
-    format!(
-        "{good} ok, {warnings} warning{}, {failures} failure{}. {end}",
-        plural(warnings),
-        plural(failures)
-    )
+    format!("{good} ok, {}, {}. {end}", counted(warnings, "warning"), counted(failures, "failure"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
+use berth_core::text::counted;
 use berth_core::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
@@ -41,7 +42,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
         warn(&ignored.to_string())?;
     }
     if ignored.len() > MAX_NOTICES {
-        warn(&format!("{} more keys of it are ignored", ignored.len() - MAX_NOTICES))?;
+        warn(&format!("{} of it ignored too", counted(ignored.len() - MAX_NOTICES, "more key")))?;
     }
     if !ignored.is_empty() {
         let since = if project.standing == ProjectTrust::Changed {

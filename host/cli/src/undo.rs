@@ -4,7 +4,7 @@ use std::io::Write;
 
 use berth_core::HostError;
 use berth_core::config::{self, Folders, Loaded};
-use berth_core::text::{neutral, neutral_line};
+use berth_core::text::{counted, neutral, neutral_line};
 use berth_core::undo::{self, ChangeKind, UndoChange, UndoEntry, UndoError, UndoStore};
 use serde_json::json;
 use similar::TextDiff;
@@ -162,7 +162,7 @@ fn described(change: &UndoChange) -> String {
             text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));
         }
         if lines > SHOWN_LINES {
-            text += &format!("    {FAINT}{} more lines{FAINT:#}\n", lines - SHOWN_LINES);
+            text += &format!("    {FAINT}{}{FAINT:#}\n", counted(lines - SHOWN_LINES, "more line"));
         }
     }
     text
@@ -204,7 +204,7 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
         )?;
     }
     if saved.len() > LISTED {
-        writeln!(out, "{FAINT}{} older ones{FAINT:#}", saved.len() - LISTED)?;
+        writeln!(out, "{FAINT}{}{FAINT:#}", counted(saved.len() - LISTED, "older call"))?;
     }
     Ok(Exit::Success)
 }
@@ -214,6 +214,6 @@ fn span(seconds: u64) -> String {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),
         3600..86_400 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
+        _ => counted(seconds / 86_400, "day"),
     }
 }

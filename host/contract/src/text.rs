@@ -2,6 +2,7 @@
 //! (invariant 6).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,7 +22,13 @@ pub fn in_words(time: Duration) -> String {
         120..7200 => (seconds.div_ceil(60), "minute"),
         _ => (seconds.div_ceil(3600), "hour"),
     };
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    counted(count, unit)
+}
+
+/// A number of things, with the `s` of the plural: `1 tool`, `2 tools`.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 /// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line
@@ -151,6 +158,15 @@ fn steers(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!(
+            [0_u64, 1, 2].map(|count| counted(count, "tool")),
+            ["0 tools", "1 tool", "2 tools"]
+        );
+        assert_eq!(counted(1_usize, "more line"), "1 more line");
+    }
 
     #[test]
     fn waiting_times_are_in_words() {

@@ -124,7 +124,7 @@ fn filter_test_reports_a_wrong_example() {
     rules(&cli, &WITH_EXAMPLE.replace("WHAT", "the end"));
     let tested = cli.run(&["filter", "test", "mine"]);
     assert!(
-        tested.code == 0 && tested.stdout.contains("1 examples"),
+        tested.code == 0 && tested.stdout.contains("1 example "),
         "{}{}",
         tested.stdout,
         tested.stderr

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
+use berth_contract::text::{counted, cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{Body, CancellationToken, Category, Content, Denial, Failure, Outcome};
 use berth_redaction as redaction;
 use serde_json::Value;
@@ -217,7 +217,10 @@ fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
     let size = part.len();
     let note = match more {
         0 => format!("[cut: this part had {size} bytes]"),
-        _ => format!("[cut: this part had {size} bytes, and {more} more parts followed]"),
+        _ => format!(
+            "[cut: this part had {size} bytes, and {} followed]",
+            counted(more, "more part")
+        ),
     };
     match part.body {
         Body::Text(text) => vec![
@@ -316,7 +319,7 @@ mod tests {
         let (shaped, truncated) = clean_output(Output { content, ..Output::default() }, 5);
         assert_eq!(
             shaped.joined_text(),
-            "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]"
+            "abc\nde\n[cut: this part had 5 bytes, and 1 more part followed]"
         );
         assert!(truncated);
     }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
+use berth_contract::text::counted;
 use berth_contract::{
     Body, CancellationToken, Category, Content, Events, Failure, Outcome, Output, Report,
 };
@@ -212,8 +213,10 @@ impl Shaper {
             };
             let FilterSummary { filters, lines: [before, after], .. } = &change.filtered;
             let text = format!(
-                "Filtered by {}: {before} lines -> {after} lines. {}",
+                "Filtered by {}: {} -> {}. {}",
                 filters.join(", "),
+                counted(*before, "line"),
+                counted(*after, "line"),
                 describe_rest(&kept, 0)
             );
             notice = Some(Notice { text, rest: remainder(&kept, 0) });

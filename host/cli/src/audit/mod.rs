@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use berth_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
 use berth_core::config::Folders;
-use berth_core::text::neutral_line;
+use berth_core::text::{counted, neutral_line};
 use serde_json::{Value, json};
 
 use crate::arguments::AuditCommand;
@@ -70,21 +70,22 @@ fn summary(
     found: &Verification,
     with_head: bool,
 ) -> io::Result<()> {
-    let plural = |count: u64| if count == 1 { "" } else { "s" };
     let Verification { records, files, .. } = found;
+    let records_found = counted(*records, "record");
     if !found.holds() {
         return writeln!(
             out,
-            "{BAD}The log is not what was written.{BAD:#} {records} record{} of it hold.",
-            plural(*records)
+            "{BAD}The log is not what was written.{BAD:#} {records_found} of it hold."
         );
     }
     if *records == 0 {
         return writeln!(out, "{NOTHING}");
     }
-    let count =
-        format!("{records} record{} in {files} file{}", plural(*records), plural(*files as u64));
-    writeln!(out, "{GOOD}ok{GOOD:#}: {count}: none was changed, and none is missing.")?;
+    let files = counted(*files, "file");
+    writeln!(
+        out,
+        "{GOOD}ok{GOOD:#}: {records_found} in {files}: none was changed, and none is missing."
+    )?;
     if let Some(head) = trail.head().ok().flatten().filter(|_| !with_head) {
         writeln!(
             out,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use berth_core::text::{cut, neutral_line};
+use berth_core::text::{counted, cut, neutral_line};
 use serde_json::Value;
 
 use crate::shown;
@@ -61,7 +61,12 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let time = text("ts");
     if let Some(more) = record["more_requests"].as_u64() {
-        return writeln!(out, "{FAINT}{time}  {more} more requests  {}{FAINT:#}", text("call"));
+        return writeln!(
+            out,
+            "{FAINT}{time}  {}  {}{FAINT:#}",
+            counted(more, "more request"),
+            text("call")
+        );
     }
     let status = record["status"].as_u64().map(|status| status.to_string());
     let (word, style) = match (text("result").as_str(), &status) {

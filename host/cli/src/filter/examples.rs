@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use berth_core::text::neutral;
+use berth_core::text::{counted, neutral};
 use berth_core::{Content, FilterInput, FilterState, FilterVerdict, Host};
 use serde::Deserialize;
 use serde_json::json;
@@ -85,9 +85,10 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
     match wrong.len() {
         0 => writeln!(
             out,
-            "{GOOD}ok{GOOD:#}: {examples} examples {FAINT}come out as they say{FAINT:#}"
+            "{GOOD}ok{GOOD:#}: {} {FAINT}with the right output{FAINT:#}",
+            counted(examples, "example")
         )?,
-        count => writeln!(out, "{count} of {examples} examples don't come out as they say")?,
+        count => writeln!(out, "{count} of {} with another output", counted(examples, "example"))?,
     }
     Ok(exit)
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use berth_core::audit::FilterStats;
 use berth_core::config::Folders;
-use berth_core::text::{neutral, neutral_line, shown};
+use berth_core::text::{counted, neutral, neutral_line, shown};
 use berth_core::{
     Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail,
     commands,
@@ -214,8 +214,9 @@ fn show(
                 "; a call would leave it as it is, since that saves too little"
             };
             format!(
-                "{filtered} by {}; about {saved} tokens; confidence: {}{small}",
+                "{filtered} by {}; about {}; confidence: {}{small}",
                 filtered.filters.join(", "),
+                counted(saved, "token"),
                 filtered.confidence.as_str()
             )
         }

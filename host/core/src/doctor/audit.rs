@@ -1,4 +1,5 @@
 use berth_config::{Folders, Loaded};
+use berth_contract::text::counted;
 
 use super::Finding;
 use super::finding::size;
@@ -51,7 +52,8 @@ fn log(folders: &Folders) -> Finding {
             Finding::ok(
                 name,
                 format!(
-                    "{path}: {records} records, {}; the newest file holds",
+                    "{path}: {}, {}; the newest file holds",
+                    counted(records, "record"),
                     size(trail.bytes())
                 ),
             )

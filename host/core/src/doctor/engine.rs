@@ -1,3 +1,4 @@
+use berth_contract::text::counted;
 use berth_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
 use berth_system::machine;
 
@@ -33,7 +34,7 @@ fn pool(examined: &EngineExamination) -> Finding {
                 .reserved
                 .map(|bytes| format!(", {} of address space reserved", size(bytes)))
                 .unwrap_or_default();
-            Finding::ok(name, format!("for {calls} concurrent calls{reserved}"))
+            Finding::ok(name, format!("for {}{reserved}", counted(calls, "concurrent call")))
         }
     }
 }

@@ -1,5 +1,6 @@
 use berth_catalogue::plugins::{most_memory, runtime_config};
 use berth_config::Loaded;
+use berth_contract::text::counted;
 use berth_system::machine;
 
 use super::Finding;
@@ -65,8 +66,12 @@ fn memory(loaded: &Loaded) -> Finding {
     let (calls, each) =
         (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);
     let most = calls.saturating_mul(each);
-    let shown =
-        format!("{} ({says}); {calls} concurrent calls may take {} each", size(there), size(each));
+    let shown = format!(
+        "{} ({says}); {} may take {} each",
+        size(there),
+        counted(calls, "concurrent call"),
+        size(each)
+    );
     if most <= there {
         return Finding::ok(name, shown);
     }

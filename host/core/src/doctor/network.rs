@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use berth_config::{Folders, Loaded};
+use berth_contract::text::counted;
 use berth_egress::examine;
 
 use super::Finding;
@@ -58,7 +59,7 @@ fn proxy(loaded: &Loaded) -> Finding {
 fn authority(path: &Path) -> Finding {
     let called = format!("authority {}", path.display());
     match berth_egress::examine_authority(path) {
-        Ok(count) => Finding::ok(called, format!("{count} certificates")),
+        Ok(count) => Finding::ok(called, counted(count, "certificate")),
         Err(why) => Finding::failure(
             called,
             format!("{why}; no request can be made"),

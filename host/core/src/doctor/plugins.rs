@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_contract::text::shell_word;
+use berth_contract::text::{counted, shell_word};
 use berth_policy::ConfigFile;
 
 use super::configuration::Read;
@@ -67,7 +67,7 @@ fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
             let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
             Finding::failure(&plugin.name, &waiting.reason, look(inspect, file))
         }
-        None => Finding::ok(&plugin.name, format!("{} tools", count(&plugin.name))),
+        None => Finding::ok(&plugin.name, counted(count(&plugin.name), "tool")),
     };
     let unknown =
         host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_audit::RollbackRecord;
 use berth_catalogue::CallContext;
 use berth_config::{Folders, Loaded};
-use berth_contract::text::neutral_line;
+use berth_contract::text::{counted, neutral_line};
 use berth_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
 use berth_policy::OwnTable;
 use berth_policy::planted::{link_runs_later, runs_later};
@@ -242,8 +242,8 @@ impl CallChanges {
         }
         match &self.undone {
             Some(Ok(paths)) => notices.push(format!(
-                "The command failed, so its changes were undone: {paths} {}. The rule: auto_rollback = true ({rollback}).",
-                if *paths == 1 { "path" } else { "paths" }
+                "The command failed, so its changes were undone: {}. The rule: auto_rollback = true ({rollback}).",
+                counted(*paths, "path")
             )),
             Some(Err(error)) => notices.push(format!(
                 "The command failed, but its changes could not be undone: {error}"

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use berth_config::{Folders, Loaded};
+use berth_contract::text::counted;
 use berth_contract::{
     Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
 };
@@ -124,7 +125,7 @@ fn described(entry: &UndoEntry, plan: &UndoPlan) -> String {
         };
     }
     if plan.changes.len() > SHOWN {
-        let _ = writeln!(text, "{} more paths", plan.changes.len() - SHOWN);
+        let _ = writeln!(text, "{}", counted(plan.changes.len() - SHOWN, "more path"));
     }
     text
 }
