@@ -75,6 +75,8 @@ pub use sections::{
     WrittenPattern, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
 pub use source::Source;
+pub use watch::ConfigWatch;
 
 #[cfg(test)]
 mod tests;
+mod watch;

@@ -9,3 +9,4 @@ pub mod private;
 pub mod process;
 mod processes;
 pub mod state;
+pub mod watch;

@@ -3,13 +3,12 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_system::private::PrivateFolder;
-use rustix::fs::{FileType, Mode, OFlags};
+use berth_system::watch::FileStamp;
+use rustix::fs::{Mode, OFlags};
 
 /// Most files in the folder. A folder with more is probably a mistake.
 const MAX_FILES: usize = 1024;
@@ -48,7 +47,7 @@ impl PluginFolder {
     }
 
     /// Opens the file of a plugin. It has to be a regular file that only its user can write.
-    pub(super) fn open_plugin(&self, name: &str) -> Result<(File, Stamp), String> {
+    pub(super) fn open_plugin(&self, name: &str) -> Result<(File, FileStamp), String> {
         let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| {
             match error.raw_os_error() {
                 Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
@@ -57,7 +56,7 @@ impl PluginFolder {
                 _ => error.to_string(),
             }
         })?;
-        let stamp = Stamp::read(&file).ok_or("it isn't a file")?;
+        let stamp = stamp_of(&file)?;
         Ok((file, stamp))
     }
 }
@@ -65,51 +64,25 @@ impl PluginFolder {
 /// Opens a component that the configuration names. Its folder isn't checked and links are followed,
 /// since the operator wrote the path. `trusted`: the component is loaded without an approval, so
 /// other users must not be able to write to it.
-pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, Stamp), String> {
+pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp), String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| format!("it can't be read: {errno}"))?;
-    let stamp = Stamp::read(&file).ok_or("it isn't a file")?;
+    let file = File::from(file);
+    let stamp = stamp_of(&file)?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
     let others = stat.st_mode & 0o022 != 0
         || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
     if trusted && others {
         return Err("other users can write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
     }
-    Ok((file.into(), stamp))
+    Ok((file, stamp))
 }
 
-/// The state of a file. Two states differ if the file changed, so it needn't be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: i64,
-    /// Seconds and nanoseconds. The change time counts too, since programs can set the modification
-    /// time.
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
-
-impl Stamp {
-    /// `None` if it isn't a regular file.
-    fn read(file: &impl AsFd) -> Option<Self> {
-        let stat = rustix::fs::fstat(file).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
-        })
-    }
-
-    /// Whether the last change is at most `moment` ago, so that a program may still be writing.
-    pub(super) fn is_fresh(&self, moment: Duration) -> bool {
-        let changed = SystemTime::UNIX_EPOCH
-            + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
-        changed.elapsed().is_ok_and(|since| since <= moment)
-    }
+/// The stamp of an open file. It has to be a regular one.
+fn stamp_of(file: &File) -> Result<FileStamp, String> {
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err("it isn't a file".into()) }
 }
 
 /// A file's name in the form for display.

@@ -26,6 +26,7 @@ use std::time::Duration;
 use berth_config::{BUILT_IN_FILTERS, Reload};
 use berth_contract::{CancellationToken, HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
+use berth_system::watch::FileStamp;
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -39,7 +40,7 @@ pub use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
-use folder::{PluginFolder, Stamp};
+use folder::PluginFolder;
 use slot::{Place, Running, Slot};
 
 /// Plugins that are loaded at a time, at least. One that does nothing but wait holds up no other.
@@ -78,7 +79,7 @@ pub struct FoundPlugins {
 struct FoundComponent {
     name: String,
     place: Place,
-    file: Result<(File, Stamp), String>,
+    file: Result<(File, FileStamp), String>,
 }
 
 impl Plugins {
@@ -421,7 +422,7 @@ impl Plugins {
         };
         let half_written = self.watched
             && matches!(&change, Verdict::Wait(waiting) if !waiting.held)
-            && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
+            && stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
         self.apply(&name, place, stamp, change, half_written);
         self.fall_back(&name, approved).await;
         half_written
@@ -477,7 +478,7 @@ impl Plugins {
         &self,
         name: &str,
         place: Place,
-        stamp: Option<Stamp>,
+        stamp: Option<FileStamp>,
         change: Verdict,
         half_written: bool,
     ) {

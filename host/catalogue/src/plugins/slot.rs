@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_runtime::{Plugin, PluginInfo};
+use berth_system::watch::FileStamp;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Stamp, shown};
+use super::folder::shown;
 use crate::catalogue::Tool;
 use crate::tally::Tally;
 
@@ -75,7 +76,7 @@ pub(super) struct Slot {
     /// Whether its first version is being loaded.
     pub(super) loading: bool,
     /// The state of the file when it was last read.
-    pub(super) stamp: Option<Stamp>,
+    pub(super) stamp: Option<FileStamp>,
     /// How many versions have served, including the running one.
     pub(super) generation: u64,
     pub(super) tally: Arc<Tally>,

@@ -1,0 +1,87 @@
+//! Waits for changes of the files that a configuration is read from.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use berth_contract::HostError;
+use berth_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
+
+use super::inputs::VARIABLE;
+use super::{Folders, Inputs};
+
+/// The files that a configuration is read from, and their stamps.
+#[derive(Debug)]
+pub struct ConfigWatch {
+    files: Vec<PathBuf>,
+    stamps: Vec<Option<FileStamp>>,
+    folders: FolderWatch,
+}
+
+impl ConfigWatch {
+    /// Starts to watch. Call it before the configuration is loaded, so that no change is missed.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] if the kernel gives no watch.
+    pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
+        let own = inputs.file.clone().unwrap_or_else(|| folders.config_file());
+        let project = inputs.working_directory.as_ref().map(|folder| folder.join("berth.toml"));
+        let variable = inputs.variables.iter().find(|(name, _)| name == VARIABLE);
+        let mut files = vec![own, folders.data.join("trusted.json")];
+        files.extend(project.into_iter().chain(inputs.ceiling.clone()));
+        files.extend(variable.map(|(_, path)| PathBuf::from(path)));
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let files = files.into_iter().map(absolute).collect();
+        let folders = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
+        let mut watch = Self { files, stamps: Vec::new(), folders };
+        watch.stamps = watch.read_stamps();
+        watch.renew();
+        Ok(watch)
+    }
+
+    /// Watches the folders of the files, and those of what links lead to. A folder that doesn't
+    /// exist is waited for in the nearest one that does.
+    fn renew(&self) {
+        let real = self.files.iter().filter_map(|file| file.canonicalize().ok());
+        for file in self.files.iter().cloned().chain(real) {
+            let Some(folder) = file.parent() else { continue };
+            let watched = self.folders.watch(folder);
+            tracing::debug!(file = %file.display(), ?watched, "the configuration is watched");
+        }
+    }
+
+    fn read_stamps(&self) -> Vec<Option<FileStamp>> {
+        self.files.iter().map(|file| FileStamp::at(file)).collect()
+    }
+
+    /// Waits until a file is another one, or has other contents. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it can't wait.
+    pub fn wait_for_change(&mut self) -> io::Result<()> {
+        loop {
+            self.folders.wait(&[])?;
+            self.renew();
+            let mut stamps = self.read_stamps();
+            if stamps == self.stamps {
+                continue;
+            }
+            // A file that is being written may hold only the beginning of its rules.
+            let end = Instant::now() + MAX_DELAY;
+            loop {
+                std::thread::sleep(QUIET);
+                let later = self.read_stamps();
+                if later == stamps || Instant::now() >= end {
+                    break;
+                }
+                stamps = later;
+            }
+            if stamps != self.stamps {
+                self.stamps = stamps;
+                return Ok(());
+            }
+        }
+    }
+}

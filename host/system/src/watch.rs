@@ -1,0 +1,257 @@
+//! Waits for changes of files, and tells whether a file has changed.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+
+/// Time without changes before a change counts as complete. Copying a file changes it many times.
+pub const QUIET: Duration = Duration::from_millis(50);
+
+/// The longest wait for that.
+pub const MAX_DELAY: Duration = Duration::from_secs(1);
+
+/// Reads of the kernel's queue before there is time for other work.
+const READS: usize = 16;
+
+/// The state of a file. Two stamps differ if the file changed, so it needn't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds. The change time counts too, since programs can set the modification
+    /// time.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    /// The stamp of the file at a path, behind links. `None`: it is missing.
+    pub fn at(path: &Path) -> Option<Self> {
+        path.metadata().ok().map(|metadata| Self::from(&metadata))
+    }
+
+    /// Whether the last change is at most `moment` ago, so that a program may still be writing.
+    pub fn is_fresh(&self, moment: Duration) -> bool {
+        let changed = SystemTime::UNIX_EPOCH
+            + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
+        changed.elapsed().is_ok_and(|since| since <= moment)
+    }
+}
+
+impl From<&Metadata> for FileStamp {
+    fn from(now: &Metadata) -> Self {
+        Self {
+            device: now.dev(),
+            inode: now.ino(),
+            size: now.len(),
+            modified: (now.mtime(), now.mtime_nsec()),
+            changed: (now.ctime(), now.ctime_nsec()),
+        }
+    }
+}
+
+/// Watched folders. What changed in them has to be looked up in the files themselves.
+#[derive(Debug)]
+pub struct FolderWatch {
+    changes: OwnedFd,
+    /// When the first change came that isn't complete.
+    first: Option<Instant>,
+    due: Option<Instant>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Changes are complete, or the time of [`FolderWatch::wake_in`] is over.
+    Changes,
+    /// This one of the other descriptors is ready.
+    Other(usize),
+}
+
+impl FolderWatch {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the kernel gives no watch.
+    pub fn new() -> io::Result<Self> {
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Self { changes, first: None, due: None })
+    }
+
+    /// Watches a folder. If it doesn't exist, watches the nearest parent that does. A watched
+    /// folder stays watched.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the folder can't be watched.
+    pub fn watch(&self, folder: &Path) -> io::Result<()> {
+        let what = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        for folder in folder.ancestors() {
+            match inotify::add_watch(&self.changes, folder, what) {
+                Ok(_) => return Ok(()),
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the next wait after this time, even without a change.
+    pub fn wake_in(&mut self, time: Duration) {
+        self.due = Some(Instant::now() + time);
+    }
+
+    /// Waits until changes are complete, or until one of `others` can be read. The first of
+    /// `others` comes before changes, the rest after them.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it can't wait.
+    pub fn wait(&mut self, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
+        loop {
+            let now = Instant::now();
+            let mut descriptors: Vec<_> = others
+                .iter()
+                .map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN))
+                .collect();
+            // A tool may write to a watched folder without a pause. So the queue isn't looked at
+            // until the next step.
+            let watched = self.first.is_none().then_some(&self.changes);
+            descriptors.extend(watched.map(|changes| PollFd::new(changes, PollFlags::IN)));
+            let left = self.due.map(|due| due.saturating_duration_since(now));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut descriptors, left.as_ref()) {
+                Err(Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let ready = descriptors.iter().position(|it| !it.revents().is_empty());
+            let is_due = self.due.is_some_and(|due| due <= now);
+            match ready {
+                Some(0) if !others.is_empty() => return Ok(Woken::Other(0)),
+                _ if is_due && self.is_complete(now)? => return Ok(Woken::Changes),
+                Some(other) if other < others.len() => return Ok(Woken::Other(other)),
+                Some(_) if self.first.is_none() => {
+                    self.take()?;
+                    let now = Instant::now();
+                    (self.first, self.due) = (Some(now), Some(now + QUIET));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether no change came within the last step, or changes go on for too long.
+    fn is_complete(&mut self, now: Instant) -> io::Result<bool> {
+        if let Some(first) = self.first
+            && self.take()?
+            && now < first + MAX_DELAY
+        {
+            self.due = Some(now + QUIET);
+            return Ok(false);
+        }
+        (self.first, self.due) = (None, None);
+        Ok(true)
+    }
+
+    /// Takes changes from the kernel's queue. Returns whether there were any.
+    fn take(&self) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        let mut found = false;
+        for _ in 0..READS {
+            match rustix::io::read(&self.changes, &mut buffer) {
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                read => found |= read? > 0,
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn change_wakes_once_it_is_complete() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut watch = FolderWatch::new().expect("the kernel gives a watch");
+        // Its nearest parent is watched.
+        watch.watch(&folder.path().join("later/still")).expect("it is watched");
+        let file = folder.path().join("file");
+        let before = FileStamp::at(&file);
+        assert_eq!(before, None);
+        fs::write(&file, "one").expect("it is written");
+        let begun = Instant::now();
+        assert_eq!(watch.wait(&[]).expect("it waits"), Woken::Changes);
+        assert!(begun.elapsed() >= QUIET, "{:?}", begun.elapsed());
+        let first = FileStamp::at(&file);
+        assert!(first.is_some_and(|stamp| stamp.is_fresh(Duration::from_secs(60))));
+
+        // The same size, and the same time of the last modification.
+        let time = fs::metadata(&file).and_then(|it| it.modified()).expect("it has one");
+        fs::write(&file, "two").expect("it is written");
+        let opened = fs::File::options().write(true).open(&file).expect("it opens");
+        opened.set_modified(time).expect("its time is set");
+        assert_eq!(watch.wait(&[]).expect("it waits"), Woken::Changes);
+        assert_ne!(FileStamp::at(&file), first);
+    }
+
+    #[test]
+    fn writer_without_a_pause_holds_up_neither_changes_nor_others() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut watch = FolderWatch::new().expect("the kernel gives a watch");
+        watch.watch(folder.path()).expect("it is watched");
+        let file = folder.path().join("file");
+        let (ends, other) = rustix::pipe::pipe().expect("a pipe");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    fs::write(&file, "more").expect("it is written");
+                }
+            });
+            let begun = Instant::now();
+            let woken = watch.wait(&[ends.as_fd()]);
+            let took = begun.elapsed();
+            rustix::io::write(&other, b".").expect("it is written");
+            let others = (0..3).map(|_| watch.wait(&[ends.as_fd()])).collect::<Vec<_>>();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(woken.expect("it waits"), Woken::Changes);
+            assert!(took >= MAX_DELAY && took < 10 * MAX_DELAY, "{took:?}");
+            assert!(others.into_iter().all(|it| it.expect("it waits") == Woken::Other(0)));
+        });
+    }
+
+    #[test]
+    fn wait_ends_at_its_time_or_at_an_earlier_change() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut watch = FolderWatch::new().expect("the kernel gives a watch");
+        watch.watch(folder.path()).expect("it is watched");
+        watch.wake_in(Duration::from_millis(20));
+        assert_eq!(watch.wait(&[]).expect("it waits"), Woken::Changes);
+        watch.wake_in(Duration::from_secs(3600));
+        fs::write(folder.path().join("file"), "").expect("it is written");
+        assert_eq!(watch.wait(&[]).expect("it waits"), Woken::Changes);
+    }
+}
