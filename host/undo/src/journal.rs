@@ -15,7 +15,9 @@ use sha2::{Digest, Sha256};
 
 use super::files::{Meta, Place};
 use super::folder::{Folder, UndoEntry};
-use super::state::{State, hex};
+use super::hex::hex;
+use super::saved_path;
+use super::state::State;
 
 /// Bytes of a text whose contents after the call are saved as well, so that a later change can be
 /// merged.
@@ -29,9 +31,17 @@ const MAX_PATHS: usize = 100_000;
 #[serde(untagged)]
 pub(crate) enum Line {
     /// The state of a path before the call.
-    Before { path: PathBuf, before: State },
+    Before {
+        #[serde(with = "saved_path")]
+        path: PathBuf,
+        before: State,
+    },
     /// A path whose state could not be saved.
-    Lost { path: PathBuf, lost: String },
+    Lost {
+        #[serde(with = "saved_path")]
+        path: PathBuf,
+        lost: String,
+    },
     /// Something is about to get another name.
     Move(Move),
     /// Whether it got it.
@@ -41,7 +51,9 @@ pub(crate) enum Line {
 /// Something that got another name: each path as it was at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Move {
+    #[serde(with = "saved_path")]
     pub(crate) from: PathBuf,
+    #[serde(with = "saved_path")]
     pub(crate) to: PathBuf,
     pub(crate) device: u64,
     pub(crate) inode: u64,
@@ -59,6 +71,7 @@ impl Move {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct After {
     /// The state of each path that was changed, by its path after the call.
+    #[serde(with = "saved_path::map")]
     pub(crate) states: BTreeMap<PathBuf, State>,
 }
 

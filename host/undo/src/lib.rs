@@ -13,9 +13,11 @@
 mod commands;
 mod files;
 mod folder;
+mod hex;
 mod journal;
 mod plan;
 mod saved;
+mod saved_path;
 mod state;
 mod store;
 #[cfg(test)]

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::files::{self, Meta, Place};
+use super::hex::hex;
+use super::saved_path;
 
 /// What has a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +32,11 @@ pub(crate) enum State {
         shared: Option<u64>,
     },
     /// A symbolic link.
-    Link { target: PathBuf, modified: (i64, u32) },
+    Link {
+        #[serde(with = "saved_path")]
+        target: PathBuf,
+        modified: (i64, u32),
+    },
     /// A directory, without what is in it.
     Directory { meta: Meta },
     /// A device, a socket or a pipe, which is never saved.
@@ -150,12 +156,4 @@ pub(crate) fn digest(file: &mut File) -> io::Result<String> {
             read => hash.update(&buffer[..read]),
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -263,4 +264,25 @@ fn large_changes_are_lost_with_a_reason_and_old_journals_go() {
     let kept: Vec<String> =
         store.list().expect("it is read").into_iter().map(|about| about.call).collect();
     assert_eq!(kept, ["2-3"]);
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_saved() {
+    let scene = Scene::new();
+    let [old, new, link] = [&b"\xff old"[..], b"\xfe", b"\xfd"]
+        .map(|name| scene.path("").join(std::ffi::OsStr::from_bytes(name)));
+    fs::write(&old, "old").expect("it is written");
+    symlink(&old, &link).expect("a link is made");
+    let before = seen(&scene.path(""));
+    let journal = scene.journal("1-1");
+    let object = |path: &Path| handle(path).expect("it is there");
+    journal.before_change(&link, Some(object(&link).as_fd())).expect("it is saved");
+    fs::remove_file(&link).expect("it is removed");
+    journal.before_change(&old, Some(object(&old).as_fd())).expect("it is saved");
+    fs::write(&old, "new").expect("it is written");
+    journal.before_rename(&old, object(&old).as_fd(), &new).expect("it is saved");
+    fs::rename(&old, &new).expect("it is renamed");
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(seen(&scene.path("")), before);
 }

@@ -1,0 +1,17 @@
+//! Bytes as hexadecimal digits.
+
+use std::fmt::Write;
+
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of digits. `None`: they aren't such digits.
+pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
