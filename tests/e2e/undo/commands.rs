@@ -1,6 +1,8 @@
 //! What commands changed comes back, whatever program changed it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -192,6 +194,37 @@ async fn undo_restores_a_file_that_was_changed_in_an_unusual_way() {
         }
         assert_eq!(state(&scene.granted), before, "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_writes_below_its_own_folders_in_proc_and_undo_restores_it() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let store = store(&scene);
+    let name = OsStr::from_bytes(b"a/\xff");
+    fs::write(scene.granted.join(name), "old").expect("a file is written");
+    let lines = [
+        "echo new > /proc/self/cwd/a/one.txt && cat a/one.txt",
+        "cd a && echo new > /proc/thread-self/cwd/../a/./one.txt && cat one.txt",
+        "echo new > /proc/self/root/$PWD/a/one.txt && cat a/one.txt",
+        "exec 3< a; echo new > /proc/self/fd/3/one.txt && cat a/one.txt",
+        "echo new > /proc/self/cwd/made && cat made",
+        "rm /proc/self/cwd/a/one.txt && test ! -e a/one.txt && echo new",
+        "f=$(printf '/proc/self/cwd/a/\\377'); echo new > \"$f\" && cat \"$f\"",
+    ];
+    let before = state(&scene.granted);
+    for line in lines {
+        let answer = call(&scene.host, json!({ "command": line })).await;
+        let ran = crate::shell::ran(&answer).expect("it ran");
+        assert_eq!(ran.stdout, "new\n", "{line}: {ran:?}");
+        assert_ne!(state(&scene.granted), before, "{line}");
+        store.undo(&answer.id.0).expect("it is undone");
+        assert_eq!(state(&scene.granted), before, "{line}");
+    }
+    // Not that of another process.
+    let line = "echo new > /proc/$$/cwd/a/one.txt";
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    assert!(crate::shell::ran(&answer).expect("it ran").stderr.contains("denied"));
+    assert_eq!(state(&scene.granted), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

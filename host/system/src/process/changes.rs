@@ -382,6 +382,10 @@ impl Process {
         for _ in 0..MAX_LINKS {
             match special(&path) {
                 Some(Special::Descriptor(descriptor)) => return self.descriptor(descriptor),
+                Some(Special::Below { folder, rest }) => {
+                    path = target_of(&format!("/proc/{}/{folder}", self.thread))?.join(rest);
+                    continue;
+                }
                 Some(Special::Unfollowed) => return Err(Errno::ACCESS),
                 Some(Special::Device) => return Ok(None),
                 None => {}
@@ -431,6 +435,8 @@ impl Process {
 enum Special {
     /// A descriptor of the command itself.
     Descriptor(u64),
+    /// A path below a folder that the command itself has open: `cwd`, `root` or `fd/3`.
+    Below { folder: String, rest: PathBuf },
     /// Another process's descriptor or directory.
     Unfollowed,
     /// A device, or a setting of the kernel.
@@ -448,6 +454,11 @@ fn special(path: &Path) -> Option<Special> {
         })
         .collect();
     let number = |text: &str| text.parse().ok().map(Special::Descriptor);
+    let below = |folder: String| {
+        let names = Path::new(&folder).components().count();
+        // The root directory, `proc` and `self` come before.
+        Some(Special::Below { rest: path.components().skip(3 + names).collect(), folder })
+    };
     match &names[..] {
         ["dev", "stdin"] => Some(Special::Descriptor(0)),
         ["dev", "stdout"] => Some(Special::Descriptor(1)),
@@ -457,6 +468,14 @@ fn special(path: &Path) -> Option<Special> {
         ["dev", rest @ ..] if !rest.contains(&"..") => Some(Special::Device),
         ["proc", "self" | "thread-self", "fd", descriptor] => {
             number(descriptor).or(Some(Special::Unfollowed))
+        }
+        ["proc", "self" | "thread-self", folder @ ("cwd" | "root"), ..] => {
+            below((*folder).to_owned())
+        }
+        ["proc", "self" | "thread-self", "fd", descriptor, ..]
+            if descriptor.parse::<u32>().is_ok() =>
+        {
+            below(format!("fd/{descriptor}"))
         }
         ["proc", rest @ ..]
             if rest.iter().any(|name| {
