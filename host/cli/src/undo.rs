@@ -48,13 +48,14 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
         }
         (None, None) => {
             let session = here(None)?;
-            let newest = saved.into_iter().find(|about| !about.undone && about.session == session);
+            let newest =
+                saved.into_iter().find(|about| about.is_next() && about.session == session);
             newest.into_iter().collect()
         }
     };
     if calls.is_empty() {
         return Err(Error::Usage(
-            "no call of this directory changed files; `berth undo --list` shows the others"
+            "no call of this directory changed files and can be undone; `berth undo --list` shows all calls that did, also those that changed only times"
                 .to_owned(),
         ));
     }
@@ -180,6 +181,7 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
                     "session": about.session,
                     "at": about.at / NANOSECONDS,
                     "undone": about.undone,
+                    "only_times": about.only_times,
                 })
             })
             .collect();
@@ -193,10 +195,11 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
         let ago = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |now| now.as_secs().saturating_sub(about.at / NANOSECONDS));
+        let times = if about.only_times { ", only times of files" } else { "" };
         let undone = if about.undone { ", undone" } else { "" };
         writeln!(
             out,
-            "{}  {STRONG}{}{STRONG:#}  {FAINT}{}, {} ago{undone}{FAINT:#}",
+            "{}  {STRONG}{}{STRONG:#}  {FAINT}{}, {} ago{times}{undone}{FAINT:#}",
             neutral_line(&about.call),
             neutral_line(&about.tool),
             neutral_line(&about.session),

@@ -46,6 +46,9 @@ pub struct UndoEntry {
     /// Whether it was undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undone: bool,
+    /// Whether it changed nothing but times: those of files, or those that git notes in its index.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_times: bool,
 }
 
 impl UndoEntry {
@@ -54,7 +57,16 @@ impl UndoEntry {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let [call, tool, session] = [call, tool, session].map(str::to_owned);
-        Self { call, tool, session, at, undone: false }
+        Self { call, tool, session, at, undone: false, only_times: false }
+    }
+
+    /// Whether an undo of the last change takes this call.
+    pub fn is_next(&self) -> bool {
+        !self.undone && !self.only_times
+    }
+
+    pub(crate) fn save(&self, folder: &PrivateFolder) -> io::Result<()> {
+        folder.put_lightly("about.json", &serde_json::to_vec(self)?)
     }
 }
 
@@ -80,7 +92,7 @@ impl Folder {
         let root = PrivateFolder::make(&self.path)?;
         root.check_closed()?;
         let folder = root.folder(&Name::for_entry(about, 0).text())?;
-        folder.put_lightly("about.json", &serde_json::to_vec(about)?)?;
+        about.save(&folder)?;
         Ok(folder)
     }
 

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::files::{Meta, Place};
 use super::folder::{Folder, UndoEntry};
+use super::git_index;
 use super::hex::hex;
 use super::saved_path;
 use super::state::State;
@@ -73,6 +74,9 @@ pub(crate) struct After {
     /// The state of each path that was changed, by its path after the call.
     #[serde(with = "saved_path::map")]
     pub(crate) states: BTreeMap<PathBuf, State>,
+    /// Of each of them that is git's index: a digest of what is staged.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
+    pub(crate) staged: BTreeMap<PathBuf, String>,
 }
 
 /// How much of a call's changes is saved.
@@ -167,9 +171,13 @@ impl Journal {
         let moves = moves(&lines);
         let mut after = After::default();
         let mut changed = !moves.is_empty() || !inner.saved.lost.is_empty();
+        let mut only_times = !changed;
         inner.saved.paths = inner.saved.lost.len();
         for (path, before) in finals(&lines, &moves) {
-            let Ok(now) = State::at(&path) else { continue };
+            let Ok(now) = State::at(&path) else {
+                only_times = false;
+                continue;
+            };
             let now = match (&before, now) {
                 (State::File { .. }, now @ State::File { .. }) if !before.same_contents(&now) => {
                     inner.with_copy(&open, &path, now)
@@ -177,6 +185,10 @@ impl Journal {
                 (_, now) => now,
             };
             changed |= !before.same(&now);
+            let staged = staged_at(&path, &now);
+            only_times &= before.same_but_for_times(&now)
+                || staged.is_some() && staged == staged_before(&open.folder, &before);
+            after.staged.extend(staged.map(|staged| (path.clone(), staged)));
             inner.saved.paths += usize::from(before.is_changed_to(&now));
             if now.has_contents() && !before.same_contents(&now) {
                 inner.saved.written.push(path.clone());
@@ -190,6 +202,12 @@ impl Journal {
         let text = serde_json::to_vec(&after).unwrap_or_default();
         if let Err(error) = open.folder.put_lightly("after.json", &text) {
             tracing::warn!("the end of what a call changed can't be saved: {error}");
+        }
+        if only_times {
+            let about = UndoEntry { only_times, ..self.about.clone() };
+            if let Err(error) = about.save(&open.folder) {
+                tracing::warn!("that a call changed only times can't be saved: {error}");
+            }
         }
         self.store.end(&self.about, inner.saved.bytes);
         Some(inner.saved.clone())
@@ -475,6 +493,24 @@ fn amount(bytes: u64) -> String {
     } else {
         format!("{bytes} bytes")
     }
+}
+
+/// What is staged in git's index at a path. `None`: it isn't an index.
+pub(crate) fn staged_at(path: &Path, now: &State) -> Option<String> {
+    if !matches!(now, State::File { .. }) || !git_index::is_index(path) {
+        return None;
+    }
+    git_index::staged(|| {
+        let file = Place::find(path)?.open()?;
+        let size = file.metadata()?.len();
+        Ok((file, size))
+    })
+}
+
+/// What was staged in git's index before the call.
+fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
+    let State::File { copy: Some(copy), size, .. } = before else { return None };
+    git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))
 }
 
 /// Reads the contents of a copy.

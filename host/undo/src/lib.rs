@@ -13,6 +13,7 @@
 mod commands;
 mod files;
 mod folder;
+mod git_index;
 mod hex;
 mod journal;
 mod plan;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::Place;
 use super::folder::UndoEntry;
-use super::journal::{Line, Move, contents, finals, moves, present};
+use super::journal::{Line, Move, contents, finals, moves, present, staged_at};
 use super::saved::SavedCall;
 use super::state::State;
 
@@ -162,7 +162,12 @@ impl UndoPlan {
                 _ => ChangeKind::Restored,
             };
             let mut wanted = copy_of(read, before)?;
-            if let Some(then) = then.filter(|then| !then.same_contents(&now)) {
+            // Git notes the times of files in its index whenever it is asked.
+            let is_refreshed = || {
+                let staged = read.after.as_ref().and_then(|after| after.staged.get(path));
+                staged.is_some_and(|staged| staged_at(path, &now).as_ref() == Some(staged))
+            };
+            if let Some(then) = then.filter(|then| !then.same_contents(&now) && !is_refreshed()) {
                 let both = moves.is_empty().then(|| merge(read, path, before, then, &now));
                 match both.transpose()?.flatten() {
                     Some(both) => {
@@ -266,7 +271,11 @@ fn merge(
         return Ok(None);
     };
     let mut now = Vec::new();
-    Place::find(path)?.open()?.read_to_end(&mut now)?;
+    Place::find(path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
+    // Parts of two binary files are no valid file.
+    if [&then, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
+        return Ok(None);
+    }
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
 }
 

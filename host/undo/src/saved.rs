@@ -48,7 +48,6 @@ impl SavedCall {
     }
 
     pub(crate) fn mark_undone(&self) -> io::Result<()> {
-        let about = UndoEntry { undone: true, ..self.about.clone() };
-        self.folder.put_lightly("about.json", &serde_json::to_vec(&about)?)
+        UndoEntry { undone: true, ..self.about.clone() }.save(&self.folder)
     }
 }

@@ -128,6 +128,18 @@ impl State {
         }
     }
 
+    /// Whether both differ in nothing but times.
+    pub(crate) fn same_but_for_times(&self, other: &Self) -> bool {
+        let modes = match (self, other) {
+            (Self::File { meta, .. }, Self::File { meta: other, .. })
+            | (Self::Directory { meta }, Self::Directory { meta: other }) => {
+                (meta.mode, meta.owner) == (other.mode, other.owner)
+            }
+            _ => true,
+        };
+        modes && self.same_contents(other)
+    }
+
     /// Whether both have the same contents, whatever their modes and times are.
     pub(crate) fn same_contents(&self, other: &Self) -> bool {
         match (self, other) {

@@ -286,3 +286,41 @@ fn names_that_are_not_utf_8_are_saved() {
     scene.store.undo("1-1").expect("it is undone");
     assert_eq!(seen(&scene.path("")), before);
 }
+
+#[test]
+fn call_that_changed_only_times_is_not_the_next_to_undo() {
+    let scene = Scene::new();
+    let path = scene.path("file");
+    fs::write(&path, "same").expect("it is written");
+    let next = |call: &str, change: &dyn Fn()| {
+        let journal = scene.journal(call);
+        let object = handle(&path);
+        journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+        change();
+        journal.finish().expect("it changed something");
+        scene.store.list().expect("it is read")[0].is_next()
+    };
+    let later = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(7);
+    assert!(!next("1-1", &|| fs::File::open(&path).unwrap().set_modified(later).unwrap()));
+    assert!(!next("2-1", &|| fs::write(&path, "same").unwrap()));
+    assert!(next("3-1", &|| fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap()));
+    assert!(next("4-1", &|| fs::write(&path, "new").unwrap()));
+    assert!(next("5-1", &|| fs::remove_file(&path).unwrap()));
+}
+
+#[test]
+fn later_change_of_a_binary_file_is_not_merged() {
+    let scene = Scene::new();
+    let path = scene.path("binary");
+    let lines = |first: &str, last: &str| format!("\0{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
+    fs::write(&path, lines("1", "9")).expect("it is written");
+    let journal = scene.journal("1-1");
+    let object = handle(&path);
+    journal.before_change(&path, object.as_ref().map(AsFd::as_fd)).expect("it is saved");
+    fs::write(&path, lines("one", "9")).expect("it is written");
+    journal.finish().expect("it changed something");
+    fs::write(&path, lines("one", "nine")).expect("it is written");
+    let refused = scene.store.undo("1-1").expect_err("its parts don't fit").to_string();
+    assert!(refused.contains("binary: it was changed since the call"), "{refused}");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), lines("one", "nine"));
+}

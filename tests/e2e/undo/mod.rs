@@ -1,6 +1,7 @@
 //! `berth undo`: what a call changed in files comes back, or the refusal says why not.
 
 pub(crate) mod commands;
+mod git;
 
 use std::collections::BTreeMap;
 use std::fs;

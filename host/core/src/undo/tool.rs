@@ -17,8 +17,8 @@ use super::{record, store};
 const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
-    Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet, or the \
-    one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
+    Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet and \
+    changed more than times, or the one with the given id. All of its changes are undone, or none. A later change of the same file stays if the two don't touch; otherwise \
     nothing is undone, and the answer says why.";
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct Shared {
 impl UndoTool {
     /// Undoes calls that were saved by this configuration. `front_end` is for the record.
     pub(crate) fn new(config: &Loaded, folders: &Folders, front_end: &str) -> Self {
-        let call = "The id of the call to undo. Default: the newest call that is not undone.";
+        let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than times.";
         let schema = json!({
             "type": "object",
             "properties": { "call": { "type": "string", "description": call } },
@@ -84,7 +84,7 @@ impl Shared {
         let mut own = saved.into_iter().filter(|entry| *entry.session == *call.session);
         let entry = match &arguments.call {
             Some(id) => own.find(|entry| entry.call == *id),
-            None => own.find(|entry| !entry.undone),
+            None => own.find(UndoEntry::is_next),
         };
         let Some(entry) = entry else {
             let message = match &arguments.call {
@@ -92,7 +92,7 @@ impl Shared {
                     "no changes of the call {:?} are saved in this session",
                     berth_contract::text::cut(id, 64)
                 ),
-                None => "no call of this session changed files and is not undone yet".to_owned(),
+                None => "no call of this session changed files, beside their times, and is not undone yet".to_owned(),
             };
             return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
         };
