@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::calculated::{CALCULATED, Rule, Variables, applies};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::inert::starts_nothing;
-use super::programs::{self, SHELLS};
+use super::programs::{self, SHELLS, Typescript};
 use super::variables::{self, Effect};
 use super::word::{UNKNOWN, Word};
 use super::wrappers::{Started, named};
@@ -315,6 +315,13 @@ impl Reading {
         let first = arguments.first();
         match name {
             "su" | "runuser" | "script" | "sg" => {
+                let typescript = (name == "script").then(|| Typescript::read(arguments)).flatten();
+                if let Some(script) = typescript.filter(|script| !script.commands.is_empty()) {
+                    for command in script.commands {
+                        self.queue_evaluated(&[command], depth);
+                    }
+                    return true;
+                }
                 let takes = |word: &Word| {
                     let short = word.text.starts_with('-')
                         && !word.text.starts_with("--")

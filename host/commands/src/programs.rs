@@ -18,6 +18,81 @@ pub(super) struct Starts {
     pub(super) unclear: Option<&'static str>,
 }
 
+/// What `script` runs in a terminal of its own, and where it writes what that shows.
+pub(super) struct Typescript {
+    /// Texts for a shell. The last one runs.
+    pub(super) commands: Vec<Word>,
+    /// Files.
+    pub(super) files: Vec<Word>,
+}
+
+impl Typescript {
+    /// Reads the arguments of `script`. `None`: it isn't known what they mean. Without a command,
+    /// it starts a shell that reads its input.
+    pub(super) fn read(arguments: &[Word]) -> Option<Self> {
+        const COMMAND: [&str; 2] = ["-c", "--command"];
+        const FILES: [&str; 8] =
+            ["-B", "-I", "-O", "-T", "--log-io", "--log-in", "--log-out", "--log-timing"];
+        const VALUES: [&str; 6] =
+            ["-E", "-m", "-o", "--echo", "--logging-format", "--output-limit"];
+        const FLAGS: [&str; 9] =
+            ["-a", "-e", "-f", "-q", "--append", "--return", "--flush", "--force", "--quiet"];
+
+        let mut typescript = Self { commands: Vec::new(), files: Vec::new() };
+        let (mut words, mut file) = (arguments.iter(), None);
+        while let Some(word) = words.next() {
+            let text = word.text.as_str();
+            if !text.starts_with('-') || text == "-" {
+                // Anything else that isn't known could be an option.
+                if word.open || file.replace(word).is_some() {
+                    return None;
+                }
+                continue;
+            }
+            let (option, value) = if text.starts_with("--") {
+                let (name, value) =
+                    text.split_once('=').map_or((text, None), |it| (it.0, Some(it.1)));
+                (name.to_owned(), value)
+            } else {
+                // Options without a value may come before one in the same word.
+                let is_flag = |letter: char| FLAGS.contains(&format!("-{letter}").as_str());
+                match text[1..].find(|letter| !is_flag(letter)) {
+                    None if word.open => return None,
+                    None => continue,
+                    Some(at) => {
+                        let letter = text[1 + at..].chars().next()?;
+                        let value = &text[1 + at + letter.len_utf8()..];
+                        (format!("-{letter}"), Some(value).filter(|value| !value.is_empty()))
+                    }
+                }
+            };
+            if FLAGS.contains(&option.as_str()) && value.is_none() && !word.open {
+                continue;
+            }
+            let value = match value {
+                Some(value) => Word { text: value.to_owned(), ..word.clone() },
+                None if word.open => return None,
+                None => words.next()?.clone(),
+            };
+            if value.open && !value.is_unknown() {
+                // Braces or a pattern may make several words of it.
+                return None;
+            }
+            match option.as_str() {
+                option if COMMAND.contains(&option) => typescript.commands.push(value),
+                option if FILES.contains(&option) => typescript.files.push(value),
+                option if VALUES.contains(&option) => {}
+                _ => return None,
+            }
+        }
+        let writes = || Word::plain("typescript");
+        if typescript.files.is_empty() || file.is_some() {
+            typescript.files.push(file.cloned().unwrap_or_else(writes));
+        }
+        Some(typescript)
+    }
+}
+
 /// Options whose value is started as a program. A long option may be abbreviated, and its value may
 /// follow `=` or be the next word.
 const OPTIONS: &[(&[&str], &[&str])] = &[

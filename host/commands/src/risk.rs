@@ -3,6 +3,7 @@
 use super::code;
 use super::expand::Program;
 use super::grammar::{Redirect, is_harmless};
+use super::programs::Typescript;
 use super::word::Word;
 
 /// The risk of a command, in increasing order.
@@ -392,6 +393,9 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
         || creates
         || name == "tee"
             && arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
+        || name == "script"
+            && Typescript::read(arguments)
+                .is_none_or(|it| it.files.iter().any(|file| !is_harmless(&file.text)))
         || name == "unzip" && !has_option(arguments, &['l', 't', 'p', 'Z'], &[])
         || name == "yarn" && arguments.is_empty()
         || name.starts_with("python")

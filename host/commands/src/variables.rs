@@ -1,6 +1,7 @@
 //! Variables that make programs run other code.
 
 use super::calculated::{Rule, applies};
+use super::programs::SHELLS;
 use super::word::Word;
 
 /// The effect of setting a variable.
@@ -56,6 +57,7 @@ pub(super) fn affects_programs(name: &str) -> bool {
     let name = name.split(['[', '+']).next().unwrap_or_default();
     CODE.contains(&name)
         || COMMANDS.contains(&name)
+        || name == "SHELL"
         || name.starts_with("BASH_FUNC_")
         || is_git_config(name)
 }
@@ -76,6 +78,10 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
     if COMMANDS.contains(&name) {
         return if value.text.is_empty() { Effect::Nothing } else { Effect::Command };
     }
+    // Other programs start it with a text as its command.
+    if name == "SHELL" && !is_shell(value) {
+        return Effect::Unclear("it sets SHELL to a program that isn't a known shell");
+    }
     let prompts = match name {
         "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
         "PS4" => applies(Rule::Trace) && is_evaluated(value),
@@ -85,6 +91,12 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
         return Effect::Unclear("it sets a text that is evaluated when it is used");
     }
     Effect::Nothing
+}
+
+/// Whether a value names a known shell.
+fn is_shell(value: &Word) -> bool {
+    let name = value.text.rsplit('/').next().unwrap_or_default();
+    !value.open && SHELLS.contains(&name)
 }
 
 /// Whether a prompt would start a command with `set -x`: one in the prompt, or one in the value of
