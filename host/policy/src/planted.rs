@@ -121,5 +121,9 @@ mod tests {
         for path in ["/w/src/main.rs", "/w/vscode/x", "/w/.git/index", "/w/bin/run", "/w/.vscode"] {
             assert!(!runs_later(Path::new(path)), "{path}");
         }
+        // They run when a person builds the project, as all of its sources do.
+        for path in ["/w/Makefile", "/w/conftest.py", "/w/setup.py", "/w/build.rs"] {
+            assert!(!runs_later(Path::new(path)), "{path}");
+        }
     }
 }
