@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use berth_contract::text::cut;
+use berth_contract::text::{cut, shell_word};
 use berth_redaction::{self as redaction, Keys};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -173,16 +173,16 @@ fn text(file: File, status: &Metadata) -> Result<Text, String> {
 /// Refuses a file that anybody but the user and root can write: its writer could grant anything.
 fn check_writers(status: &Metadata, path: &Path) -> Result<(), String> {
     let user = rustix::process::geteuid().as_raw();
-    let shown = path.display();
+    let word = shell_word(&path.display().to_string());
     if status.uid() != user && status.uid() != 0 {
         return Err(format!(
-            "belongs to user {}, who is neither you nor root; if you trust it, run: chown {user} '{shown}'",
+            "belongs to user {}, who is neither you nor root; if you trust it, run: chown {user} {word}",
             status.uid()
         ));
     }
     if status.mode() & 0o022 != 0 {
         return Err(format!(
-            "it is writable by others, so it isn't trusted; check it, then run: chmod go-w '{shown}'"
+            "it is writable by others, so it isn't trusted; check it, then run: chmod go-w {word}"
         ));
     }
     Ok(())

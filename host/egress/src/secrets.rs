@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_contract::text::shell_word;
 use berth_policy::egress::SecretRule;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
@@ -157,7 +158,9 @@ fn read_with(
             let bytes = run(&program, &entry).map_err(|why| match why.starts_with("failed") {
                 true => format!(
                     "the keyring is locked, or has no entry for this service and account; to add \
-                     one, run `secret-tool store --label=… service '{service}' account '{account}'`"
+                     one, run `secret-tool store --label=… service {} account {}`",
+                    shell_word(service),
+                    shell_word(account)
                 ),
                 false => format!("`{SECRET_TOOL}` {why}"),
             })?;
@@ -221,9 +224,10 @@ fn open_file(path: &Path) -> Result<(File, u32), String> {
 }
 
 fn mode_warning(path: &Path, mode: u32) -> Option<String> {
-    let path = path.display();
     (mode & 0o077 != 0).then(|| {
-        format!("other users can read or change the secret in {path}: run `chmod 600 '{path}'`")
+        let shown = path.display().to_string();
+        let word = shell_word(&shown);
+        format!("other users can read or change the secret in {shown}: run `chmod 600 {word}`")
     })
 }
 
@@ -252,6 +256,20 @@ mod tests {
     fn check_refused(source: &SecretSource, expected: &str) {
         let why = read_from_path(source).expect_err("it can't be read");
         assert!(why.contains(expected) && !why.contains(SECRET), "{why}");
+    }
+
+    #[test]
+    fn command_that_makes_a_secret_private_can_be_pasted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("it's mine");
+        fs::write(&path, SECRET).expect("it is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode is set");
+        let mode = || fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+        let warning = mode_warning(&path, mode()).expect("others can read it");
+        let line = warning.split('`').nth(1).expect("it has a command");
+        let done = std::process::Command::new("sh").args(["-c", line]).status();
+        assert!(done.is_ok_and(|status| status.success()), "{warning}");
+        assert_eq!(mode(), 0o600);
     }
 
     #[test]

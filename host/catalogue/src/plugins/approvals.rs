@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use berth_contract::HostError;
+use berth_contract::text::shell_word;
 use berth_runtime::{Candidate, PluginInfo};
 use berth_system::private::PrivateFolder;
 use serde::{Deserialize, Serialize};
@@ -129,6 +130,7 @@ pub(super) fn hold_reason(
             format!("version {version} isn't approved; the approved version is {old}")
         }
     };
+    let name = shell_word(name);
     format!(
         "{what}; inspect it with `berth plugin inspect {name}`, then run `berth plugin approve {name}`"
     )

@@ -239,11 +239,17 @@ fn untrusted_text_is_neutralised_in_problems() {
 fn file_that_others_can_write_is_refused() {
     let scene = Scene::new();
     let path = scene.write("[tools]\n");
+    let odd = path.with_file_name("it's mine.toml");
+    fs::copy(&path, &odd).expect("it is copied");
     for mode in [0o620, 0o602, 0o666] {
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
-        let problems =
-            load(&scene.folders, &Inputs::default()).expect_err("others can write").to_string();
-        assert!(problems.contains(&format!("chmod go-w '{}'", path.display())), "{problems}");
+        for path in [&path, &odd] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode is set");
+            let inputs = Inputs { file: Some(path.clone()), ..Inputs::default() };
+            let problems = load(&scene.folders, &inputs).expect_err("others can write").to_string();
+            let word = path.display().to_string().replace('\'', r"'\''");
+            let word = if path == &odd { format!("'{word}'") } else { word };
+            assert!(problems.contains(&format!("chmod go-w {word}")), "{problems}");
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 use berth_config::{Folders, Loaded};
-use berth_contract::text::counted;
+use berth_contract::text::{counted, shell_word};
 
 use super::Finding;
 use super::finding::size;
@@ -36,7 +36,8 @@ fn log(folders: &Folders) -> Finding {
     let path = trail.path().display().to_string();
     if let Err(error) = trail.check_writable() {
         let fix = format!(
-            "make {path} and what is in it yours alone (`chmod -R go-rwx`), on a file system that can be written to"
+            "make {path} and what is in it yours alone (`chmod -R go-rwx {}`), on a file system that can be written to",
+            shell_word(&path)
         );
         return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
     }

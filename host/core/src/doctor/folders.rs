@@ -2,6 +2,7 @@ use std::path::Path;
 
 use berth_catalogue::plugins::compiled_folder;
 use berth_config::{Folders, Loaded};
+use berth_contract::text::shell_word;
 use berth_system::machine::{self, Folder, FolderStatus};
 
 use super::Finding;
@@ -181,9 +182,9 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
     Finding::ok(name, found(format!("mode {mode:o}, {} free", size(below.free))))
 }
 
-/// Quotes it for a shell.
+/// The path as a word for a shell.
 fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+    shell_word(&path.display().to_string())
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
         Some(waiting) if waiting.held => Finding::warning(
             &plugin.name,
             &waiting.reason,
-            format!("berth plugin approve {}", plugin.name),
+            format!("berth plugin approve {}", shell_word(&plugin.name)),
         ),
         Some(waiting) => {
             let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
