@@ -348,6 +348,22 @@ fn plugin_that_does_not_load_is_a_finding() {
 }
 
 #[test]
+fn fix_names_the_file_to_change() {
+    let cli = Cli::new();
+    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    cli.configure("[network]\nauthorities = [\"/no/such.pem\"]\n");
+    let report = examined(&mut doctor(&cli));
+    let fix = &report.expect("Requests", "authority /no/such.pem", "failure", "no request")["fix"];
+    let expected = format!("remove it from `authorities` in [network] of {file}");
+    assert!(fix.as_str().is_some_and(|fix| fix.contains(&expected)), "{fix}");
+    cli.configure("[tools.limits]\nmemory_mib = 4096\n[tools]\nmax_concurrent = 1000\n");
+    let report = examined(&mut doctor(&cli));
+    let fix = &report.expect("Limits", "memory", "warning", "together")["fix"];
+    let expected = format!("`memory_mib` in [tools.limits] of {file}");
+    assert!(fix.as_str().is_some_and(|fix| fix.contains(&expected)), "{fix}");
+}
+
+#[test]
 fn doctor_reports_narrow_limits_with_the_command_that_widens_them() {
     let cli = Cli::new();
     let report = |line: &str| Report::parse(Ended::from_output(after(&cli, line)));

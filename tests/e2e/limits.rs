@@ -5,8 +5,19 @@ use serde_json::json;
 
 use crate::support::{Scene, attacks, descriptors_below, failure, log_of, loot};
 
+#[track_caller]
 fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
-    failure(answer, Category::PermanentFailure, Some(code))
+    let stopped = failure(answer, Category::PermanentFailure, Some(code));
+    let advice = stopped.suggestion.as_deref().unwrap_or_default();
+    let names = |table: &str| advice.contains(table) && advice.ends_with("berth.toml.");
+    // These limits are the operator's.
+    assert!(
+        !["cpu_budget", "memory_limit"].contains(&code)
+            || names("[tools.limits] of ")
+            || names(".limits] of "),
+        "{advice}"
+    );
+    stopped
 }
 
 /// Enough time to use up the processor time on a busy machine.

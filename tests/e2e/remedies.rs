@@ -176,6 +176,38 @@ fn remedy_names_the_file_that_holds_the_rule() {
 }
 
 #[test]
+fn allowed_call_asks_after_its_remedy() {
+    let cli = scene();
+    let check = ["policy", "check", "write", "path=new.txt", "content=x"];
+    for begin in ["", "[tools]\nautonomy = \"full\"\n"] {
+        let cli = Cli::new();
+        cli.configure(begin);
+        let said = cli.run(&check).ends(0).stdout;
+        let (_, remedy) = said.split_once("To be asked, ").expect(&said);
+        let file = cli.root.path().join("config/berth.toml").display().to_string();
+        assert!(remedy.contains(&file) && remedy.contains("autonomy = \"ask\""), "{said}");
+        cli.configure("[tools]\nautonomy = \"ask\"\n");
+        cli.run(&["call", "write", "path=new.txt", "content=x"]).ends(3);
+    }
+    // A ceiling: nobody can be told to write a line.
+    let ceiling = cli.root.path().join("ceiling.toml");
+    fs::write(&ceiling, "[tools.shell]\nblock_high_risk_commands = true\n").expect("it is written");
+    let mut command = cli.command(&["call", "--yes", "bash", "chmod +s x"]);
+    let refused = command.env("BERTH_CEILING", &ceiling).output().expect("berth starts");
+    let refused = Ended::from_output(refused).ends(3);
+    assert!(remedy(&refused).contains("whoever manages the ceiling"), "{}", refused.stderr);
+    cli.configure("[tools.shell]\nblock_high_risk_commands = true\n");
+    let refused = cli.run(&["call", "--yes", "bash", "chmod +s x"]).ends(3);
+    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    assert!(
+        remedy(&refused).contains("block_high_risk_commands = false")
+            && remedy(&refused).contains(&file),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn existing_table_is_not_written_twice() {
     let cli = scene();
     let table = "[tools.file]\ndeny_read = [\"zz\"]\n";

@@ -100,6 +100,11 @@ impl Placed<Autonomy> {
         }
     }
 
+    /// The remedy for a call that acts and is allowed.
+    pub(crate) fn to_be_asked(&self) -> Cow<'static, str> {
+        self.place.remedy_to_set("To be asked", "tools", "autonomy = \"ask\"")
+    }
+
     /// Decides for this gate. `permissions` gives the remedy. `permitted`: whether a permission of
     /// the tool has decided.
     pub(crate) fn decide(
@@ -138,6 +143,7 @@ impl Placed<Autonomy> {
                 ),
             });
         }
+        // Nobody reads it of a call that is made. `Policy::explain` names the file.
         let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
         let rule = match (autonomy, containment.check(action)) {
             (Autonomy::Full, _) | (Autonomy::Sandboxed, Ok(())) => {

@@ -109,7 +109,17 @@ impl Policy {
     /// call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let inputs = GateInputs::new(self, action);
-        GATES.iter().map(|gate| (*gate, self.decide_at(*gate, action, &inputs))).collect()
+        let decide = |gate: &Gate| {
+            let mut decision = self.decide_at(*gate, action, &inputs);
+            let acts = *gate == Gate::Autonomy && action.acts();
+            if let Some(allowed) =
+                decision.as_mut().filter(|it| it.verdict == Verdict::Allow && acts)
+            {
+                allowed.remedy = self.autonomy.to_be_asked();
+            }
+            (*gate, decision)
+        };
+        GATES.iter().map(decide).collect()
     }
 
     /// The denial, if one of the commands never runs. This is checked first, before the paths of a
@@ -239,12 +249,12 @@ impl Policy {
         match (command.beside(only), command.unclear) {
             (Some(program), _) => deny(
                 format!("only_commands, which doesn't have `{}`", shorten(program)),
-                format!("To allow it, add {} to `only_commands` of [tools.shell].", toml(program)),
+                format!("To allow it, add {} to `only_commands` of {}.", toml(program), place.text),
             ),
             // An unresolved command may start other programs.
             (None, Some(why)) => deny(
                 format!("only_commands, since its programs are unknown: {why}"),
-                "To allow such commands, take `only_commands` out of [tools.shell].".to_owned(),
+                format!("To allow such commands, take `only_commands` out of {}.", place.text),
             ),
             (None, None) => None,
         }
@@ -339,10 +349,11 @@ impl Policy {
             _ if self.block_high_risk.value && command.risk().0 == Risk::High => decision(
                 Verdict::Deny,
                 &self.block_high_risk.place,
-                self.block_high_risk.place.remedy(|| {
-                    "To be asked, set `block_high_risk_commands = false` in [tools.shell]."
-                        .to_owned()
-                }),
+                self.block_high_risk.place.remedy_to_set(
+                    "To be asked",
+                    "tools.shell",
+                    "block_high_risk_commands = false",
+                ),
             ),
             // A permission for exactly this command includes its risk.
             Risk::High if level != Autonomy::Full && !inputs.is_exactly_allowed() => {

@@ -42,13 +42,10 @@ impl ProviderTrust {
         let plugin = self.get(action.provider).filter(|plugin| plugin.value == least);
         let (place, remedy): (_, Cow<'static, str>) = match plugin {
             Some(plugin) => {
-                let own = || {
-                    format!(
-                        "To allow it, set `trust = \"verified\"` in [plugins.{}].",
-                        action.provider
-                    )
-                };
-                (plugin.place.text.clone(), plugin.place.remedy(own))
+                let table = format!("plugins.{}", action.provider);
+                let line = "trust = \"verified\"";
+                let remedy = plugin.place.remedy_to_set("To allow it", &table, line);
+                (plugin.place.text.clone(), remedy)
             }
             None => (
                 "set by the caller".into(),

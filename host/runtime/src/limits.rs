@@ -1,7 +1,9 @@
 //! The limits of one call, and the limiter for its memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use berth_policy::OwnTable;
 use wasmtime::ResourceLimiter;
 
 /// The limits of a call. The defaults are those of the configuration.
@@ -31,6 +33,8 @@ pub struct Limits {
     pub written: u64,
     /// Bytes of arguments as JSON text.
     pub arguments: usize,
+    /// The table of the configuration that raises the limits, for remedies.
+    pub table: Arc<OwnTable>,
 }
 
 impl Default for Limits {
@@ -49,6 +53,7 @@ impl Default for Limits {
             handles: 256,
             written: 1 << 30,
             arguments: MIB,
+            table: Arc::new(OwnTable { name: "tools.limits".to_owned(), ..OwnTable::default() }),
         }
     }
 }

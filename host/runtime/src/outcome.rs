@@ -12,6 +12,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::guest::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
+use crate::stop::less_or_more;
 use crate::watch::Watch;
 
 /// Why a guest ended without an answer: the host stopped it, or it crashed.
@@ -21,18 +22,23 @@ pub(crate) fn failure(
     store: &Store<CallState>,
     plugin: &Arc<str>,
 ) -> Failure {
-    watch.failure_if_stopped().unwrap_or_else(|| crash_failure(error, store.data(), plugin))
+    watch.failure_if_stopped().unwrap_or_else(|| crash_failure(watch, error, store.data(), plugin))
 }
 
 /// Why a guest crashed. Its backtrace and its printed text go to the log, not to the model.
-fn crash_failure(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
+fn crash_failure(
+    watch: &Watch,
+    error: &wasmtime::Error,
+    state: &CallState,
+    plugin: &str,
+) -> Failure {
     if state.memory.refused() {
         return Failure::new(
             Category::PermanentFailure,
             "the tool needed more memory than its limit and was stopped",
         )
         .with_code("memory_limit")
-        .with_suggestion("Ask for less at once; the limit is `memory_mib` in [tools.limits].");
+        .with_suggestion(less_or_more("memory_mib", &watch.table));
     }
     let reason = match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
         (Some(exit), _) => format!("it exited with exit code {}", exit.0),

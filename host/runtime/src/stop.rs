@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use berth_contract::{Category, Failure};
+use berth_policy::OwnTable;
 
 /// Why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,8 @@ impl Stop {
 }
 
 /// The failure of a guest that the host stopped. `waited`: the part of its time that it waited for
-/// its place.
-pub(crate) fn failure(stop: Stop, time: Duration, waited: Duration) -> Failure {
+/// its place. `table`: the one that raises the limits.
+pub(crate) fn failure(stop: Stop, time: Duration, waited: Duration, table: &OwnTable) -> Failure {
     let waited = match waited.as_secs() {
         0 => String::new(),
         waited => format!(" (including {waited} s of waiting for other calls)"),
@@ -35,13 +36,21 @@ pub(crate) fn failure(stop: Stop, time: Duration, waited: Duration) -> Failure {
     match stop {
         Stop::Timeout => {
             Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waited} and was stopped", time.as_secs()))
-                .with_suggestion("Ask for less at once, or give it more time: with the `timeout` argument if the tool has one, else with `[tools] call`.")
+                .with_suggestion(format!(
+                    "Ask for less at once, or give it more time: with the `timeout` argument if the tool has one, else with `call` in [tools] of {}.",
+                    table.place.file
+                ))
         }
         Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
         Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
-            .with_suggestion("Ask for less at once; the limit is `cpu_secs` in [tools.limits]."),
+            .with_suggestion(less_or_more("cpu_secs", table)),
     }
+}
+
+/// What to do about a limit, which `key` of `table` raises.
+pub(crate) fn less_or_more(key: &str, table: &OwnTable) -> String {
+    format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
 /// The failure of a call that got no place. `waited`: how long it waited, zero if it was refused at

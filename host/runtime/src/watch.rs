@@ -2,11 +2,13 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, Failure};
+use berth_policy::OwnTable;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep_until;
 use wasmtime::UpdateDeadline;
@@ -31,6 +33,8 @@ pub(crate) struct Watch {
     /// Seconds of that time that the call waited for its place.
     waited: AtomicU64,
     cpu: Duration,
+    /// The table that raises the limits, for remedies.
+    pub(crate) table: Arc<OwnTable>,
 }
 
 impl Watch {
@@ -48,6 +52,7 @@ impl Watch {
             time,
             waited,
             cpu: limits.cpu,
+            table: Arc::clone(&limits.table),
         }
     }
 
@@ -68,7 +73,8 @@ impl Watch {
     }
 
     pub(crate) fn stop_failure(&self, stop: Stop) -> Failure {
-        stop::failure(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
+        let waited = Duration::from_secs(self.waited.load(Ordering::Relaxed));
+        stop::failure(stop, self.time, waited, &self.table)
     }
 
     /// Sets how long the call waited for its place.

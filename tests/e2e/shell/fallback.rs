@@ -60,6 +60,8 @@ fn strict_sandbox_refuses_to_start_with_a_missing_part() {
     assert_ne!(ended.code, 0);
     let text = format!("{}{}", ended.stdout, ended.stderr);
     assert!(text.contains("namespaces") && text.contains("best-effort"), "{text}");
+    let file = cli.root.path().join("config/berth.toml").display().to_string();
+    assert!(text.contains(&format!("[tools.shell] of {file}")), "{text}");
     assert!(!cli.work().join("made").exists());
 }
 

@@ -107,10 +107,14 @@ impl Policies {
         limits: config::Limits,
     ) -> Result<PluginPolicy, HostError> {
         let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
+        let mut limits = self.limits(limits);
+        if table.starts_with("plugins.") {
+            limits.table = self.config.own_table(&format!("{table}.limits")).into();
+        }
         Ok(PluginPolicy {
             files: grants,
             working_directory: Some(self.directory.clone()),
-            limits: self.limits(limits),
+            limits,
             table: self.config.own_table(table).into(),
             ..PluginPolicy::default()
         })
@@ -192,6 +196,7 @@ impl Policies {
                 .max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
             written: limits.written_mib.get().saturating_mul(MIB),
             handles: usize::try_from(limits.handles.get()).unwrap_or(defaults.handles),
+            table: self.config.own_table("tools.limits").into(),
             ..defaults
         }
     }

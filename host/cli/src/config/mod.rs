@@ -68,7 +68,10 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         }
     };
     let mut refused = grants(&loaded, &folders, &working_directory);
-    refused.extend(berth_mcp::problems(&loaded.config.serve));
+    let serve = berth_mcp::problems(&loaded.config.serve);
+    let place = format!("The settings are in {}.", loaded.own_table("serve"));
+    refused
+        .extend((!serve.is_empty()).then(|| [serve, vec![place]].concat()).into_iter().flatten());
     if !refused.is_empty() {
         writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
         return Ok(Exit::Host);

@@ -90,8 +90,9 @@ fn autonomy(loaded: &Loaded) -> Finding {
             "autonomy",
             format!("\"{level}\" ({place}); but commands ask, because of `{missing}`"),
             format!(
-                "take `{missing}` out of {}; or set `autonomy = \"ask\"` in [tools]",
-                loaded.own_file()
+                "take `{missing}` out of {}; or set `autonomy = \"ask\"` in {}",
+                loaded.own_file(),
+                loaded.own_table("tools")
             ),
         ),
     }

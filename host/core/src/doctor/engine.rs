@@ -1,33 +1,38 @@
 use berth_contract::text::counted;
+use berth_policy::OwnTable;
 use berth_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
 use berth_system::machine;
 
 use super::Finding;
 use super::finding::size;
 
-/// Whether components run and are compiled here.
-pub(super) fn findings(config: RuntimeConfig, builtins: &[Builtin]) -> Vec<Finding> {
+/// Whether components run and are compiled here. `table`: the one of concurrent calls.
+pub(super) fn findings(
+    config: RuntimeConfig,
+    builtins: &[Builtin],
+    table: &OwnTable,
+) -> Vec<Finding> {
     let examined = match examine(config, builtins) {
         Ok(examined) => examined,
         Err(error) => {
-            return vec![Finding::failure("engine", error.to_string(), address_space_fix())];
+            return vec![Finding::failure("engine", error.to_string(), address_space_fix(table))];
         }
     };
-    let mut findings = vec![pool(&examined), teardown(&examined), processor(&examined)];
+    let mut findings = vec![pool(&examined, table), teardown(&examined), processor(&examined)];
     findings.extend(ahead(&examined));
     findings.push(helper(&examined));
     findings.extend(check_cache(&examined));
     findings
 }
 
-fn pool(examined: &EngineExamination) -> Finding {
+fn pool(examined: &EngineExamination, table: &OwnTable) -> Finding {
     let name = "memory pool";
     let calls = examined.places;
     match &examined.no_pool {
         Some(reason) => Finding::warning(
             name,
             format!("none, so calls start slower: {reason}"),
-            address_space_fix(),
+            address_space_fix(table),
         ),
         None => {
             let reserved = examined
@@ -40,11 +45,11 @@ fn pool(examined: &EngineExamination) -> Finding {
 }
 
 /// The most likely reason why the engine gets no address space.
-fn address_space_fix() -> &'static str {
+fn address_space_fix(table: &OwnTable) -> String {
     match (machine::bounds().address_space, machine::overcommits()) {
-        (Some(_), _) => "ulimit -v unlimited (for a service: LimitAS=infinity)",
-        (None, Some(false)) => "sysctl vm.overcommit_memory=0",
-        _ => "a smaller `max_concurrent` in [tools]",
+        (Some(_), _) => "ulimit -v unlimited (for a service: LimitAS=infinity)".to_owned(),
+        (None, Some(false)) => "sysctl vm.overcommit_memory=0".to_owned(),
+        _ => format!("a smaller `max_concurrent` in {table}"),
     }
 }
 

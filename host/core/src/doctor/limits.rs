@@ -77,8 +77,9 @@ fn memory(loaded: &Loaded) -> Finding {
     }
     let fit = (there / each.max(1)).max(1);
     let fix = format!(
-        "`max_concurrent = {fit}` in {}, or a smaller `memory_mib` in [tools.limits]",
-        loaded.own_table("tools")
+        "`max_concurrent = {fit}` in {}, or a smaller `memory_mib` in {}",
+        loaded.own_table("tools"),
+        loaded.own_table("tools.limits")
     );
     Finding::warning(name, format!("{shown}, {} together", size(most)), fix)
 }

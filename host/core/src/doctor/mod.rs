@@ -91,9 +91,10 @@ impl Examination {
         }
 
         let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());
+        let table = read.loaded.own_table("tools");
         report.add(
             "Engine",
-            finding::within(PATIENCE, move || engine::findings(runtime, &builtins)).await,
+            finding::within(PATIENCE, move || engine::findings(runtime, &builtins, &table)).await,
         );
         report.add("Plugins", plugins::findings(self, read, LOADING).await);
         report

@@ -6,13 +6,16 @@ use std::path::Path;
 use berth_config::{Folders, Loaded};
 use berth_contract::text::counted;
 use berth_egress::examine;
+use berth_policy::OwnTable;
 
 use super::Finding;
 
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut found = vec![proxy(loaded)];
-    found.extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path)));
+    let table = loaded.own_table("network");
+    found
+        .extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path, &table)));
     found.extend(loaded.secrets().map(|(table, name, secret)| {
         let key = format!("{table}.secrets.{}", berth_config::dotted_name(name));
         let called = format!("secret {name}");
@@ -56,14 +59,14 @@ fn proxy(loaded: &Loaded) -> Finding {
     }
 }
 
-fn authority(path: &Path) -> Finding {
+fn authority(path: &Path, table: &OwnTable) -> Finding {
     let called = format!("authority {}", path.display());
     match berth_egress::examine_authority(path) {
         Ok(count) => Finding::ok(called, counted(count, "certificate")),
         Err(why) => Finding::failure(
             called,
             format!("{why}; no request can be made"),
-            "fix the file, or remove it from `authorities` in [network]",
+            format!("fix the file, or remove it from `authorities` in {table}"),
         ),
     }
 }

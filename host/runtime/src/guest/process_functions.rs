@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Access, Content, Denial};
+use berth_policy::ConfigFile;
 use berth_policy::files::Kind;
 use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::Bound;
@@ -163,7 +164,7 @@ impl CallState {
         match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
             Ok(child) => Ok(Child { child, live, _running: running }),
             Err(StartError::Sandbox(reason)) => {
-                Err(wit::ProcessError::Unavailable(unavailable(&reason)))
+                Err(wit::ProcessError::Unavailable(unavailable(&reason, &policy.table.place.file)))
             }
             Err(error @ StartError::Moved(_)) => Err(wit::ProcessError::Failed(error.to_string())),
             Err(StartError::Places(error)) => {
@@ -249,9 +250,9 @@ impl CallState {
     }
 }
 
-fn unavailable(reason: &str) -> String {
+fn unavailable(reason: &str, file: &ConfigFile) -> String {
     format!(
-        "the sandbox isn't available: {}. Run `berth doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] to use only that",
+        "the sandbox isn't available: {}. Run `berth doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only that",
         neutral_line(cut(reason, 1024))
     )
 }

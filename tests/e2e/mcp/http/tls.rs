@@ -54,8 +54,11 @@ fn tls_needs_only_a_certificate_and_refuses_plain_http() {
     fs::write(&key, "nonsense").expect("it is written");
     assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("`key = "));
     cli.configure(&format!("[serve]\ncertificate = {certificate:?}\n"));
-    assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("no `key`"));
-    assert!(cli.run(&["config", "check"]).ends(4).stderr.contains("no `key`"));
+    let place = format!("[serve] of {}", cli.root.path().join("config/berth.toml").display());
+    for line in [&["serve", "--http", "0"][..], &["config", "check"]] {
+        let refused = cli.run(line).ends(4).stderr;
+        assert!(refused.contains("no `key`") && refused.contains(&place), "{refused}");
+    }
     cli.configure("");
     assert!(
         cli.run(&["serve", "--http", "0.0.0.0:0"])
