@@ -24,9 +24,6 @@ const REQUEST_BODY: u64 = 10 << 20;
 /// Bytes of the headers of a response.
 const HEADERS: usize = 64 << 10;
 
-/// The key that bounds the time of every request.
-const TIME_OF_ALL: &str = "`request_secs` in [tools.limits]";
-
 /// Seconds without any data from the other side.
 const IDLE: u64 = 15;
 
@@ -61,12 +58,12 @@ impl Loaded {
             all.min(web.max_body_kib.get() << 10),
         );
         let time_key = if web.timeout <= limits.request_secs {
-            "`timeout` in [tools.web]"
+            format!("`timeout` in {}", self.own_table("tools.web"))
         } else {
-            TIME_OF_ALL
+            self.time_key("tools.limits")
         };
         let settings =
-            self.egress(&self.web_table(), bounds, time_key, folders, working_directory)?;
+            self.egress(&self.web_table(), bounds, &time_key, folders, working_directory)?;
         Ok(Settings {
             reach: self.web_reach()?,
             asks: web.other_domains == OtherDomains::Ask,
@@ -137,18 +134,16 @@ impl Loaded {
         let limits = self.plugin_limits(name);
         let bounds =
             self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
-        let own = plugin
-            .limits
-            .request_secs
-            .map(|_| format!("`request_secs` in [plugins.{}.limits]", super::dotted_name(name)));
-        self.egress(
-            &table,
-            bounds,
-            own.as_deref().unwrap_or(TIME_OF_ALL),
-            folders,
-            working_directory,
-        )
-        .map(Some)
+        let time_key = match plugin.limits.request_secs {
+            Some(_) => self.time_key(&format!("plugins.{}.limits", super::dotted_name(name))),
+            None => self.time_key("tools.limits"),
+        };
+        self.egress(&table, bounds, &time_key, folders, working_directory).map(Some)
+    }
+
+    /// The key that bounds the time of a request.
+    fn time_key(&self, table: &str) -> String {
+        format!("`request_secs` in {}", self.own_table(table))
     }
 
     /// Names of the secrets that the requests of a call to its URLs carry.
