@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use berth_core::config::Folders;
 use berth_core::{Host, Request};
@@ -25,10 +25,14 @@ async fn reads(host: &Host, path: &str) -> String {
     answer.outcome.expect("it is read").joined_text()
 }
 
-/// Files anywhere below a folder.
-fn files_below(folder: &Path) -> usize {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
+/// The compiled components below a folder.
+fn code_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let code = |path: PathBuf| match path.is_dir() {
+        true => code_below(&path),
+        false => usize::from(path.extension() == Some("cwasm".as_ref())),
+    };
+    entries.map(code).sum()
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn single_call_loads_only_the_plugin_that_it_needs() {
     fs::write(living.work().join("notes.txt"), "here").expect("a file is written");
     living.put("other", &version("other", "1.0.0", "two").encode());
     living.put("word", &version("word", "1.0.0", "one").encode());
-    let compiled = || files_below(&living.folders.cache);
+    let compiled = || code_below(&living.folders.cache);
     let output = |line: &[&str]| {
         let ended = living.berth(line);
         String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned()

@@ -381,6 +381,10 @@ impl Roots<'_> {
 
     /// The existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
-        CREDENTIALS.iter().filter_map(|place| self.find(place)?.canonicalize().ok()).collect()
+        // One call shows that a place is missing; searching it for links takes one for each folder
+        // above, and most are missing.
+        let existing = CREDENTIALS.iter().filter_map(|place| self.find(place));
+        let existing = existing.filter(|path| path.exists());
+        existing.filter_map(|path| path.canonicalize().ok()).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use berth_system::private::PrivateFolder;
 use wasmtime::Engine;
@@ -17,6 +17,8 @@ const MAX_BYTES: u64 = 2 << 30;
 
 /// Most bytes of what a component offers. What is larger is asked for at each start.
 const MAX_OFFER: u64 = 16 << 20;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Most bytes of a remembered failure.
 const MAX_REASON: u64 = 16 * 1024;
@@ -82,11 +84,15 @@ impl Cache {
 
     /// The bytes that were stored under a key, at most [`MAX_OFFER`].
     pub(crate) fn bytes(&self, key: &str) -> Option<Vec<u8>> {
-        let file = self.folder.file(key).ok()?;
-        let _ = file.set_modified(SystemTime::now());
-        let mut bytes = Vec::new();
-        file.take(MAX_OFFER + 1).read_to_end(&mut bytes).ok()?;
-        (bytes.len() as u64 <= MAX_OFFER).then_some(bytes)
+        let mut file = self.folder.file(key).ok()?;
+        let metadata = file.metadata().ok().filter(|metadata| metadata.len() <= MAX_OFFER)?;
+        // A start reads several of these, and a day is exact enough for [`prune`](Self::prune).
+        if metadata.modified().ok()?.elapsed().is_ok_and(|age| age > DAY) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+        let mut bytes = vec![0; usize::try_from(metadata.len()).ok()?];
+        file.read_exact(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Stores bytes under a key. A mapped file must never change, so a new file replaces the old
@@ -141,8 +147,6 @@ pub(crate) fn failure_name(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,8 +1,10 @@
 //! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_contract::HostError;
@@ -44,10 +46,12 @@ const fn bounds(size: usize) -> HelperBounds {
 }
 
 /// Compiles bytes to components.
-#[derive(Debug)]
 pub(crate) struct Compiler {
     cache: Option<Cache>,
     helper: Option<PathBuf>,
+    /// The built-in code that was mapped, by its place. It stays mapped: a plugin that is loaded
+    /// again uses it again.
+    built_in: Mutex<BTreeMap<usize, Component>>,
 }
 
 impl Compiler {
@@ -61,7 +65,7 @@ impl Compiler {
                 })
                 .ok()
         };
-        Self { cache: cache.and_then(open), helper }
+        Self { cache: cache.and_then(open), helper, built_in: Mutex::default() }
     }
 
     /// The bytes that are kept in the cache under a name. Blocks.
@@ -88,8 +92,15 @@ impl Compiler {
         built_in: Option<Precompiled>,
     ) -> Result<Component, String> {
         if let Some(code) = built_in {
+            let mut mapped = self.built_in.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(component) = mapped.get(&code.place()) {
+                return Ok(component.clone());
+            }
             match compiled::map_built_in(engine, code) {
-                Ok(component) => return Ok(component),
+                Ok(component) => {
+                    mapped.insert(code.place(), component.clone());
+                    return Ok(component);
+                }
                 Err(error) => tracing::warn!(
                     "the built-in code doesn't run on this machine, so it is compiled again: {error:#}"
                 ),

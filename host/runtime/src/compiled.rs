@@ -5,12 +5,14 @@
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
 )]
 
+#[cfg(target_arch = "x86_64")]
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 #[cfg(target_arch = "x86_64")]
 use std::ptr::NonNull;
 #[cfg(target_arch = "x86_64")]
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(target_arch = "x86_64")]
 use rustix::mm::{MprotectFlags, mprotect};
@@ -22,7 +24,6 @@ use wasmtime::{Config, Engine};
 /// Code that was compiled ahead of time and is built into this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Precompiled(&'static [u8]);
-
 impl Precompiled {
     /// Code that `berth __compile --baseline` made. Code from another version of Berth is not used.
     ///
@@ -33,24 +34,37 @@ impl Precompiled {
     pub const unsafe fn new(code: &'static [u8]) -> Self {
         Self(code)
     }
+
+    /// Where the code lies in this process.
+    pub(crate) fn place(self) -> usize {
+        self.0.as_ptr().addr()
+    }
 }
 
 /// Maps built-in code. On x86-64 it runs where it lies in the program's file, so that only the
-/// pages that are used take memory, and processes share them. Elsewhere it is copied: the caches of
-/// instructions would have to be told of it.
+/// pages that are used take memory, and processes share them. It is copied where the caches of
+/// instructions would have to be told of it, and for a second engine of this process: the engine's
+/// crate knows each place of code once.
 ///
 /// # Errors
 ///
 /// The engine's error if another version or configuration of it made the code.
 pub(crate) fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
     #[cfg(target_arch = "x86_64")]
-    if code.0.as_ptr().addr().is_multiple_of(rustix::param::page_size()) {
+    if code.place().is_multiple_of(rustix::param::page_size()) && claim(code) {
         // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these
         // bytes, and that they never change.
         return unsafe { Component::deserialize_raw(engine, NonNull::from(code.0)) };
     }
     // SAFETY: the compiler wrote these bytes, as above.
     unsafe { Component::deserialize(engine, code.0) }
+}
+
+/// Whether this is the first engine of this process that wants to run this code in place.
+#[cfg(target_arch = "x86_64")]
+fn claim(code: Precompiled) -> bool {
+    static CLAIMED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).insert(code.place())
 }
 
 /// Lets an engine run code where it lies, see [`map_built_in`].
@@ -79,8 +93,7 @@ impl CustomCodeMemory for InPlace {
         Ok(())
     }
 
-    /// Built-in code stays executable, since another engine of this program may run it. The engine
-    /// unmaps what is its own.
+    /// Nothing is to be done: built-in code is never written, and the engine unmaps its own.
     fn unpublish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
         Ok(())
     }
