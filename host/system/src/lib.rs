@@ -1,9 +1,9 @@
 //! The ways to this machine, each in one place. This crate doesn't know WebAssembly.
 
 pub mod confine;
-mod descriptors;
 pub mod files;
 pub mod machine;
+mod messages;
 pub mod mounts;
 pub mod private;
 pub mod process;

@@ -11,6 +11,7 @@ mod fallback;
 mod files;
 mod modes;
 mod network;
+mod prepared;
 mod sockets;
 mod terminals;
 mod work;

@@ -35,7 +35,7 @@ pub struct Tree {
 
 /// Whether the host learns of a program's changes in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Recorded {
+pub(crate) enum Recorded {
     /// No.
     #[default]
     No,
@@ -76,45 +76,66 @@ impl Default for Limits {
     }
 }
 
-/// One command and its sandbox, for the helper.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Spec {
+/// What a helper sets up before it knows the command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Preparation {
     /// The process that waits for the command: if it ends, everything ends.
-    pub parent: i32,
-    /// The program and its arguments.
-    pub arguments: Vec<String>,
-    /// Its whole environment.
-    pub environment: Vec<(String, String)>,
-    /// Its working directory.
-    pub directory: String,
+    pub(crate) parent: i32,
     /// How complete the sandbox must be.
-    pub sandbox: Sandbox,
+    pub(crate) sandbox: Sandbox,
     /// Whether it gets namespaces and a view of its own: always, except with
     /// [`Sandbox::BestEffort`] on a machine that has none.
-    pub namespaces: bool,
+    pub(crate) namespaces: bool,
     /// Whether it reaches the network.
-    pub network: bool,
+    pub(crate) network: bool,
     /// Whether the host wants to learn of its changes in files.
-    pub recorded: Recorded,
+    pub(crate) recorded: Recorded,
     /// Its trees, the outer before the inner.
-    pub trees: Vec<Tree>,
-    /// Directories in the trees that keep their names and places, the outer before the inner: if
-    /// they moved, what is covered in them would become visible.
-    pub pinned: Vec<String>,
-    /// Paths in the trees that can't be read or written.
-    pub hidden: Vec<String>,
-    /// Paths in the trees that can't be written.
-    pub frozen: Vec<String>,
+    pub(crate) trees: Vec<Tree>,
     /// A private empty directory that it may write to, beside `/tmp`: `$HOME`.
-    pub home: Option<String>,
+    pub(crate) home: Option<String>,
     /// Its limits.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
 }
 
-/// The first line that the helper writes to its standard error: the state of the sandbox.
+/// What has a path: the same when the helper prepared itself and when the command starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Identity {
+    /// A file or a directory, by the numbers that it has as long as a view holds it.
+    Object { device: u64, inode: u64 },
+    /// A link, by its target.
+    Link(String),
+}
+
+/// The state of the trees when the command starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeState {
+    /// What has the path of each tree of the preparation. `None`: nothing.
+    pub(crate) found: Vec<Option<Identity>>,
+    /// Directories in the trees that keep their names and places, the outer before the inner: if
+    /// they moved, what is covered in them would become visible.
+    pub(crate) pinned: Vec<String>,
+    /// Paths in the trees that can't be read or written.
+    pub(crate) hidden: Vec<String>,
+    /// Paths in the trees that can't be written.
+    pub(crate) frozen: Vec<String>,
+}
+
+/// The program of the command. Its standard input comes with this message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Program {
+    /// The program and its arguments.
+    pub(crate) arguments: Vec<String>,
+    /// Its whole environment.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Its working directory.
+    pub(crate) directory: String,
+}
+
+/// What the helper reports to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HelperStatus {
-    /// The program starts now.
+    /// The program starts now. If its changes are recorded, the listener comes with this message.
     Started {
         /// Parts of the sandbox that this machine doesn't have.
         missing: Vec<String>,
@@ -125,18 +146,17 @@ pub(crate) enum HelperStatus {
     Failed(String),
     /// The program doesn't start: a path that has to be covered or kept in place has moved.
     Moved(String),
+    /// The program ended by itself, and no process of it is left.
+    Exited {
+        /// Its exit code; 128 plus the signal if a signal ended it.
+        code: i32,
+    },
+    /// All processes were ended at this limit.
+    Reached(Bound),
 }
 
-/// The signals with which the helper ends itself to report the limit that was reached. Nothing in
-/// the sandbox can send it one.
-pub(crate) const ENDED_BY: [(i32, Bound); 3] = [
-    (libc::SIGUSR1, Bound::Memory),
-    (libc::SIGUSR2, Bound::Processes),
-    (libc::SIGXCPU, Bound::Processor),
-];
-
 /// A limit on all processes of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
     /// [`Limits::memory`].
     Memory,

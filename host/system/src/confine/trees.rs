@@ -8,20 +8,20 @@ use landlock::{
     Scope,
 };
 
-use super::spec::{Spec, TreeAccess};
+use super::spec::{Preparation, TreeAccess};
 
 /// The required version; the oldest kernel that has it is 6.2. Newer features are used if the
 /// kernel has them.
 const ABI_NEEDED: ABI = ABI::V3;
 const ABI_KNOWN: ABI = ABI::V6;
 
-/// Restricts this process and its descendants to the trees of the spec. `view`: whether its root
-/// holds nothing else.
+/// Restricts this process and its descendants to the trees of the preparation. `view`: whether its
+/// root holds nothing else.
 ///
 /// # Errors
 ///
 /// The reason why it can't be enforced.
-pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
+pub(super) fn restrict(preparation: &Preparation, view: bool) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
     let all = AccessFs::from_all(ABI_KNOWN);
     let mut ruleset = Ruleset::default()
@@ -35,18 +35,19 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
         .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .map_err(|error| failed(&error))?;
     // With a view, it also has a private network.
-    if !spec.network && !view {
+    if !preparation.network && !view {
         ruleset = ruleset
             .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)
             .map_err(|error| failed(&error))?;
     }
     let mut rules = ruleset.create().map_err(|error| failed(&error))?;
     let read: BitFlags<AccessFs> = AccessFs::from_read(ABI_KNOWN);
-    for tree in &spec.trees {
+    for tree in &preparation.trees {
         rules =
             allow(rules, &tree.path, if tree.access == TreeAccess::Write { all } else { read })?;
     }
-    for path in super::view::OWN_WRITABLE.into_iter().chain(spec.home.as_deref()).filter(|_| view) {
+    let own = super::view::OWN_WRITABLE.into_iter().chain(preparation.home.as_deref());
+    for path in own.filter(|_| view) {
         rules = allow(rules, path, all)?;
     }
     for device in super::view::DEVICES {

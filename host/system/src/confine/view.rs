@@ -9,7 +9,10 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, mkdirat, openat2, statx,
+    symlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
@@ -18,7 +21,7 @@ use rustix::mount::{
 };
 
 use super::raw;
-use super::spec::{Spec, TreeAccess};
+use super::spec::{Identity, Preparation, Tree, TreeAccess, TreeState};
 
 /// Devices without data.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -53,69 +56,115 @@ type Step<T> = Result<T, String>;
 /// isn't covered.
 pub(super) const MOVED: &str = "moved meanwhile: ";
 
-/// Makes the view this process's root directory. Only for the first process of a process namespace,
-/// in its own mount namespace.
-///
-/// # Errors
-///
-/// The step that failed. The process must not go on then.
-pub(super) fn enter(spec: &Spec) -> Step<()> {
-    // Mounts that are made here aren't seen elsewhere.
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(failed("taking the mounts apart"))?;
-    // All are opened before anything is covered.
-    let mut trees = Vec::new();
-    for tree in &spec.trees {
-        if let Some(source) = Source::open(&tree.path, tree.access == TreeAccess::Write)? {
-            trees.push(source);
+/// The view of a process that is in it.
+pub(super) struct View {
+    root: Root,
+    /// What had the paths of the trees.
+    found: Vec<Option<Identity>>,
+    /// The trees inside of others, which would disappear with their mount points, and their mounts.
+    inner: Vec<(String, u64)>,
+    covers: Covers,
+}
+
+impl View {
+    /// Makes a view with the trees this process's root directory. Only for the first process of a
+    /// process namespace, in its own mount namespace.
+    ///
+    /// # Errors
+    ///
+    /// The step that failed. The process must not go on then.
+    pub(super) fn enter(preparation: &Preparation) -> Step<Self> {
+        // Mounts that are made here aren't seen elsewhere, and the other way round.
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .map_err(failed("taking the mounts apart"))?;
+        // All are opened before anything is covered.
+        let mut sources = Vec::new();
+        let mut found = Vec::new();
+        for tree in &preparation.trees {
+            let source = Source::open(&tree.path, tree.access == TreeAccess::Write)?;
+            found.push(source.as_ref().map(|(_, identity)| identity.clone()));
+            sources.extend(source);
         }
-    }
-    let devices = DEVICES.map(|device| format!("/dev/{device}"));
-    for device in devices.iter().map(String::as_str).chain([TERMINAL]) {
-        if let Some(source) = Source::open(device, true)? {
-            trees.push(source);
+        for device in DEVICES.map(|device| format!("/dev/{device}")) {
+            sources.extend(Source::open(&device, true)?);
         }
-    }
-    let root = Root::make(spec.limits.scratch)?;
-    let proc = mounted("proc", &[], PRIVATE | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-    let options = [("ptmxmode", "0666"), ("mode", "0600"), ("max", MOST_TERMINALS)];
-    let terminals = mounted("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID)?;
-    for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm", TERMINALS]
-        .into_iter()
-        .chain(spec.home.as_deref())
-    {
-        root.directory(path)?;
-    }
-    for (name, target) in LINKS {
-        symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
-    }
-    root.attach(&proc, "/proc")?;
-    root.attach(&terminals, TERMINALS)?;
-    for source in &trees {
-        source.attach(&root)?;
-    }
-    for path in &spec.pinned {
-        root.pin(path)?;
-    }
-    if !spec.hidden.is_empty() {
+        sources.extend(Source::open(TERMINAL, true)?);
+        let root = Root::make(preparation.limits.scratch)?;
+        let proc = mounted("proc", &[], PRIVATE | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+        let options = [("ptmxmode", "0666"), ("mode", "0600"), ("max", MOST_TERMINALS)];
+        let terminals = mounted("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+        for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm", TERMINALS]
+            .into_iter()
+            .chain(preparation.home.as_deref())
+        {
+            root.directory(path)?;
+        }
+        for (name, target) in LINKS {
+            symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
+        }
         let covers = Covers::make(&root)?;
-        for path in &spec.hidden {
-            covers.hide(&root, path)?;
+        root.attach(&proc, "/proc")?;
+        root.attach(&terminals, TERMINALS)?;
+        for (source, _) in &sources {
+            source.attach(&root)?;
         }
+        let mut inner = Vec::new();
+        for tree in inner_trees(&preparation.trees) {
+            if let Ok(handle) = root.find(&tree.path) {
+                inner.push((tree.path.clone(), mount_of(&handle)?));
+            }
+        }
+        rustix::process::fchdir(&root.0).map_err(failed("entering the view"))?;
+        rustix::process::pivot_root(".", ".").map_err(failed("making the view the root"))?;
+        unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
+        rustix::process::chdir("/").map_err(failed("entering the view"))?;
+        Ok(Self { root, found, inner, covers })
     }
-    for path in &spec.frozen {
-        root.freeze(path)?;
+
+    /// Checks that the trees are still what has their paths, and covers what is not for the
+    /// program.
+    ///
+    /// # Errors
+    ///
+    /// The step that failed. The program must not start then.
+    pub(super) fn cover(&self, trees: &[Tree], state: &TreeState) -> Step<()> {
+        if self.found != state.found {
+            let mut pairs = self.found.iter().zip(&state.found);
+            let moved = pairs.position(|(found, now)| found != now).and_then(|at| trees.get(at));
+            return Err(format!("{MOVED}{}", moved.map_or("a tree", |tree| &tree.path)));
+        }
+        for (path, mount) in &self.inner {
+            if mount_of(&self.root.known(path)?)? != *mount {
+                return Err(format!("{MOVED}{path}"));
+            }
+        }
+        for path in &state.pinned {
+            self.root.pin(path)?;
+        }
+        for path in &state.hidden {
+            self.covers.hide(&self.root, path)?;
+        }
+        for path in &state.frozen {
+            self.root.freeze(path)?;
+        }
+        Ok(())
     }
-    rustix::process::fchdir(&root.0).map_err(failed("entering the view"))?;
-    rustix::process::pivot_root(".", ".").map_err(failed("making the view the root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
-    rustix::process::chdir("/").map_err(failed("entering the view"))?;
-    if !spec.hidden.is_empty() {
-        // Parts that were mounted stay.
-        unmount(COVERS, UnmountFlags::DETACH).map_err(failed("hiding what hides files"))?;
-        rustix::fs::rmdir(COVERS).map_err(failed("hiding what hides files"))?;
-    }
-    Ok(())
+}
+
+/// The trees inside of other trees.
+fn inner_trees(trees: &[Tree]) -> impl Iterator<Item = &Tree> {
+    trees.iter().enumerate().filter_map(|(at, tree)| {
+        let is_inner =
+            trees[..at].iter().any(|outer| Path::new(&tree.path).starts_with(&outer.path));
+        is_inner.then_some(tree)
+    })
+}
+
+/// The number of the mount that a handle is in.
+fn mount_of(handle: &OwnedFd) -> Step<u64> {
+    statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+        .map(|found| found.stx_mnt_id)
+        .map_err(failed("finding a mount"))
 }
 
 fn failed(step: &'static str) -> impl Fn(Errno) -> String {
@@ -146,8 +195,8 @@ enum Source {
 }
 
 impl Source {
-    /// `None`: the path doesn't exist.
-    fn open(path: &str, writable: bool) -> Step<Option<Self>> {
+    /// Opens what has a path, and says what that is. `None`: the path doesn't exist.
+    fn open(path: &str, writable: bool) -> Step<Option<(Self, Identity)>> {
         let opened = |errno: Errno| format!("opening {path}: {errno}");
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No link is followed: the path is a real path, and a component that has become a link
@@ -163,10 +212,12 @@ impl Source {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(opened(errno)),
         };
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle).map_err(opened)?.st_mode);
+        let stat = rustix::fs::fstat(&handle).map_err(opened)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Symlink {
             let target = rustix::fs::readlinkat(&handle, c"", Vec::new()).map_err(opened)?;
-            return Ok(Some(Self::Link { path: path.to_owned(), target }));
+            let identity = Identity::Link(target.to_string_lossy().into_owned());
+            return Ok(Some((Self::Link { path: path.to_owned(), target }, identity)));
         }
         let clone = clone(&handle).map_err(|errno| format!("cloning {path}: {errno}"))?;
         let device = kind == FileType::CharacterDevice;
@@ -175,11 +226,9 @@ impl Source {
         attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, !writable);
         raw::mount_attributes(&clone, attributes.bits().into())
             .map_err(|error| format!("protecting {path}: {error}"))?;
-        Ok(Some(Self::Tree {
-            path: path.to_owned(),
-            clone,
-            is_directory: kind == FileType::Directory,
-        }))
+        let is_directory = kind == FileType::Directory;
+        let identity = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
+        Ok(Some((Self::Tree { path: path.to_owned(), clone, is_directory }, identity)))
     }
 
     fn attach(&self, root: &Root) -> Step<()> {
@@ -322,13 +371,12 @@ struct Covers {
     directory: OwnedFd,
 }
 
-/// Their place while the view is built.
-const COVERS: &str = "/.covers";
+/// Their place: below the mount of `/proc`, where no name leads to them.
+const COVERS: &str = "/proc";
 
 impl Covers {
     fn make(root: &Root) -> Step<Self> {
         let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], PRIVATE)?;
-        root.directory(COVERS)?;
         root.attach(&mount, COVERS)?;
         let make = || {
             mkdirat(&mount, "directory", Mode::empty())?;
@@ -345,7 +393,11 @@ impl Covers {
             };
             Ok(Self { file: open("file")?, directory: open("directory")? })
         };
-        make().map_err(failed("making what hides files"))
+        let covers = make().map_err(failed("making what hides files"))?;
+        // Their clones are read-only too.
+        raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
+            .map_err(|error| format!("making what hides files: {error}"))?;
+        Ok(covers)
     }
 
     /// Covers a path.
@@ -359,8 +411,6 @@ impl Covers {
         }
         let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })
             .map_err(failed)?;
-        raw::mount_attributes(&cover, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
-            .map_err(|error| format!("hiding {path}: {error}"))?;
         root.attach(&cover, path)
     }
 }

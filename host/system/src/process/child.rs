@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules};
@@ -17,11 +18,12 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::changes::ChangeWatch;
-use super::helper::{ConfineHelper, start_confined};
+use super::helper::ConfineHelper;
 use super::pinned::PinnedDirectory;
-use super::places::{Places, PlacesError};
-use crate::confine::{Bound, ENDED_BY, HELPER, HelperStatus, Sandbox, WAITS};
-use crate::{descriptors, processes};
+use super::places::{CommandSandbox, Places, PlacesError};
+use super::warm::{NextHelper, hand_over};
+use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
+use crate::{messages, processes};
 
 /// Time for the helper until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -29,8 +31,8 @@ const BEGIN: Duration = Duration::from_secs(10);
 /// How often the sandbox is set up again if something in it is moved meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Bytes of its first line.
-const MAX_BEGUN: usize = 16 * 1024;
+/// Bytes that are kept of what a helper writes before it fails.
+const MAX_COMPLAINT: u64 = 16 * 1024;
 
 /// Time between two checks whether the call still waits.
 const LOOK: Duration = Duration::from_millis(10);
@@ -198,8 +200,13 @@ impl Output {
 
 /// A process that a call starts in its sandbox, until it ends.
 pub struct Child {
-    process: std::process::Child,
+    /// The helper, which becomes the program or waits for it. `None`: it is over, and another
+    /// thread waits for its end.
+    process: Option<std::process::Child>,
+    pid: Pid,
     handle: OwnedFd,
+    /// Its reports. `None`: it sends no more.
+    control: Option<UnixStream>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -216,53 +223,21 @@ pub struct Child {
     /// Serves its listener; ends behind it.
     changes: Option<ChangeWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
+    /// The helper of the next command. `None`: it was started, or there is none in advance.
+    next: Option<NextHelper>,
 }
 
 /// How a command runs.
 #[derive(Clone, Copy)]
 struct Task<'a> {
+    command: &'a Command,
+    state: &'a TreeState,
     namespaces: bool,
     off: bool,
     limit: usize,
     end: Instant,
     cancel: &'a CancellationToken,
-    changes: Option<&'a Arc<dyn ChangeRecorder>>,
-    output: Option<&'a Arc<dyn OutputRecorder>>,
     held: &'a [PinnedDirectory],
-}
-
-/// A helper that was started in advance, since its start takes longer than the rest. It ends by
-/// itself after a while.
-#[derive(Debug)]
-pub(crate) struct WarmHelper(Option<ConfineHelper>);
-
-impl WarmHelper {
-    fn into_helper(mut self) -> Option<ConfineHelper> {
-        self.0.take()
-    }
-
-    /// Starts one for `place` on a thread of its own, unless there is one.
-    fn make(helper: &Path, place: &Arc<Mutex<Option<Self>>>) {
-        let (helper, place) = (helper.to_owned(), Arc::clone(place));
-        // Without a thread, the next command starts its own helper.
-        let _ = std::thread::Builder::new().name("berth-helper".to_owned()).spawn(move || {
-            let is_empty = || place.lock().unwrap_or_else(PoisonError::into_inner).is_none();
-            if Arc::strong_count(&place) > 1
-                && is_empty()
-                && let Ok(warm) = start_confined(&helper, &[HELPER, WAITS])
-            {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Self(Some(warm)));
-            }
-        });
-    }
-}
-
-impl Drop for WarmHelper {
-    fn drop(&mut self) {
-        if let Some(ConfineHelper { process, .. }) = &mut self.0 {
-            let _ = process.kill().and_then(|()| process.wait());
-        }
-    }
 }
 
 /// Room for the notice of what is left out.
@@ -329,40 +304,31 @@ impl Child {
                 "this program can't confine itself: its `main` has to begin with the helper hook, or the host be given a helper".to_owned(),
             ));
         };
-        let (spec, held) = places.spec(command, namespaces)?;
-        let holding = |mut child: Self, held| {
-            child.held = held;
-            child
-        };
-        let spec = serde_json::to_vec(&spec).map_err(io::Error::from)?;
+        let sandbox = places.sandbox(command, namespaces)?;
+        let warm = places.known.warm.take(&sandbox);
+        let CommandSandbox { preparation, mounts, state, held } = sandbox;
         let off = places.sandbox == Sandbox::Off;
-        let (changes, output) = (command.changes.as_ref(), command.output.as_ref());
-        let task = Task { namespaces, off, limit, end, cancel, changes, output, held: &held };
-        let waiting = &places.known.waiting;
-        if namespaces && !command.network {
-            let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // A helper that has waited for too long has ended.
-            let told = ready
-                .and_then(WarmHelper::into_helper)
-                .map(|ready| Self::tell(ready, &spec, &task));
-            let child = match told {
-                Some(Ok(child)) => child,
-                Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
-                Some(Err(_)) | None => {
-                    Self::tell(start_confined(helper, &[HELPER])?, &spec, &task)?
-                }
-            };
-            WarmHelper::make(helper, waiting);
-            return Ok(holding(child, held));
-        }
-        let child = Self::tell(start_confined(helper, &[HELPER])?, &spec, &task)?;
-        Ok(holding(child, held))
+        let task =
+            Task { command, state: &state, namespaces, off, limit, end, cancel, held: &held };
+        // A helper that has waited for too long has ended.
+        let told = match warm.map(|warm| Self::tell(warm, &task)) {
+            Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
+            Some(told) => told.ok(),
+            None => None,
+        };
+        let mut child = match told {
+            Some(child) => child,
+            None => Self::tell(ConfineHelper::start(helper, &preparation)?, &task)?,
+        };
+        child.held = held;
+        let (program, slot) = (helper.clone(), places.known.warm.clone());
+        child.next = Some(NextHelper { program, preparation, mounts, slot });
+        Ok(child)
     }
 
-    /// Sends a helper the spec and waits until the program runs.
-    fn tell(helper: ConfineHelper, spec: &[u8], task: &Task<'_>) -> Result<Self, StartError> {
-        let ConfineHelper { mut process, mut control } = helper;
-        let length = u32::try_from(spec.len()).map_err(io::Error::other)?;
+    /// Sends a helper the command and waits until the program runs.
+    fn tell(helper: ConfineHelper, task: &Task<'_>) -> Result<Self, StartError> {
+        let ConfineHelper { mut process, control } = helper;
         let pid = Pid::from_child(&process);
         let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
@@ -374,10 +340,12 @@ impl Child {
                 return Err(io::Error::from(errno).into());
             }
         };
-        let Task { namespaces, off, limit, end, .. } = *task;
+        let Task { command, namespaces, off, limit, end, .. } = *task;
         let mut child = Self {
-            process,
+            process: Some(process),
+            pid,
             handle,
+            control: None,
             stdin: Some(stdin.into()),
             stdout,
             stderr,
@@ -390,20 +358,24 @@ impl Child {
             end,
             held: Vec::new(),
             changes: None,
-            recorder: task.output.cloned(),
+            recorder: command.output.clone(),
+            next: None,
         };
-        // The helper reads this first. If it doesn't, its first line gives the reason.
-        let _ = descriptors::send(&control, &length.to_le_bytes(), &input)
-            .and_then(|()| control.write_all(spec));
+        let program = Program {
+            arguments: command.arguments.clone(),
+            environment: command.environment.clone(),
+            directory: command.directory.to_string_lossy().into_owned(),
+        };
+        // If the helper doesn't read them, it has reported the reason.
+        let _ = messages::send(&control, task.state, None)
+            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())));
         drop(input);
-        let unrecorded;
-        (child.missing, unrecorded) = child.wait_for_start()?;
-        match (task.changes, unrecorded) {
+        let (unrecorded, listener) = child.wait_for_start(&control)?;
+        match (&command.changes, unrecorded) {
             (None, _) => {}
             (Some(recorder), Some(reason)) => recorder.unrecorded(&reason),
             (Some(recorder), None) => {
                 // Without the listener, the calls that it is asked about fail.
-                let listener = descriptors::receive(&control, &mut [0])?;
                 let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
                 let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
                 child.changes = Some(ChangeWatch::start(listener, Arc::clone(recorder), pinned)?);
@@ -419,46 +391,46 @@ impl Child {
                 .and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK))
                 .map_err(io::Error::from)?;
         }
+        child.control = Some(control);
         Ok(child)
     }
 
-    /// Waits until the program runs. Reads byte by byte: what comes after the line is the program's
-    /// output.
-    fn wait_for_start(&mut self) -> Result<(Vec<String>, Option<String>), StartError> {
+    /// Waits until the program runs. Returns why its changes aren't recorded, or their listener.
+    fn wait_for_start(
+        &mut self,
+        control: &UnixStream,
+    ) -> Result<(Option<String>, Option<OwnedFd>), StartError> {
         let deadline = Instant::now() + BEGIN;
-        let mut line = Vec::new();
-        let stderr = self.stderr.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).min(LOOK);
-            if Instant::now() >= deadline || self.cancel.is_cancelled() {
+            if left.is_zero() || self.cancel.is_cancelled() {
                 return Err(StartError::Sandbox("setting it up took too long".to_owned()));
             }
             let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            match poll(&mut [PollFd::new(&*stderr, PollFlags::IN)], Some(&timeout)) {
-                Ok(0) | Err(Errno::INTR) => continue,
-                Ok(_) => {}
+            match poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
                 Err(errno) => return Err(io::Error::from(errno).into()),
             }
-            let mut byte = [0];
-            if stderr.read(&mut byte)? == 0 || line.len() >= MAX_BEGUN {
-                let said = String::from_utf8_lossy(&line).trim().to_owned();
-                return Err(StartError::Sandbox(if said.is_empty() {
-                    "the helper ended without a word".to_owned()
-                } else {
-                    said
-                }));
+        }
+        match messages::receive(control) {
+            Ok((HelperStatus::Started { missing, unrecorded }, listener)) => {
+                self.missing = missing;
+                Ok((unrecorded, listener))
             }
-            if byte == *b"\n" {
-                return match serde_json::from_slice(&line) {
-                    Ok(HelperStatus::Started { missing, unrecorded }) => Ok((missing, unrecorded)),
-                    Ok(HelperStatus::Failed(reason)) => Err(StartError::Sandbox(reason)),
-                    Ok(HelperStatus::Moved(reason)) => Err(StartError::Moved(reason)),
-                    Err(_) => {
-                        Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned()))
-                    }
-                };
+            Ok((HelperStatus::Failed(reason), _)) => Err(StartError::Sandbox(reason)),
+            Ok((HelperStatus::Moved(reason), _)) => Err(StartError::Moved(reason)),
+            Ok((HelperStatus::Exited { .. } | HelperStatus::Reached(_), _)) | Err(_) => {
+                // It ends without a report, so this has an end.
+                let mut said = String::new();
+                if let Some(stderr) = self.stderr.take() {
+                    let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut said);
+                }
+                Err(StartError::Sandbox(match said.trim() {
+                    "" => "the helper ended without a word".to_owned(),
+                    said => said.to_owned(),
+                }))
             }
-            line.extend_from_slice(&byte);
         }
     }
 
@@ -506,18 +478,39 @@ impl Child {
         if self.finished.is_some() {
             return;
         }
-        let group = Pid::from_child(&self.process);
         if self.off {
             // All processes that can be found without namespaces: it started a session of its own.
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         } else if !self.namespaces {
             // The outer process adopts orphans, so they are found as long as it lives.
-            processes::end_below(group);
+            processes::end_below(self.pid);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
-        let _ = self.process.wait();
+        let _ = self.process.take().map(|mut process| process.wait());
         self.changes = None;
         self.finished = Some(CommandResult { code: None, ending });
+        hand_over(self.next.take(), None);
+    }
+
+    /// Its result, if it is over.
+    fn result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
+        if reported && let Some(control) = self.control.take() {
+            match messages::receive(&control) {
+                Ok((HelperStatus::Exited { code }, _)) => {
+                    return Some(CommandResult { code: Some(code), ending: Ending::Exited });
+                }
+                Ok((HelperStatus::Reached(bound), _)) => {
+                    return Some(CommandResult { code: None, ending: Ending::Bound(bound) });
+                }
+                // The program closes the socket if it runs without a sandbox, and its end tells how
+                // it ended.
+                _ => {}
+            }
+        }
+        let status = ended.then(|| self.process.take()?.wait().ok());
+        status.map(|status| {
+            status.map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished)
+        })
     }
 
     /// The single loop: writes `input`, reads output and checks for the end, until everything is
@@ -554,6 +547,7 @@ impl Child {
                 until.unwrap_or(self.end).min(self.end).saturating_duration_since(now).min(LOOK);
             let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
+            fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(
@@ -562,9 +556,14 @@ impl Child {
                     .filter(|_| !fed)
                     .map(|stream| PollFd::new(stream, PollFlags::OUT)),
             );
-            let _ = poll(&mut fds, Some(&timeout));
-            let over = !fds[0].revents().is_empty();
+            let polled = poll(&mut fds, Some(&timeout));
+            let ended = !fds[0].revents().is_empty();
+            let reported = self.control.is_some() && !fds[1].revents().is_empty();
             drop(fds);
+            if polled == Ok(0) {
+                // It takes its time, so the next helper doesn't disturb it.
+                hand_over(self.next.take(), None);
+            }
             if let Some(left) = &mut input {
                 self.feed(left);
             }
@@ -572,14 +571,11 @@ impl Child {
             // No new output, so perhaps pass on what there is: a program may write a line and then
             // work for long.
             see(&[]);
-            if over {
+            if let Some(result) = self.result(reported, ended) {
                 self.drain(&mut buffer, see);
-                let status = self.process.wait();
                 self.changes = None;
-                self.finished = Some(
-                    status
-                        .map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished),
-                );
+                self.finished = Some(result);
+                hand_over(self.next.take(), self.process.take());
             }
         }
     }
@@ -628,8 +624,7 @@ impl Child {
             self.take(buffer, see);
         }
         if self.off {
-            let _ =
-                rustix::process::kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
     }
 }
@@ -676,10 +671,7 @@ fn finished(status: std::process::ExitStatus) -> CommandResult {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandResult { code: Some(code), ending: Ending::Exited },
-        (None, Some(signal)) => match ENDED_BY.iter().find(|(known, _)| *known == signal) {
-            Some((_, bound)) => CommandResult { code: None, ending: Ending::Bound(*bound) },
-            None => CommandResult { code: Some(128 + signal), ending: Ending::Exited },
-        },
+        (None, Some(signal)) => CommandResult { code: Some(128 + signal), ending: Ending::Exited },
         (None, None) => CommandResult { code: None, ending: Ending::Cancelled },
     }
 }

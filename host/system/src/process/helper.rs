@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::confine::{HELPER, Preparation};
+use crate::messages;
+
 /// The limits of a helper.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperBounds {
@@ -78,13 +81,20 @@ pub(super) struct ConfineHelper {
     pub(super) control: UnixStream,
 }
 
-/// Starts a helper that confines itself, with an empty environment.
-pub(super) fn start_confined(program: &Path, arguments: &[&str]) -> std::io::Result<ConfineHelper> {
-    let (control, stdin) = UnixStream::pair()?;
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(stdin)));
-    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    Ok(ConfineHelper { process, control })
+impl ConfineHelper {
+    /// Starts a helper with an empty environment. It prepares itself at once.
+    pub(super) fn start(program: &Path, preparation: &Preparation) -> std::io::Result<Self> {
+        let (control, stdin) = UnixStream::pair()?;
+        let mut command = Command::new(program);
+        command.arg(HELPER).env_clear().current_dir("/");
+        command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn()?;
+        if let Err(error) = messages::send(&control, preparation, None) {
+            let _ = process.kill().and_then(|()| process.wait());
+            return Err(error);
+        }
+        Ok(Self { process, control })
+    }
 }
 
 /// Runs `program` with `argument`, with `input` on its standard input and an empty environment, and

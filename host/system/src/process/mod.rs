@@ -8,6 +8,7 @@ mod helper;
 mod pinned;
 mod places;
 mod sockets;
+mod warm;
 
 pub use child::{BoundedOutput, Child, Command, CommandResult, Ending, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};

@@ -2,6 +2,7 @@
 //! need of the system.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +12,13 @@ use berth_contract::{Access, PathRules};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
 use super::call_rules;
-use super::child::{Command, WarmHelper};
+use super::child::Command;
 use super::pinned::PinnedDirectory;
 use super::sockets::{SocketScan, Walk};
-use crate::confine::{Limits, Recorded, Sandbox, Spec, Tree, TreeAccess};
+use super::warm::WarmSlot;
+use crate::confine::{
+    Identity, Limits, Preparation, Recorded, Sandbox, Tree, TreeAccess, TreeState,
+};
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
@@ -81,8 +85,20 @@ pub struct Places {
 pub struct RememberedPlaces {
     /// Whether namespaces turned out to be missing.
     pub(super) without_namespaces: AtomicBool,
-    /// A helper that is started and waits for a spec.
-    pub(super) waiting: Arc<Mutex<Option<WarmHelper>>>,
+    /// A helper that is prepared and waits for its command.
+    pub(super) warm: WarmSlot,
+}
+
+/// The sandbox of a command.
+pub(super) struct CommandSandbox {
+    /// What a helper can set up before the command is known.
+    pub(super) preparation: Preparation,
+    /// The mounts for which this holds.
+    pub(super) mounts: Arc<Mounts>,
+    /// What has to be as it is when the command starts.
+    pub(super) state: TreeState,
+    /// What must be held until it ends.
+    pub(super) held: Vec<PinnedDirectory>,
 }
 
 /// Why the places can't be determined. Nothing starts then.
@@ -116,17 +132,16 @@ pub enum PlacesError {
 }
 
 impl Places {
-    /// The command and its sandbox as a spec, and what must be held until it ends. Reads the
-    /// directories, so it may block.
+    /// The sandbox of a command. Reads the directories, so it may block.
     ///
     /// # Errors
     ///
     /// [`PlacesError`].
-    pub(super) fn spec(
+    pub(super) fn sandbox(
         &self,
         command: &Command,
         namespaces: bool,
-    ) -> Result<(Spec, Vec<PinnedDirectory>), PlacesError> {
+    ) -> Result<CommandSandbox, PlacesError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let rules = self.grants.rules();
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
@@ -235,11 +250,14 @@ impl Places {
         if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
             return Err(PlacesError::TooManyDenied);
         }
-        let spec = Spec {
+        let state = TreeState {
+            found: trees.iter().map(|tree| identity(Path::new(&tree.path))).collect(),
+            pinned: pinned(&trees, denied.hidden.iter().chain(&denied.frozen).cloned()),
+            hidden: denied.hidden.iter().map(|path| text(path)).collect(),
+            frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
+        };
+        let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
-            arguments: command.arguments.clone(),
-            environment: command.environment.clone(),
-            directory: text(&command.directory),
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
@@ -248,14 +266,11 @@ impl Places {
                 Some(changes) if changes.is_required() => Recorded::Required,
                 Some(_) => Recorded::IfPossible,
             },
-            pinned: pinned(&trees, denied.hidden.iter().chain(&denied.frozen).cloned()),
             trees,
-            hidden: denied.hidden.iter().map(|path| text(path)).collect(),
-            frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
             home: self.home.as_deref().map(text),
             limits: self.limits,
         };
-        Ok((spec, held))
+        Ok(CommandSandbox { preparation, mounts, state, held })
     }
 
     /// Berth's own files below the trees, whatever the globs say, and what git would run.
@@ -322,6 +337,16 @@ impl Places {
         }
         held
     }
+}
+
+/// What has a path now.
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    if metadata.is_symlink() {
+        let target = std::fs::read_link(path).ok()?;
+        return Some(Identity::Link(target.to_string_lossy().into_owned()));
+    }
+    Some(Identity::Object { device: metadata.dev(), inode: metadata.ino() })
 }
 
 /// The directories between a writable tree and what is denied in it, the outer before the inner.
