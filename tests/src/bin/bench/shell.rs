@@ -1,13 +1,13 @@
 //! The cost of a command in its sandbox, against the same command without one.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::Setting;
-use crate::measure::{Compared, in_turn, median};
+use crate::measure::{Compared, find_program, in_turn, median, output_of};
 use crate::sandbox::Sandbox;
 use crate::table::{Row, Target, Unit, show_time};
 
@@ -18,23 +18,16 @@ const CALLS: usize = 15;
 /// next helper waits.
 const REST: Duration = Duration::from_millis(30);
 
+/// The settings of the default sandbox.
+const STRICT: [&str; 2] = ["tools.shell.sandbox=strict", "tools.shell.network=deny"];
+
 /// The variants: settings, the pause before each command, their meaning, and the target of the
 /// ratio.
 const ROWS: [(&str, Duration, &[&str], Target); 5] = [
+    ("in the sandbox, after a rest of 30 ms", REST, &STRICT, Target::AtMost(2.0)),
+    ("in the sandbox, one after the other without a rest", Duration::ZERO, &STRICT, Target::Lower),
     (
-        "in the sandbox, after a rest of 30 ms",
-        REST,
-        &["tools.shell.sandbox=strict", "tools.shell.network=deny"],
-        Target::AtMost(3.0),
-    ),
-    (
-        "in the sandbox, one after the other without a rest",
-        Duration::ZERO,
-        &["tools.shell.sandbox=strict", "tools.shell.network=deny"],
-        Target::Lower,
-    ),
-    (
-        "in the sandbox but for the network, which has no helper wait",
+        "in the sandbox but for the network",
         REST,
         &["tools.shell.sandbox=strict", "tools.shell.network=allow"],
         Target::Lower,
@@ -57,6 +50,15 @@ const ROWS: [(&str, Duration, &[&str], Target); 5] = [
     ),
 ];
 
+/// What bubblewrap gets, so that it builds the same: namespaces of users, processes, the network
+/// and System V objects, and a view of the system's folders. The folder of work comes after them.
+const BUBBLEWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc \
+    --die-with-parent --new-session --ro-bind /usr /usr --ro-bind-try /bin /bin \
+    --ro-bind-try /sbin /sbin --ro-bind-try /lib /lib --ro-bind-try /lib64 /lib64 \
+    --ro-bind-try /opt /opt --ro-bind /etc /etc --proc /proc --dev /dev --tmpfs /tmp";
+
+const NO_BUBBLEWRAP: &str = "bwrap is not installed: apt-get install bubblewrap";
+
 /// Commands with and without the saving of what they change, and the target of the ratio.
 const SAVED: [(&str, &str, Target); 2] = [
     ("that changes nothing", "true", Target::AtMost(1.1)),
@@ -70,14 +72,50 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = ROWS
         .iter()
         .map(|(what, rest, settings, target)| {
-            let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
-            let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
-            let compared = in_turn(ROUNDS, || calls(&sandbox, "true", *rest), || directly(*rest))?;
+            let sandbox = sandbox(setting, &home, &work, settings)?;
+            let bash = || bash(Command::new("bash"));
+            let compared =
+                in_turn(ROUNDS, || calls(&sandbox, "true", *rest), || directly(&bash, *rest))?;
             Ok(row(format!("bash, `true`, {what}, p50"), *target, compared, "bash -c true"))
         })
         .collect::<Result<_, String>>()?;
+    rows.push(against_bubblewrap(&sandbox(setting, &home, &work, &STRICT)?, &work)?);
     rows.extend(saving(setting)?);
     Ok(rows)
+}
+
+fn sandbox(
+    setting: &Setting,
+    home: &Path,
+    work: &Path,
+    settings: &[&str],
+) -> Result<Sandbox, String> {
+    let all = [&["tools.autonomy=full", "audit.keep=1"], settings].concat();
+    Sandbox::with_builtins(&setting.repository, home, work, &all)
+}
+
+/// The same command in the sandbox that a user would build with bubblewrap.
+fn against_bubblewrap(sandbox: &Sandbox, work: &Path) -> Result<Row, String> {
+    let what = "bash, `true`, in the sandbox, after a rest of 30 ms, against bubblewrap, p50";
+    let target = Target::AtMost(0.7);
+    let Some(program) = find_program("bwrap") else {
+        let why = NO_BUBBLEWRAP.to_owned();
+        return Ok(Row::not_measured("shell", what, Unit::Ratio, target, why));
+    };
+    let bubblewrap = || {
+        let mut command = Command::new(&program);
+        command.args(BUBBLEWRAP.split_whitespace());
+        command.arg("--bind").args([work, work]).arg("--chdir").args([work, Path::new("bash")]);
+        bash(command)
+    };
+    let compared =
+        in_turn(ROUNDS, || calls(sandbox, "true", REST), || directly(&bubblewrap, REST))?;
+    Ok(row(what.to_owned(), target, compared, "bwrap … bash -c true"))
+}
+
+fn bash(mut command: Command) -> Command {
+    command.args(["-c", "true"]);
+    command
 }
 
 /// The cost of saving what a command changes, in a large tree.
@@ -138,20 +176,14 @@ fn calls(sandbox: &Sandbox, command: &str, rest: Duration) -> Result<Duration, S
 }
 
 /// Like an agent, it reads the output, which is empty.
-fn directly(rest: Duration) -> Result<Duration, String> {
+fn directly(command: &dyn Fn() -> Command, rest: Duration) -> Result<Duration, String> {
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
         std::thread::sleep(rest);
+        let mut command = command();
         let start = Instant::now();
-        let ended = Command::new("bash")
-            .args(["-c", "true"])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("bash: {error}"))?;
+        output_of(&mut command)?;
         times.push(start.elapsed());
-        if !ended.status.success() {
-            return Err("bash -c true failed".to_owned());
-        }
     }
     Ok(median(times))
 }
