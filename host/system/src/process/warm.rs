@@ -85,3 +85,50 @@ pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
         let _ = waitpid(pid, WaitOptions::empty());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::confine::{Limits, Recorded, Sandbox, TreeState};
+
+    fn sandbox(network: bool, mounts: &Arc<Mounts>) -> CommandSandbox {
+        let preparation = Preparation {
+            parent: 0,
+            sandbox: Sandbox::Strict,
+            namespaces: true,
+            network,
+            recorded: Recorded::No,
+            trees: Vec::new(),
+            home: None,
+            limits: Limits::default(),
+        };
+        let state = TreeState {
+            found: Vec::new(),
+            pinned: Vec::new(),
+            hidden: Vec::new(),
+            frozen: Vec::new(),
+        };
+        CommandSandbox { preparation, mounts: Arc::clone(mounts), state, held: Vec::new() }
+    }
+
+    #[test]
+    fn helper_is_taken_only_for_the_sandbox_and_the_mounts_that_it_was_made_for() {
+        let [before, after] = [(); 2].map(|()| Arc::new(Mounts::default()));
+        let cases = [(false, &before, true), (true, &before, false), (false, &after, false)];
+        for (network, mounts, is_taken) in cases {
+            let (slot, made_for) = (WarmSlot::default(), sandbox(false, &before));
+            // Any program that doesn't end.
+            let program = Path::new("/usr/bin/yes").to_owned();
+            let CommandSandbox { preparation, mounts: before, .. } = made_for;
+            NextHelper { program, preparation, mounts: before, slot: slot.clone() }.start();
+            let taken = slot.take(&sandbox(network, mounts));
+            assert_eq!(taken.is_some(), is_taken, "{network}");
+            assert!(slot.0.lock().expect("a lock").is_none());
+            if let Some(ConfineHelper { mut process, .. }) = taken {
+                process.kill().and_then(|()| process.wait()).expect("it ends");
+            }
+        }
+    }
+}
