@@ -43,18 +43,9 @@ pub(super) fn base64(
         return found;
     }
     let mut taken = taken.iter().peekable();
-    // Every run of at least MIN_UNPADDED characters has one of these places.
-    let mut at = MIN_UNPADDED - 1;
-    while at < text.len() {
-        if !is_base64(text[at]) {
-            at += MIN_UNPADDED;
-            continue;
-        }
-        let back =
-            text[..at].iter().rev().take(MIN_UNPADDED).take_while(|byte| is_base64(**byte)).count();
-        let start = at - back;
-        let end = at + text[at..].iter().take_while(|byte| is_base64(**byte)).count();
-        at = end + MIN_UNPADDED;
+    let mut at = 0;
+    while let Some((start, end)) = next_run(text, at) {
+        at = end;
         // `=` pads a run, or comes before one: `DATA=…`.
         let end = end + text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
         if end - start < MIN_RUN {
@@ -66,11 +57,9 @@ pub(super) fn base64(
         }
         let is_key_line = end - start >= blocks::MIN_KEY && keys(start) == Keys::PrivateKey;
         let secret = is_key_line.then_some((start, mark::PRIVATE_KEY)).or_else(|| {
-            let after_slashes = text[start..end]
-                .iter()
-                .enumerate()
-                .filter(|(_, byte)| **byte == b'/')
-                .map(|(at, _)| start + at + 1);
+            // As a text, since that is searched many bytes at a time. It is ASCII.
+            let run = std::str::from_utf8(&text[start..end]).unwrap_or_default();
+            let after_slashes = run.match_indices('/').map(|(at, _)| start + at + 1);
             let starts = std::iter::once(start)
                 .chain(after_slashes)
                 .filter(|start| decodes_to_text(&text[*start..end]))
@@ -104,12 +93,59 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
+/// The first run of at least [`MIN_UNPADDED`] characters of base64 from `at` on.
+pub(super) fn next_run(text: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut before = 0;
+    while at < text.len() {
+        let now = base64_bits(text, at);
+        // A bit stays for each place where as many ones begin: 2, 4, 8, 16, 22.
+        let mut starts = u128::from(now) << 64 | u128::from(before);
+        for shift in [1, 2, 4, 8, MIN_UNPADDED - 16] {
+            starts &= starts >> shift;
+        }
+        if starts != 0 {
+            let start = at + starts.trailing_zeros() as usize - 64;
+            let mut end = start + MIN_UNPADDED;
+            loop {
+                let more = base64_bits(text, end).trailing_ones() as usize;
+                end += more;
+                if more < 64 {
+                    return Some((start, end));
+                }
+            }
+        }
+        before = now;
+        at += 64;
+    }
+    None
+}
+
+/// Which of the 64 bytes from `at` on are base64, the first one in the lowest bit. Without a branch
+/// for each byte, so that many are decided on together.
+fn base64_bits(text: &[u8], at: usize) -> u64 {
+    let rest = text.get(at..).unwrap_or_default();
+    let mut padded = [0; 64];
+    let bytes = rest.first_chunk::<64>().unwrap_or_else(|| {
+        padded[..rest.len()].copy_from_slice(rest);
+        &padded
+    });
+    let ones = bytes.map(|byte| u8::from(is_base64(byte)));
+    let (eights, _) = ones.as_chunks::<8>();
+    // The product has the ones of eight bytes in its highest byte.
+    let bits =
+        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight))
+}
+
 /// Whether the first bytes of a run decode to text. Names and hashes are base64 too, but don't.
 fn decodes_to_text(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
-    let mut bytes = Vec::new();
-    decode(first, &mut bytes);
-    bytes.len() >= 6 && bytes.iter().all(is_text)
+    let (mut plain, mut length) = ([0; 6], 0);
+    decode(first, |byte| {
+        plain[length] = byte;
+        length += 1;
+    });
+    length == 6 && plain.iter().all(is_text)
 }
 
 /// The text of a run of base64, in either alphabet. `None` if it isn't text.
@@ -118,7 +154,7 @@ pub(super) fn decoded(run: &[u8]) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::with_capacity(run.len() / 4 * 3 + 3);
-    decode(run, &mut bytes);
+    decode(run, |byte| bytes.push(byte));
     // The last character may be cut off.
     let valid = match std::str::from_utf8(&bytes) {
         Ok(text) => text.len(),
@@ -134,7 +170,7 @@ fn is_text(byte: &u8) -> bool {
 }
 
 /// Decodes up to the first character that isn't base64.
-fn decode(run: &[u8], into: &mut Vec<u8>) {
+fn decode(run: &[u8], mut put: impl FnMut(u8)) {
     let (mut bits, mut bit_count) = (0u32, 0);
     for byte in run {
         let value = match byte {
@@ -149,7 +185,7 @@ fn decode(run: &[u8], into: &mut Vec<u8>) {
         bit_count += 6;
         if bit_count >= 8 {
             bit_count -= 8;
-            into.push((bits >> bit_count) as u8);
+            put((bits >> bit_count) as u8);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One pass over a text. It stops at three bytes with which a secret or its key may begin, and
+//! One pass over a text. It stops where three bytes may begin a secret or its key ([`Triggers`]), and
 //! checks the text there.
 
 use super::found::Found;
@@ -8,7 +8,7 @@ use super::{blocks, encoded, mark, multiline, places, shapes};
 /// The secrets in `text`, in order and without overlap. `keys` returns the kind of the place at the
 /// offset of a key. `depth`: how often the text was decoded.
 pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
-    let mut found = scan(text, keys, depth);
+    let mut found = scan(text, keys, depth, next_trigger);
     let hidden = encoded::base64(text.as_bytes(), &found, find, keys, depth);
     if !hidden.is_empty() {
         found.extend(hidden);
@@ -17,13 +17,20 @@ pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<F
     found
 }
 
-fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
+/// `next` returns the next place from an offset on that has to be checked. It may return places
+/// where nothing begins, but has to return every other one.
+pub(super) fn scan(
+    text: &str,
+    keys: &dyn Fn(usize) -> Keys,
+    depth: u8,
+    next: impl Fn(&[u8], usize) -> Option<usize>,
+) -> Vec<Found> {
     let bytes = text.as_bytes();
     let mut found: Vec<Found> = Vec::new();
     // The text before `from` is already examined, so that a percent-encoded word is decoded once.
     let (mut from, mut at) = (0, 0);
-    while let Some(next) = next_trigger(bytes, at) {
-        at = next;
+    while let Some(place) = next(bytes, at) {
+        at = place;
         match bytes[at] {
             b'[' => {
                 let length = mark::length(&bytes[at..]);
@@ -31,7 +38,7 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
                 from = if length > 0 { at } else { from };
                 continue;
             }
-            b'%' => {
+            b'%' if PERCENT.iter().any(|known| bytes[at..].starts_with(*known)) => {
                 if let Some((within, end)) = encoded::percent(text, at, from, find, keys, depth) {
                     found.extend(within);
                     (from, at) = (end, end);
@@ -83,7 +90,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
                 lower if lower == *b"bea" || lower == *b"bas" => {
                     places::scheme(bytes, at).or_else(|| keys::pair(text, at, keys))
                 }
-                lower if KEYS.has(lower) => {
+                lower if KEYS.contains(&lower) => {
                     keys::pair(text, at, keys).or_else(|| places::netrc(bytes, at))
                 }
                 _ => None,
@@ -92,114 +99,135 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
     }
 }
 
-/// A set of groups of three bytes. It may also report a few groups that weren't put in.
-struct Threes([u64; 1024]);
-
-impl Threes {
-    const fn has(&self, bytes: [u8; 3]) -> bool {
-        let hash = Self::hash(bytes);
-        self.0[hash >> 6] >> (hash & 63) & 1 == 1
-    }
-
-    const fn hash(bytes: [u8; 3]) -> usize {
-        let value = bytes[0] as u32 | (bytes[1] as u32) << 8 | (bytes[2] as u32) << 16;
-        (value.wrapping_mul(0x9E37_79B1) >> 16) as usize
-    }
-
-    const fn put(&mut self, bytes: [u8; 3]) {
-        let hash = Self::hash(bytes);
-        self.0[hash >> 6] |= 1 << (hash & 63);
-    }
-
-    /// Puts in the first three letters of a word, in upper and lower case.
-    const fn put_any_case(&mut self, word: &str) {
-        let word = word.as_bytes();
-        let mut cases = 0;
-        while cases < 8 {
-            let mut bytes = [word[0], word[1], word[2]];
-            let mut at = 0;
-            while at < 3 {
-                if cases >> at & 1 == 1 {
-                    bytes[at] = bytes[at].to_ascii_uppercase();
-                }
-                at += 1;
-            }
-            self.put(bytes);
-            cases += 1;
-        }
-    }
-}
-
 /// The first three letters of the words of keys, in lower case.
-static KEYS: Threes = {
-    let mut threes = Threes([0; 1024]);
+const KEYS: [[u8; 3]; keys::WORDS.len()] = {
+    let mut threes = [[0; 3]; keys::WORDS.len()];
     let mut index = 0;
-    while index < keys::WORDS.len() {
-        let word = keys::WORDS[index].as_bytes();
-        threes.put([word[0], word[1], word[2]]);
+    while index < threes.len() {
+        threes[index] = three(keys::WORDS[index].as_bytes());
         index += 1;
     }
     threes
 };
 
-/// The groups of three bytes at which the scanner stops.
-static TRIGGERS: Threes = {
-    let mut threes = Threes([0; 1024]);
+/// Percent-encoded signs after which a word is decoded.
+const PERCENT: [&[u8; 3]; 9] =
+    [b"%3D", b"%3d", b"%3A", b"%3a", b"%20", b"%2F", b"%2f", b"%22", b"%40"];
+
+/// Other signs of a secret.
+const OTHERS: [&[u8; 3]; 9] =
+    [b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE"];
+
+/// The groups of three bytes at which the scanner stops, and a few groups that look like several of
+/// them. The groups are put into as many sets as there are bits. For each byte, it has the sets in
+/// which a group has this byte first, second, and third. So three numbers decide, which depend on
+/// nothing before: the processor takes many bytes at a time.
+struct Triggers([u64; 256]);
+
+impl Triggers {
+    /// Number of sets.
+    const SETS: u32 = 21;
+    const MASK: u64 = (1 << Self::SETS) - 1;
+
+    const fn put(&mut self, bytes: [u8; 3]) {
+        // Bytes with the same first letter share a set, so that few other groups look like them.
+        let set = (bytes[0] | 0x20) as u32 % Self::SETS;
+        let mut at = 0;
+        while at < 3 {
+            self.0[bytes[at] as usize] |= 1 << (set + Self::SETS * at as u32);
+            at += 1;
+        }
+    }
+
+    /// Puts in the first three letters of a word, in upper and lower case.
+    const fn put_any_case(&mut self, word: &str) {
+        let lower = three(word.as_bytes());
+        self.put(lower);
+        // The letters are independent of each other, so this has every mixture too.
+        self.put([
+            lower[0].to_ascii_uppercase(),
+            lower[1].to_ascii_uppercase(),
+            lower[2].to_ascii_uppercase(),
+        ]);
+    }
+
+    /// Whether one of the groups may begin at one of the places of a part, of which the last two
+    /// bytes are only looked at behind the others.
+    fn may_begin(&self, part: &[u8]) -> bool {
+        let sets = |byte: u8| self.0[byte as usize];
+        let any = part.windows(3).fold(0, |any, three| {
+            any | sets(three[0]) & sets(three[1]) >> Self::SETS & sets(three[2]) >> (2 * Self::SETS)
+        });
+        any & Self::MASK != 0
+    }
+}
+
+static TRIGGERS: Triggers = {
+    let mut triggers = Triggers([0; 256]);
     let mut index = 0;
     while index < keys::WORDS.len() {
-        threes.put_any_case(keys::WORDS[index]);
+        triggers.put_any_case(keys::WORDS[index]);
         index += 1;
     }
-    threes.put_any_case("bearer");
-    threes.put_any_case("basic");
+    triggers.put_any_case("bearer");
+    triggers.put_any_case("basic");
     index = 0;
     while let Some(prefix) = shapes::prefix(index) {
         if prefix.len() > 2 {
-            threes.put([prefix[0], prefix[1], prefix[2]]);
+            triggers.put(three(prefix));
         } else {
             // The prefix of two bytes is followed by a hexadecimal digit.
             let mut digit = 0;
             while digit < 22 {
-                threes.put([prefix[0], prefix[1], b"0123456789abcdefABCDEF"[digit]]);
+                triggers.put([prefix[0], prefix[1], b"0123456789abcdefABCDEF"[digit]]);
                 digit += 1;
             }
         }
         index += 1;
     }
-    let others: [&[u8; 3]; 18] = [
-        b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE", b"%3D", b"%3d",
-        b"%3A", b"%3a", b"%20", b"%2F", b"%2f", b"%22", b"%40",
-    ];
     index = 0;
-    while index < others.len() {
-        threes.put(*others[index]);
+    while index < OTHERS.len() {
+        triggers.put(*OTHERS[index]);
+        index += 1;
+    }
+    index = 0;
+    while index < PERCENT.len() {
+        triggers.put(*PERCENT[index]);
         index += 1;
     }
     index = 0;
     while index < blocks::BEGINNINGS.len() {
-        let word = blocks::BEGINNINGS[index].as_bytes();
-        threes.put([word[0], word[1], word[2]]);
+        triggers.put(three(blocks::BEGINNINGS[index].as_bytes()));
         index += 1;
     }
     let [first, second, third] = shapes::DISCORD;
     index = 0;
     while index < first.len() * second.len() * third.len() {
         let rest = index / first.len();
-        threes.put([
+        triggers.put([
             first[index % first.len()],
             second[rest % second.len()],
             third[rest / second.len()],
         ]);
         index += 1;
     }
-    threes
+    triggers
 };
 
-/// The first place from `at` on with a trigger.
-fn next_trigger(bytes: &[u8], at: usize) -> Option<usize> {
-    let found = bytes
-        .get(at..)?
-        .windows(3)
-        .position(|three| TRIGGERS.has([three[0], three[1], three[2]]))?;
-    Some(at + found)
+const fn three(word: &[u8]) -> [u8; 3] {
+    [word[0], word[1], word[2]]
+}
+
+/// The first place from `at` on where a trigger may begin.
+pub(super) fn next_trigger(bytes: &[u8], mut at: usize) -> Option<usize> {
+    /// Places that are decided on together.
+    const TOGETHER: usize = 8;
+    while let Some(part) = bytes.get(at..).and_then(<[u8]>::first_chunk::<{ TOGETHER + 2 }>) {
+        if TRIGGERS.may_begin(part) {
+            break;
+        }
+        at += TOGETHER;
+    }
+    let rest = bytes.get(at..)?.windows(3).position(|three| TRIGGERS.may_begin(three))?;
+    Some(at + rest)
 }
