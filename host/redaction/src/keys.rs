@@ -259,18 +259,19 @@ fn value_of(
     separator: &Separator,
     keys: &dyn Fn(usize) -> Keys,
 ) -> Option<Found> {
-    let (kind, is_list) = match kind_of(key) {
-        Some(kind) => (kind, false),
-        None => (kind_of_list(key)?, true),
-    };
     let before = start.checked_sub(1).map(|before| bytes[before]);
     let is_tag = before == Some(b'<');
     let is_flag = key.starts_with("--");
+    // Most words stop here, before the longer search for the kind.
     match separator.sign {
         b'>' if !is_tag => return None,
         b' ' if !is_flag => return None,
         _ => {}
     }
+    let (kind, is_list) = match kind_of(key) {
+        Some(kind) => (kind, false),
+        None => (kind_of_list(key)?, true),
+    };
     let place = keys(start);
     let entry_place = if is_list { kind.list_place(place) } else { place };
     let find_secret = |start: usize, end: usize, quoted: bool| {

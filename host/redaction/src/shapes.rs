@@ -218,6 +218,19 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
+/// The second bytes of the prefixes with each first byte, as bits: most words that begin like one
+/// differ there.
+static SECOND: [u128; 128] = {
+    let mut seconds = [0; 128];
+    let mut index = 0;
+    while index < SHAPES.len() {
+        let prefix = SHAPES[index].prefix.as_bytes();
+        seconds[prefix[0] as usize] |= 1 << prefix[1];
+        index += 1;
+    }
+    seconds
+};
+
 /// The prefix of the shape with this index.
 pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
     if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
@@ -226,6 +239,9 @@ pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
 /// A credential whose prefix begins at `at`.
 pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
     let (first, last) = *BY_FIRST.get(text[at] as usize)?;
+    if SECOND[text[at] as usize] >> (*text.get(at + 1)? & 127) & 1 == 0 {
+        return None;
+    }
     SHAPES[first as usize..last as usize]
         .iter()
         .rev()
