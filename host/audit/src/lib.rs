@@ -23,7 +23,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::Duration;
 
 use berth_config::{self as config, OnFailure};
 use berth_contract::{Category, Failure, HostError};
@@ -39,6 +41,10 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
+/// How long the lock of the log is kept for the next records. Another process waits so long at most,
+/// and the file `head` is so old at most.
+const HOLD: Duration = Duration::from_millis(10);
+
 /// Writes the records. Each function returns when the system has what it wrote, so that it survives
 /// this process; if the configuration wants that, when it survives a power failure.
 pub struct Audit {
@@ -49,7 +55,9 @@ pub struct Audit {
     /// Berth's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
-    written: Mutex<LogState>,
+    written: Arc<Mutex<LogState>>,
+    /// The thread that gives back the lock of the log. `None`: there is none, so it isn't kept.
+    releaser: OnceLock<Option<Thread>>,
     /// How many records survive a power failure. The holder of the lock waits for the disk, for all
     /// records before.
     synced: tokio::sync::Mutex<u64>,
@@ -88,7 +96,8 @@ impl Audit {
             table: config.own_table("audit").to_string(),
             data: data.to_owned(),
             front_end,
-            written: Mutex::default(),
+            written: Arc::default(),
+            releaser: OnceLock::new(),
             synced: tokio::sync::Mutex::new(0),
             warned: AtomicBool::new(false),
         }
@@ -211,6 +220,13 @@ impl Audit {
             appended.map_err(files::at(&self.file()))?;
         }
         written.count += 1;
+        if let Some(log) = &mut written.log
+            && log.can_hold()
+            && let Some(releaser) = self.releaser.get_or_init(|| start_releaser(&self.written))
+        {
+            log.hold();
+            releaser.unpark();
+        }
         Ok(written.count)
     }
 
@@ -241,7 +257,7 @@ impl Audit {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, LogState> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.written)
     }
 
     /// The current file.
@@ -350,6 +366,39 @@ impl LogState {
         }
         unsynced
     }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // Without the state, the thread ends.
+        self.written = Arc::default();
+        if let Some(Some(releaser)) = self.releaser.get() {
+            releaser.unpark();
+        }
+    }
+}
+
+fn lock(written: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
+    written.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread that gives back the lock of the log a short time after it is woken, as long as there is
+/// the state.
+fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
+    let written: Weak<Mutex<LogState>> = Arc::downgrade(written);
+    let release = move || {
+        loop {
+            std::thread::park();
+            std::thread::sleep(HOLD);
+            let Some(written) = written.upgrade() else { return };
+            let mut written = lock(&written);
+            if let Some(Err(error)) = written.log.as_mut().map(Log::release) {
+                tracing::warn!("the end of the audit log can't be noted in `head`: {error}");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("berth-record".to_owned()).spawn(release);
+    thread.ok().map(|thread| thread.thread().clone())
 }
 
 impl fmt::Debug for Audit {

@@ -5,9 +5,14 @@
 //! next writer reads the additional lines and goes on from the last record. An incomplete record,
 //! after a killed process or on a full disk, stays where it is; the next record states its length
 //! and its hash, so that nothing else can take its place.
+//!
+//! A process that writes many records in a row, and finds none of another process between them,
+//! keeps the lock for a short time ([`Log::hold`]). Until it gives the lock back, it appends and
+//! does nothing else, and the head is as old as the lock.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -22,13 +27,18 @@ use super::head::Head;
 use super::lines::{Lines, Part};
 use super::time;
 
-/// How long another process may hold the lock. It takes microseconds, unless that process is
-/// stopped meanwhile.
+/// How long another process may hold the lock. It takes microseconds, or milliseconds if it writes
+/// many records, unless that process is stopped meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Number of immediate tries, and the pause after them.
 const TRIES: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
+
+/// Records in a row after which a process keeps the lock, and the time between two of them at most.
+/// Before that, each takes the lock by itself, so that others who wait get it.
+const IN_ROW: u32 = 16;
+const SOON: Duration = Duration::from_millis(5);
 
 /// Reason that is recorded when the head doesn't state where the log ends.
 const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
@@ -52,6 +62,13 @@ pub(super) struct Log {
     folder: Arc<PrivateFolder>,
     key: Key,
     head: Arc<File>,
+    /// The lock, while it is taken.
+    held: Option<LogLock<Arc<File>>>,
+    /// Whether the lock is kept after a record.
+    keeps: bool,
+    /// Records in a row, each soon after the one before, and the time of the last one.
+    in_row: u32,
+    last: Option<Instant>,
     bounds: Bounds,
     current: Option<Current>,
     line: Vec<u8>,
@@ -119,7 +136,7 @@ impl Log {
         let key = match files::key(&folder).map_err(files::at(&path.join(files::KEY)))? {
             Some(key) => key,
             None => {
-                let _held = LogLock::new(&head).map_err(files::at(&at_head))?;
+                let _held = LogLock::new(&*head).map_err(files::at(&at_head))?;
                 // This comes before the key: if there is a key, there has been a head, and a log
                 // with neither a head nor a record was emptied.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
@@ -135,6 +152,10 @@ impl Log {
             folder,
             key,
             head,
+            held: None,
+            keeps: false,
+            in_row: 0,
+            last: None,
             bounds,
             current: None,
             line: Vec::new(),
@@ -154,12 +175,54 @@ impl Log {
     ///
     /// The system's. The next writer finds a record that was written in part.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
-        let head = Arc::clone(&self.head);
-        let _held = LogLock::new(&head)?;
+        let is_held = self.held.is_some();
+        if !is_held {
+            self.held = Some(LogLock::new(Arc::clone(&self.head))?);
+        }
+        let appended = self.append_locked(body, is_held);
+        if appended.is_err() || !self.keeps {
+            self.held = None;
+        }
+        appended
+    }
+
+    /// Whether this process alone writes one record soon after the other, and doesn't keep the lock
+    /// yet.
+    pub(super) fn can_hold(&self) -> bool {
+        self.in_row >= IN_ROW && !self.keeps
+    }
+
+    /// Keeps the lock from the next record on. The caller has to call [`Self::release`] soon, since
+    /// others wait for it.
+    pub(super) fn hold(&mut self) {
+        self.keeps = true;
+    }
+
+    /// Gives back a kept lock, after the end of the log is in the head.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn release(&mut self) -> io::Result<()> {
+        (self.keeps, self.in_row) = (false, 0);
+        let held = self.held.take();
+        match (&held, &self.current) {
+            (Some(_), Some(current)) => current.at.write(&self.head),
+            _ => Ok(()),
+        }
+    }
+
+    fn append_locked(&mut self, body: &[u8], is_held: bool) -> io::Result<()> {
+        let now = Instant::now();
+        let is_soon = self.last.replace(now).is_some_and(|last| now - last <= SOON);
+        self.in_row = if is_soon { self.in_row + 1 } else { 0 };
         // After a failure, the state of the log is read again.
         let mut current = match self.current.take() {
-            Some(current) if current.is_as_known()? => current,
-            known => self.locate_end(known)?,
+            Some(current) if is_held || current.is_as_known()? => current,
+            known => {
+                self.in_row = 0;
+                self.locate_end(known)?
+            }
         };
         if current.at.end > 0 && current.at.end + body.len() as u64 + AROUND > self.bounds.file {
             self.write(&mut current, &short("end"))?;
@@ -203,10 +266,16 @@ impl Log {
             write!(self.line, ",\"torn\":{bytes},\"torn_sha256\":\"{}\"", chain::to_hex(hash))?;
         }
         let link = chain::seal(&self.key, &current.at.link, &mut self.line, from);
-        (&*current.file).write_all(&self.line)?;
-        let end = current.at.end + torn.map_or(0, |(bytes, _)| bytes) + self.line.len() as u64;
-        current.at = Head { end, link, ended: chain::kind(body) == b"end", ..current.at };
-        current.at.write(&self.head)
+        let written = (&*current.file).write_all(&self.line);
+        if written.is_ok() {
+            let end = current.at.end + torn.map_or(0, |(bytes, _)| bytes) + self.line.len() as u64;
+            current.at = Head { end, link, ended: chain::kind(body) == b"end", ..current.at };
+        }
+        // A kept lock is given back with the head. After a failure, it isn't kept.
+        if !self.keeps || current.at.ended || written.is_err() {
+            current.at.write(&self.head)?;
+        }
+        written
     }
 
     /// Writes the first record of a file, which states its place in the chain.
@@ -336,6 +405,13 @@ impl Log {
     }
 }
 
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The next writer finds the end of the log without the head too.
+        let _ = self.release();
+    }
+}
+
 impl Current {
     /// The same, with what its next record has to state.
     fn noting(mut self, note: Option<&'static str>) -> Self {
@@ -398,21 +474,23 @@ fn is_open(file: &File, size: u64) -> io::Result<bool> {
 }
 
 /// Holds the lock until it is dropped.
-pub(super) struct LogLock<'a>(&'a File);
+pub(super) struct LogLock<F: Deref<Target = File>>(F);
 
-impl<'a> LogLock<'a> {
+impl<F: Deref<Target = File>> LogLock<F> {
     /// Waits for the lock, but not for ever.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::TimedOut`]: another process holds it.
-    pub(super) fn new(file: &'a File) -> io::Result<Self> {
-        let since = Instant::now();
+    pub(super) fn new(file: F) -> io::Result<Self> {
+        let mut since = None;
         for tried in 0_u32.. {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => {
+                Err(TryLockError::WouldBlock)
+                    if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE =>
+                {
                     return Err(io::Error::new(
                         ErrorKind::TimedOut,
                         "another process keeps its lock; is one stopped?",
@@ -426,7 +504,7 @@ impl<'a> LogLock<'a> {
     }
 }
 
-impl Drop for LogLock<'_> {
+impl<F: Deref<Target = File>> Drop for LogLock<F> {
     fn drop(&mut self) {
         // At the latest, closing the descriptor frees it.
         let _ = self.0.unlock();

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_config::Folders;
+use berth_config::{Folders, Inputs, load};
 use tempfile::TempDir;
 
 use super::log::{Bounds, Log};
-use super::{Trail, Verification, files};
+use super::{Audit, Trail, Verification, files};
 
 /// A log in a folder of its own.
 struct Scene {
@@ -567,4 +567,105 @@ fn removing_the_current_file_leaves_a_gap() {
         problems.iter().any(|problem| problem.contains("missing before record")),
         "{problems:?}"
     );
+}
+
+/// A log whose lock is kept, as by a process that writes one record after the other.
+fn kept_log(scene: &Scene) -> Log {
+    let mut log = scene.open();
+    for number in 0.. {
+        assert!(number < 10_000, "no records followed each other soon");
+        log.append(&body(number)).expect("it is recorded");
+        if log.can_hold() {
+            break;
+        }
+    }
+    log.hold();
+    log.append(&body(0)).expect("it is recorded");
+    assert!(!log.can_hold());
+    log
+}
+
+#[test]
+fn kept_lock_loses_no_record_if_the_process_is_killed() {
+    let scene = Scene::new();
+    let mut log = kept_log(&scene);
+    let head = scene.read("head");
+    (0..5).for_each(|number| log.append(&body(number)).expect("it is recorded"));
+    assert_eq!(scene.read("head"), head, "the head is written when the lock is given back");
+    // What a process that is killed here leaves.
+    let killed = Scene::with_records(1);
+    copy_folder(&scene.path(""), &killed.path(""));
+    drop(log);
+    let records = scene.verify().records;
+    scene.holds(records);
+    assert_ne!(scene.read("head"), head);
+    for scene in [&scene, &killed] {
+        scene.holds(records);
+        scene.append(2);
+        scene.holds(records + 2);
+    }
+}
+
+#[test]
+fn cut_is_found_after_the_lock_is_given_back() {
+    let scene = Scene::new();
+    let mut log = kept_log(&scene);
+    (0..5).for_each(|number| log.append(&body(number)).expect("it is recorded"));
+    log.release().expect("the head is written");
+    let lines = scene.lines();
+    for left in [lines.len() - 1, lines.len() - 5] {
+        scene.write("audit.jsonl", lines[..left].concat().as_bytes());
+        assert_eq!(
+            scene.problems(),
+            [format!(
+                "audit.jsonl: the end is cut off: the last record is {left}, and there were {}",
+                lines.len()
+            )]
+        );
+    }
+    // Cut while it was kept: the next record doesn't follow.
+    let scene = Scene::new();
+    let mut log = kept_log(&scene);
+    let lines = scene.lines();
+    scene.write("audit.jsonl", lines[..lines.len() - 1].concat().as_bytes());
+    log.append(&body(0)).expect("it is recorded");
+    drop(log);
+    assert!(!scene.verify().holds());
+}
+
+#[test]
+fn files_rotate_while_the_lock_is_kept() {
+    let scene = Scene::with(4096, 0);
+    let mut log = kept_log(&scene);
+    (0..100).for_each(|number| log.append(&body(number)).expect("it is recorded"));
+    drop(log);
+    let found = scene.verify();
+    assert!(found.holds() && found.files > 3, "{found:?}");
+    scene.append(1);
+    assert!(scene.verify().holds());
+}
+
+#[test]
+fn processes_that_write_one_record_after_the_other_share_the_log() {
+    const RECORDS: usize = 3000;
+    let scene = Scene::new();
+    let config = load(&scene.folders(), &Inputs::default()).expect("the defaults are valid");
+    let audit = || Audit::new(&config, &scene.folders().data, "test".into());
+    let writers = [audit(), audit(), audit()];
+    let write = |audit: &Audit, count: usize| {
+        let settings = audit.settings.expect("the record is on");
+        for number in 0..count {
+            audit.append(settings, |_| body(number)).expect("it is recorded");
+        }
+    };
+    // Alone, then all at the same time.
+    write(&writers[0], RECORDS);
+    std::thread::scope(|scope| {
+        writers.iter().for_each(|audit| drop(scope.spawn(|| write(audit, RECORDS))));
+    });
+    // A reader and another writer wait for the lock, which nobody keeps for long.
+    scene.holds(4 * RECORDS as u64 + 1);
+    write(&writers[0], RECORDS);
+    scene.append(1);
+    scene.holds(5 * RECORDS as u64 + 2);
 }
