@@ -218,17 +218,22 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
-/// The second bytes of the prefixes with each first byte, as bits: most words that begin like one
-/// differ there.
-static SECOND: [u128; 128] = {
-    let mut seconds = [0; 128];
+/// The second, third and fourth bytes of the prefixes with each first byte, as bits: most words that
+/// begin like one differ there. Any byte may follow a shorter prefix.
+static NEXT: [[u128; 3]; 128] = {
+    let mut next = [[0; 3]; 128];
     let mut index = 0;
     while index < SHAPES.len() {
         let prefix = SHAPES[index].prefix.as_bytes();
-        seconds[prefix[0] as usize] |= 1 << prefix[1];
+        let mut at = 1;
+        while at < 4 {
+            next[prefix[0] as usize][at - 1] |=
+                if at < prefix.len() { 1 << prefix[at] } else { u128::MAX };
+            at += 1;
+        }
         index += 1;
     }
-    seconds
+    next
 };
 
 /// The prefix of the shape with this index.
@@ -239,7 +244,9 @@ pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
 /// A credential whose prefix begins at `at`.
 pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
     let (first, last) = *BY_FIRST.get(text[at] as usize)?;
-    if SECOND[text[at] as usize] >> (*text.get(at + 1)? & 127) & 1 == 0 {
+    let next = text.get(at + 1..text.len().min(at + 4))?;
+    if next.iter().zip(&NEXT[text[at] as usize]).any(|(byte, known)| known >> (byte & 127) & 1 == 0)
+    {
         return None;
     }
     SHAPES[first as usize..last as usize]
