@@ -13,7 +13,12 @@ const ESCAPE: char = '\u{1b}';
 /// show it: of each line the text after the last carriage return, backspaces applied, and several
 /// empty lines as one.
 pub fn shown(text: String, as_lines: bool) -> String {
-    let may_steer = text.bytes().any(|byte| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2));
+    let steers = |byte: &u8| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2);
+    // Without an early return within a part, many bytes are checked at a time.
+    let may_steer = text
+        .as_bytes()
+        .chunks(64)
+        .any(|part| part.iter().fold(false, |any, byte| any | steers(byte)));
     let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) {
         without_sequences(&text)
     } else {

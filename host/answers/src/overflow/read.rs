@@ -127,7 +127,19 @@ impl OverflowReader {
 
 /// Byte offset of a character.
 pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
-    text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
+    let begins = |byte: &u8| byte & 0xc0 != 0x80;
+    let (mut at, mut left) = (0, character);
+    // Many bytes at a time, as long as the character isn't among them. A part has at most 128.
+    for part in text.as_bytes().chunks_exact(128) {
+        let begun = part.iter().fold(0, |begun, byte| begun + u8::from(begins(byte)));
+        if usize::from(begun) > left {
+            break;
+        }
+        left -= usize::from(begun);
+        at += part.len();
+    }
+    let rest = text.as_bytes()[at..].iter().enumerate().filter(|(_, byte)| begins(byte));
+    rest.map(|(place, _)| at + place).nth(left).unwrap_or(text.len())
 }
 
 impl Provider for OverflowReader {

@@ -63,6 +63,15 @@ mod tests {
     }
 
     #[test]
+    fn byte_offset_of_a_character_is_that_of_its_first_byte() {
+        let text: String = ('a'..='z').chain("äß漢字👩\n".chars()).cycle().take(700).collect();
+        let mut offsets = text.char_indices().map(|(at, _)| at);
+        for character in 0..710 {
+            assert_eq!(byte_offset(&text, character), offsets.next().unwrap_or(text.len()));
+        }
+    }
+
+    #[test]
     fn cut_prefers_line_ends() {
         let text: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let ends = ends(&text, 100).expect("it is longer");
