@@ -41,8 +41,8 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
-/// How long the lock of the log is kept for the next records. Another process waits so long at most,
-/// and the file `head` is so old at most.
+/// How long the lock of the log is kept for the next records. Another process waits so long at
+/// most, and the file `head` is so old at most.
 const HOLD: Duration = Duration::from_millis(10);
 
 /// Writes the records. Each function returns when the system has what it wrote, so that it survives

@@ -35,10 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
 
-/// Records in a row after which a process keeps the lock, and the time between two of them at most.
-/// Before that, each takes the lock by itself, so that others who wait get it.
+/// Records in a row after which a process keeps the lock. Before that, each takes the lock by
+/// itself, so that others who wait get it.
 const IN_ROW: u32 = 16;
-const SOON: Duration = Duration::from_millis(5);
 
 /// Reason that is recorded when the head doesn't state where the log ends.
 const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
@@ -66,9 +65,8 @@ pub(super) struct Log {
     held: Option<LogLock<Arc<File>>>,
     /// Whether the lock is kept after a record.
     keeps: bool,
-    /// Records in a row, each soon after the one before, and the time of the last one.
+    /// Records in a row without one of another process between them.
     in_row: u32,
-    last: Option<Instant>,
     bounds: Bounds,
     current: Option<Current>,
     line: Vec<u8>,
@@ -155,7 +153,6 @@ impl Log {
             held: None,
             keeps: false,
             in_row: 0,
-            last: None,
             bounds,
             current: None,
             line: Vec::new(),
@@ -186,8 +183,7 @@ impl Log {
         appended
     }
 
-    /// Whether this process alone writes one record soon after the other, and doesn't keep the lock
-    /// yet.
+    /// Whether this process has written many records in a row, and doesn't keep the lock yet.
     pub(super) fn can_hold(&self) -> bool {
         self.in_row >= IN_ROW && !self.keeps
     }
@@ -213,9 +209,7 @@ impl Log {
     }
 
     fn append_locked(&mut self, body: &[u8], is_held: bool) -> io::Result<()> {
-        let now = Instant::now();
-        let is_soon = self.last.replace(now).is_some_and(|last| now - last <= SOON);
-        self.in_row = if is_soon { self.in_row + 1 } else { 0 };
+        self.in_row += 1;
         // After a failure, the state of the log is read again.
         let mut current = match self.current.take() {
             Some(current) if is_held || current.is_as_known()? => current,

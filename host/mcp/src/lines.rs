@@ -135,7 +135,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     return None;
                 }
             };
-            // Unlike `position`, this compares many bytes at a time. It reads memory and never fails.
+            // Unlike `position`, this compares many bytes at a time. It reads memory, and so never
+            // fails.
             let taken = BufRead::skip_until(&mut &*there, b'\n').unwrap_or(there.len());
             let ends = there[..taken].ends_with(b"\n");
             if self.too_long.is_none() && self.line.len() + taken > self.longest {

@@ -1,5 +1,5 @@
-//! One pass over a text. It stops where three bytes may begin a secret or its key ([`Triggers`]), and
-//! checks the text there.
+//! One pass over a text. It stops where three bytes may begin a secret or its key ([`Triggers`]),
+//! and checks the text there.
 
 use super::found::Found;
 use super::keys::{self, Keys};

@@ -218,8 +218,8 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
-/// The second, third and fourth bytes of the prefixes with each first byte, as bits: most words that
-/// begin like one differ there. Any byte may follow a shorter prefix.
+/// The second, third and fourth bytes of the prefixes with each first byte, as bits: most words
+/// that begin like one differ there. Any byte may follow a shorter prefix.
 static NEXT: [[u128; 3]; 128] = {
     let mut next = [[0; 3]; 128];
     let mut index = 0;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::blocking::blocking;
 
-/// Bytes of a text that are searched at once. A longer one would delay the other calls on the thread.
+/// Bytes of a text that are searched at once. A longer one would delay the other calls on the
+/// thread.
 const AT_ONCE: usize = 64 * 1024;
 
 /// Searches an outcome for injection patterns and lists the found ones in its metadata.

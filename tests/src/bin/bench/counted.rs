@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{ECHO, Sandbox};
 
-/// Calls that fill caches, and calls that count.
+/// Calls that fill caches, and calls that count: so many that under a tracer too, some follow each
+/// other as soon as calls do without one.
 const WARM_UP: usize = 20;
-const CALLS: usize = 15;
+const CALLS: usize = 300;
 
 /// Makes the calls of a case, each between two writes to `/dev/null`, `begin` and `end`, and prints
 /// the page faults of each as JSON.
