@@ -34,20 +34,11 @@ const PATTERNS: [&str; 20] = [
 const MAX_COMPILED: usize = 4 << 20;
 
 /// Finds the lines of a text that matter for security.
-#[derive(Clone, Debug)]
-pub struct SecurityLines(Regex);
-
-impl Default for SecurityLines {
-    fn default() -> Self {
-        static KNOWN: LazyLock<Option<Regex>> =
-            LazyLock::new(|| compile(PATTERNS.iter().copied()).ok());
-        Self(
-            KNOWN
-                .clone()
-                .unwrap_or_else(|| unreachable!("a test compiles these constant patterns")),
-        )
-    }
-}
+///
+/// The default finds the known lines alone. Their patterns are compiled at the first text, since
+/// most processes that make one call have none.
+#[derive(Clone, Debug, Default)]
+pub struct SecurityLines(Option<Regex>);
 
 impl SecurityLines {
     /// Finds the known lines, and lines that one of `extra` matches: regular expressions of the
@@ -61,14 +52,22 @@ impl SecurityLines {
         if extra.peek().is_none() {
             return Ok(Self::default());
         }
-        compile(PATTERNS.into_iter().chain(extra)).map(Self)
+        compile(PATTERNS.into_iter().chain(extra)).map(|regex| Self(Some(regex)))
+    }
+
+    fn regex(&self) -> &Regex {
+        static KNOWN: LazyLock<Regex> = LazyLock::new(|| {
+            compile(PATTERNS.into_iter())
+                .unwrap_or_else(|_| unreachable!("a test compiles these constant patterns"))
+        });
+        self.0.as_ref().unwrap_or_else(|| &KNOWN)
     }
 
     /// The ranges of these lines in their order, without their line ends.
     pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
         let mut at = 0;
         std::iter::from_fn(move || {
-            let found = self.0.find_at(text, at)?;
+            let found = self.regex().find_at(text, at)?;
             let start = text[..found.start()].rfind('\n').map_or(0, |end| end + 1);
             let end =
                 text[found.start()..].find('\n').map_or(text.len(), |end| found.start() + end);
