@@ -31,8 +31,8 @@ const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// The exit code of a helper that failed; it has reported the reason.
 const FAILED: i32 = 125;
 
-/// Runs the helper. It reads three messages from its standard input, a socket: a [`Preparation`],
-/// which it carries out at once; then, when there is a command, a [`TreeState`] and a [`Program`].
+/// Runs the helper. It reads three messages from its standard input, a socket: a `Preparation`,
+/// which it carries out at once; then, when there is a command, a `TreeState` and a `Program`.
 /// Only for a process without other threads.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
