@@ -17,9 +17,9 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Bytes of an answer that are processed at once: most take less than half a millisecond. A longer
-/// one would delay the other calls on the thread.
-const AT_ONCE: usize = 128 * 1024;
+/// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
+/// thread.
+pub(super) const AT_ONCE: usize = 64 * 1024;
 
 /// Time limit for processing a longer answer. The longest needs a small part of it.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,11 +5,8 @@ use berth_contract::{Content, Outcome};
 use berth_policy::injections;
 use serde_json::{Value, json};
 
+use super::clean::AT_ONCE;
 use crate::blocking::blocking;
-
-/// Bytes of a text that are searched at once. A longer one would delay the other calls on the
-/// thread.
-const AT_ONCE: usize = 64 * 1024;
 
 /// Searches an outcome for injection patterns and lists the found ones in its metadata.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
