@@ -16,7 +16,7 @@ const MAX_FILES: usize = 1000;
 const MAX_BYTES: u64 = 2 << 30;
 
 /// Most bytes of what a component offers. What is larger is asked for at each start.
-const MAX_OFFER: u64 = 16 << 20;
+pub(crate) const MAX_OFFER: u64 = 16 << 20;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -12,7 +12,7 @@ use berth_system::confine;
 use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 use wasmtime::component::Component;
 
-use crate::cache::{Cache, failure_name};
+use crate::cache::{Cache, MAX_OFFER, failure_name};
 use crate::compiled::Precompiled;
 use crate::component_file::MAX_COMPONENT;
 use crate::{compiled, engine, shape};
@@ -73,13 +73,14 @@ impl Compiler {
         self.cache.as_ref()?.bytes(name)
     }
 
-    /// Keeps bytes in the cache under a name, if there is a cache. Blocks.
+    /// Keeps bytes in the cache under a name, if there is a cache and it would read them. Blocks.
     ///
     /// # Errors
     ///
     /// They can't be written.
     pub(crate) fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-        self.cache.as_ref().map_or(Ok(()), |cache| cache.put(name, bytes))
+        let cache = self.cache.as_ref().filter(|_| bytes.len() as u64 <= MAX_OFFER);
+        cache.map_or(Ok(()), |cache| cache.put(name, bytes))
     }
 
     /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its

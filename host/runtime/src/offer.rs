@@ -78,12 +78,17 @@ impl Offer {
 
 impl Plugin {
     /// Remembers what the plugin offers, for later starts: they needn't ask it. To be called once
-    /// everything that it offers has been checked. Blocks.
-    pub fn remember(&self) {
-        let plugin = &self.0;
-        if plugin.known {
-            return;
+    /// everything that it offers has been checked.
+    pub async fn remember(&self) {
+        let plugin = self.clone();
+        if !plugin.is_known() {
+            // Writing takes milliseconds.
+            let _ = tokio::task::spawn_blocking(move || plugin.keep_offer()).await;
         }
+    }
+
+    fn keep_offer(&self) {
+        let plugin = &self.0;
         let rules = plugin.policy.filter_rules.as_deref();
         let name = file_name(&plugin.runtime, &plugin.info.digest, rules);
         let kept = serde_json::to_vec(&Offer::from_plugin(plugin))

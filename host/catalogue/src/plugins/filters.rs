@@ -74,6 +74,7 @@ impl Plugins {
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(BuiltInFilters { builtin, rules: now });
+        let loaded = changed.as_ref().ok().cloned();
         let served = changed.and_then(|plugin| {
             let mut slots = self.slots();
             let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
@@ -82,7 +83,12 @@ impl Plugins {
                 .map_err(|error| error.to_string())
         });
         match served {
-            Ok(()) => tracing::info!("the rules for filters have changed"),
+            Ok(()) => {
+                if let Some(plugin) = loaded {
+                    plugin.remember().await;
+                }
+                tracing::info!("the rules for filters have changed");
+            }
             Err(reason) => tracing::warn!("the rules for filters are unchanged: {reason}"),
         }
     }

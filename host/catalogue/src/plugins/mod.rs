@@ -147,6 +147,7 @@ impl Plugins {
         };
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
         slot.serve(&plugin, true)?;
+        plugin.remember().await;
         self.slots().push(slot);
         self.publish()
     }
@@ -176,6 +177,7 @@ impl Plugins {
         let plugin = self.runtime.load(candidate, self.policies.third_party(&name)?).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
         slot.serve(&plugin, true)?;
+        plugin.remember().await;
         self.slots().push(slot);
         self.publish()
     }
@@ -423,7 +425,12 @@ impl Plugins {
         let half_written = self.watched
             && matches!(&change, Verdict::Wait(waiting) if !waiting.held)
             && stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
+        let is_new = matches!(change, Verdict::Serve(..));
         self.apply(&name, place, stamp, change, half_written);
+        let served = if is_new { slot::running(&self.slots(), &name) } else { None };
+        if let Some(plugin) = served {
+            plugin.remember().await;
+        }
         self.fall_back(&name, approved).await;
         half_written
     }
@@ -635,7 +642,6 @@ impl Slot {
         is_approved: bool,
     ) -> Result<(), HostError> {
         let tools = Tool::from_plugin(plugin, &self.tally, is_approved)?;
-        plugin.remember();
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())

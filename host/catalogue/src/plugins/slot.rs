@@ -142,6 +142,11 @@ impl Slot {
     }
 }
 
+/// The version of a plugin that serves.
+pub(super) fn running(slots: &[Slot], name: &str) -> Option<Plugin> {
+    Some(slots.iter().find(|slot| slot.name == name)?.running.as_ref()?.plugin.clone())
+}
+
 /// The state of a plugin in a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginState {
