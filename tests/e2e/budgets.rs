@@ -60,8 +60,9 @@ fn calls_stay_within_their_budget_of_system_calls() {
     let Some(recording) = budget("echo", 5) else { return };
     let Some(nothing) = budget("echo without a record", 0) else { return };
     assert_eq!(nothing, 0, "what is neither recorded nor granted a directory needs nobody");
-    // How many calls find the lock kept depends on the time under `strace`.
-    assert_eq!(recording, 1, "what recording costs where calls follow each other");
+    // How many calls find the lock kept depends on the time under `strace`; the tests of the log
+    // check what they are spared.
+    assert!(recording > 0, "a record is written before the answer");
     budget("read", 16);
     budget("grep", 27);
 }

@@ -198,6 +198,11 @@ mod tests {
             .expect("it is bound");
         let mut expected = vec![deep.join("deep"), root.join("datagram"), root.join("packets")];
         expected.sort();
+        // A child that another test forks keeps the dead socket open until its `exec`.
+        let since = std::time::Instant::now();
+        while found(&root, &|_| false).len() > expected.len() && since.elapsed().as_secs() < 30 {
+            std::thread::yield_now();
+        }
         assert_eq!(found(&root, &|_| false), expected);
         assert_eq!(
             found(&root, &|path| path.ends_with("datagram") || path.ends_with("b".repeat(100))),
