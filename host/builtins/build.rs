@@ -4,6 +4,8 @@
 //! `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
 //! which may be missing: then it is compiled into the cache at the first use. If no such folder
 //! exists, as with `cargo install --path host/cli`, this script builds the components.
+//!
+//! Components are compressed: code that was compiled ahead runs without them.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,6 +21,9 @@ const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
 /// The attacks of `berth demo`, which says so if they are missing. An untrusted component that only
 /// the demo loads.
 const HOSTILE: &str = "hostile";
+
+/// The level of compression. Higher ones take much longer and hardly save more.
+const LEVEL: i32 = 9;
 
 /// The target that plugins are built for.
 const WASM: &str = "wasm32-wasip2";
@@ -39,18 +44,19 @@ fn generate() -> Result<(), String> {
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder(&out)?;
     let plugins =
-        BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
+        BUILT_IN.iter().map(|name| plugin(&folder, &out, name)).collect::<Result<String, _>>()?;
+    let hostile = folder.join(format!("{HOSTILE}.wasm"));
+    let hostile = included(&hostile, "include_bytes!");
     let source = format!(
         "static BUILTINS: &[Builtin] = &[{plugins}];\n\
-         static HOSTILE: Option<&[u8]> = {};\n",
-        included(&folder.join(format!("{HOSTILE}.wasm")), "include_bytes!")
+         static HOSTILE: Option<&[u8]> = {hostile};\n",
     );
     let file = out.join("builtins.rs");
     fs::write(&file, source).map_err(|error| format!("can't write {}: {error}", file.display()))
 }
 
 /// The plugin as an element of the list.
-fn plugin(folder: &Path, name: &str) -> Result<String, String> {
+fn plugin(folder: &Path, out: &Path, name: &str) -> Result<String, String> {
     let [wasm, compiled] =
         ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
     let code = included(&compiled, "precompiled!");
@@ -62,9 +68,13 @@ fn plugin(folder: &Path, name: &str) -> Result<String, String> {
         ));
     }
     let bytes = fs::read(&wasm).map_err(|error| format!("{}: {error}", wasm.display()))?;
-    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let packed = out.join(format!("{name}.wasm.zst"));
+    zstd::bulk::compress(&bytes, LEVEL)
+        .and_then(|bytes| fs::write(&packed, bytes))
+        .map_err(|error| format!("can't write {}: {error}", packed.display()))?;
     Ok(format!(
-        "Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), digest: Some({digest:?}), compiled: {code} }}, "
+        "Builtin {{ name: {name:?}, wasm: include_bytes!({packed:?}), digest: Some({digest:?}), compiled: {code} }}, "
     ))
 }
 

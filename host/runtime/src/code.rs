@@ -85,7 +85,7 @@ impl Code {
             };
             let wasm = || match (wasm, source) {
                 (Some(wasm), _) => Ok(wasm),
-                (None, Source::BuiltIn(wasm, _)) => Ok(wasm.into()),
+                (None, Source::BuiltIn(wasm, _)) => component_file::unpacked(wasm),
                 (None, Source::File(path)) => {
                     component_file::read_again(&path, &digest).map(Cow::Owned)
                 }

@@ -1,5 +1,6 @@
 //! Reads the files of components.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -48,6 +49,20 @@ pub(crate) fn read(file: File) -> Result<Vec<u8>, String> {
     Ok(wasm)
 }
 
+/// The bytes of a built-in component, which may be compressed with Zstandard.
+///
+/// # Errors
+///
+/// They can't be decompressed, or are too large then.
+pub(crate) fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    if !bytes.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes()) {
+        return Ok(bytes.into());
+    }
+    zstd::bulk::decompress(bytes, MAX_COMPONENT)
+        .map(Cow::Owned)
+        .map_err(|error| format!("it can't be decompressed: {error}"))
+}
+
 /// Reads a component again, whose code is gone from the cache. Blocks.
 ///
 /// # Errors
@@ -59,5 +74,22 @@ pub(crate) fn read_again(path: &Path, digest: &str) -> Result<Vec<u8>, String> {
         Ok(wasm)
     } else {
         Err("its file has changed; run `berth plugin reload`".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_component_may_be_compressed() {
+        let wasm = b"\0asm\x0d\0\x01\0".repeat(100);
+        let packed = zstd::bulk::compress(&wasm, 9).expect("it is compressed");
+        assert!(packed.len() < wasm.len());
+        assert_eq!(unpacked(&packed).expect("it is decompressed"), wasm);
+        assert_eq!(unpacked(&wasm).expect("it is as it was"), wasm);
+        assert!(unpacked(&packed[..packed.len() - 1]).is_err());
+        let large = zstd::bulk::compress(&vec![0; MAX_COMPONENT + 1], 1).expect("it is compressed");
+        assert!(unpacked(&large).is_err());
     }
 }

@@ -76,6 +76,8 @@ fn config() -> Config {
         .wasm_memory64(false)
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
+        // Backtraces of guests don't need it: it is for debuggers of the host.
+        .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
     compiled::run_in_place(&mut config);
     config

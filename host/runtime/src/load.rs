@@ -139,7 +139,9 @@ impl Runtime {
         match kept {
             Some((info, offer)) => self.load_known(info, source, granted, offer),
             None => {
-                let candidate = Candidate::new(builtin.wasm.into(), source, builtin.digest)?;
+                let fail = |reason| HostError::Load { plugin: builtin.name.into(), reason };
+                let wasm = component_file::unpacked(builtin.wasm).map_err(fail)?;
+                let candidate = Candidate::new(wasm, source, builtin.digest)?;
                 self.load_unknown(candidate, granted).await
             }
         }

@@ -28,7 +28,8 @@ pub enum Origin {
 pub struct Builtin {
     /// The plugin's name, as in its manifest.
     pub name: &'static str,
-    /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
+    /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked. It may
+    /// be compressed with Zstandard.
     pub wasm: &'static [u8],
     /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise it is computed
     /// at each start.

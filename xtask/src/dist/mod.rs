@@ -27,6 +27,9 @@ pub(crate) use paths::Paths;
 /// The architecture of the build machine and of the release, as `uname -m` and Rust name it.
 const ARCH: &str = std::env::consts::ARCH;
 
+/// The profile of the release.
+const PROFILE: &str = "dist";
+
 /// Flags for C code. It is linked with another C library than the compiler's own, so it may not
 /// call functions that only glibc has: the checked copies, and the parsers of numbers in newer C.
 /// It has no time of compilation, so that it is always the same.
@@ -79,11 +82,11 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build
-            .args(["--locked", "--release", "--package", "berth-cli", "--target", target])
+            .args(["--locked", "--profile", PROFILE, "--package", "berth-cli", "--target", target])
             .env("BERTH_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
-        step::run("cargo build --release", paths.hide_from(&mut build))?;
-        let berth = cargo::target().join(target).join("release/berth");
+        step::run("cargo build", paths.hide_from(&mut build))?;
+        let berth = cargo::target().join(target).join(PROFILE).join("berth");
         host::check_exists(&berth)?;
         Ok(berth)
     })

@@ -1,6 +1,9 @@
 //! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for
 //! Node, one in Python, and a loop that only echoes lines. The client is the same for all, and they
-//! take turns.
+//! take turns. Some rows repeat a call with a small client in Python, whose own work is larger.
+//!
+//! ACT, the fastest other host, isn't a rival here: its package has no component that it could run.
+//! Its measured ratios to Node are targets instead.
 
 mod client;
 mod servers;
@@ -10,10 +13,10 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub(crate) use self::client::echo_lines;
-use self::client::{Client, IN_FLIGHT};
-use self::servers::{BERTH, NODE, Place, Server};
+use self::client::{Client, IN_FLIGHT, PythonClient};
+use self::servers::{BERTH, BYTES, NODE, Place, SAID, Server};
 use crate::Setting;
-use crate::measure::{median, median_ratio, percentile};
+use crate::measure::{find_program, median, median_ratio, percentile};
 use crate::table::{Row, Target, Unit, show_time};
 
 const ROUNDS: usize = 15;
@@ -32,6 +35,7 @@ const CALLS: usize = 1_000;
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let place = Place::make(setting)?;
     let mut rows = on_one_core(|| measure_calls(&place, "one core"))??;
+    rows.extend(on_one_core(|| measure_from_python(&place))??);
     rows.extend(on_one_core(|| measure_process(&place))??);
     rows.push(on_one_core(|| beside_a_hung_call(&place))??);
     // With several cores, figures depend on the core on which a process wakes up: they are shown
@@ -58,8 +62,13 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     let tools = [
         (
             "echo",
-            place.echoing(),
+            place.echoing(SAID),
             [Target::AtMost(1.0), Target::AtMost(1.0 / 15.0), Target::AtLeast(3.0)],
+        ),
+        (
+            "echo of 4 KiB",
+            place.echoing(&SAID.repeat(BYTES / SAID.len())),
+            [Target::AtMost(1.15), Target::Lower, Target::Higher],
         ),
         (
             "read of 4 KiB",
@@ -131,9 +140,61 @@ fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
     Ok(measured)
 }
 
+/// Berth and Node with the client in Python.
+fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
+    let (servers, left_out) = place.echoing(SAID);
+    let servers: Vec<_> =
+        servers.into_iter().filter(|server| [BERTH, NODE].contains(&server.name)).collect();
+    let mut measured = Vec::new();
+    if let Some(python) = find_program("python3").filter(|_| servers.len() > 1) {
+        let mut clients: Vec<PythonClient> = servers
+            .iter()
+            .map(|server| server.start_from_python(&python, &place.repository))
+            .collect::<Result<_, _>>()?;
+        clients.iter_mut().try_for_each(|client| client.one_by_one(WARM_UP).map(drop))?;
+        measured.extend(
+            servers.iter().map(|server| Measured { name: server.name, ..Measured::default() }),
+        );
+        for _ in 0..ROUNDS {
+            for (client, measured) in clients.iter_mut().zip(&mut measured) {
+                let times = client.one_by_one(ONE_BY_ONE)?;
+                measured.p50.push(median(times.clone()));
+                measured.times.extend(times);
+            }
+        }
+    }
+    let left_out = left_out.or_else(|| measured.is_empty().then(|| "no python3".to_owned()));
+    let both = find(&measured, BERTH).zip(find(&measured, NODE));
+    let p50 = |measured: &Measured| show_time(median(measured.p50.clone()));
+    let p99 = |measured: &Measured| percentile(&measured.times, 99);
+    let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples, target| Row {
+        name: "mcp",
+        what: format!("echo over MCP from a client in Python, one core, {what}"),
+        samples,
+        unit: Unit::Ratio,
+        target,
+        ours: find(&measured, BERTH).map(unit_of).unwrap_or_default(),
+        rival: against(&measured, unit_of, left_out.as_deref()),
+    };
+    Ok(vec![
+        row(
+            "p50",
+            &p50,
+            both.map(|(ours, node)| in_ratios(&ours.p50, &node.p50)).unwrap_or_default(),
+            Target::AtMost(0.97),
+        ),
+        row(
+            "p99",
+            &|measured| show_time(p99(measured)),
+            both.map(|(ours, node)| in_ratio(p99(ours), p99(node))).into_iter().collect(),
+            Target::AtMost(1.0 / 15.0),
+        ),
+    ])
+}
+
 /// The time to start, and the memory of a server that has answered some calls.
 fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
-    let (servers, left_out) = place.echoing();
+    let (servers, left_out) = place.echoing(SAID);
     // Code that is compiled once for a machine is ready.
     servers.iter().try_for_each(|server| server.start().map(drop))?;
     let mut started: Vec<Measured> = servers

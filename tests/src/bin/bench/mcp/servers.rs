@@ -6,15 +6,15 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::client::Client;
+use super::client::{Client, PythonClient};
 use crate::Setting;
 use crate::measure::find_program;
 
-/// The echoed text.
-const SAID: &str = "hello";
+/// The echoed text, and what the answer of every call of an echo has.
+pub(crate) const SAID: &str = "hello";
 
-/// Bytes of the file that is read.
-const BYTES: usize = 4096;
+/// Bytes of the file that is read, and of a long echo.
+pub(crate) const BYTES: usize = 4096;
 
 /// How the servers are called in the table.
 pub(crate) const BERTH: &str = "berth";
@@ -37,7 +37,7 @@ pub(crate) struct Server {
 
 /// Where everything lies.
 pub(crate) struct Place {
-    repository: PathBuf,
+    pub(crate) repository: PathBuf,
     berth: PathBuf,
     bench: PathBuf,
     home: PathBuf,
@@ -62,10 +62,10 @@ impl Place {
         Ok(Self { repository: setting.repository.clone(), berth, bench, home, folder })
     }
 
-    /// The echoing servers, Berth first, and the reasons for missing ones.
-    pub(crate) fn echoing(&self) -> (Vec<Server>, Option<String>) {
+    /// The servers that echo `said`, Berth first, and the reasons for missing ones.
+    pub(crate) fn echoing(&self, said: &str) -> (Vec<Server>, Option<String>) {
         let call = |tool: &str, argument: &str| {
-            json!({ "name": tool, "arguments": { argument: SAID } }).to_string()
+            json!({ "name": tool, "arguments": { argument: said } }).to_string()
         };
         let berth = self.berth(&["bench"], call("bench__echo", "text"), SAID);
         let floor = Server {
@@ -187,15 +187,35 @@ fn left_out<const N: usize>(servers: [Option<Server>; N]) -> (Vec<Server>, Optio
 impl Server {
     /// Starts it and checks its answer.
     pub(crate) fn start(&self) -> Result<Client, String> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(&self.directory);
-        if let Some(home) = &self.home {
-            command.env_clear().env("HOME", home);
-        }
-        let mut client = Client::start(&mut command)?;
+        let mut client =
+            Client::start(self.surround(Command::new(&self.program).args(&self.arguments)))?;
         if !self.answer.is_empty() {
             client.check(&self.call, &self.answer)?;
         }
         Ok(client)
+    }
+
+    /// Starts it below the client in Python.
+    pub(crate) fn start_from_python(
+        &self,
+        python: &Path,
+        repository: &Path,
+    ) -> Result<PythonClient, String> {
+        let mut command = Command::new(python);
+        command
+            .arg(repository.join("tests/clients/python/time_calls.py"))
+            .arg(&self.call)
+            .arg(&self.program)
+            .args(&self.arguments);
+        PythonClient::start(self.surround(&mut command))
+    }
+
+    /// Sets the folder and the variables.
+    fn surround<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.current_dir(&self.directory);
+        if let Some(home) = &self.home {
+            command.env_clear().env("HOME", home);
+        }
+        command
     }
 }
