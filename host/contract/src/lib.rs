@@ -3,6 +3,7 @@
 //! This crate does no I/O and doesn't know WebAssembly: front ends, providers and policy all use
 //! these types.
 
+mod bounded_output;
 mod call;
 mod changes;
 mod definition;
@@ -18,6 +19,7 @@ mod report;
 mod terminal;
 pub mod text;
 
+pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use changes::ChangeRecorder;
 pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};

@@ -1,6 +1,5 @@
 //! A process that a call starts in its sandbox, until it ends.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -10,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use berth_contract::{CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules};
+use berth_contract::{
+    BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -66,27 +67,20 @@ pub struct Command {
 impl Command {
     /// The folders where programs are searched, by their real paths: those that hold programs and
     /// nothing else.
-    pub(crate) fn path_folders(&self) -> impl Iterator<Item = String> {
-        let home = self
-            .environment
-            .iter()
-            .find(|(name, _)| name == "HOME")
-            .map(|(_, value)| PathBuf::from(value));
-        let path =
-            self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
-        let folders = path
-            .split(':')
-            .map(Path::new)
-            .filter(|path| path.is_absolute())
-            .filter_map(|path| path.canonicalize().ok());
-        // Not a home folder or a folder that contains one.
-        let folders = folders.filter(move |path| {
-            path.is_dir() && home.as_ref().is_none_or(|home| !home.starts_with(path))
-        });
+    pub(crate) fn path_folders(&self) -> Vec<String> {
+        let value = |wanted: &str| {
+            let found = self.environment.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, value)| value.as_str())
+        };
+        let home = value("HOME").map(Path::new);
+        let folders = value("PATH").unwrap_or_default().split(':').map(Path::new);
         folders
+            .filter(|path| path.is_absolute())
+            .filter_map(|path| path.canonicalize().ok())
+            // Not a home folder or a folder that contains one.
+            .filter(|path| path.is_dir() && home.is_none_or(|home| !home.starts_with(path)))
             .filter_map(|path| path.into_os_string().into_string().ok())
-            .collect::<Vec<_>>()
-            .into_iter()
+            .collect()
     }
 }
 
@@ -131,18 +125,6 @@ pub struct CommandResult {
     pub ending: Ending,
 }
 
-/// The new output of one stream. If it is too much, its beginning and its end, where programs
-/// report errors.
-#[derive(Debug, Default)]
-pub struct BoundedOutput {
-    beginning: Vec<u8>,
-    end: VecDeque<u8>,
-    /// Bytes between the two that were dropped.
-    left_out: u64,
-    /// Whether more was written than kept.
-    pub truncated: bool,
-}
-
 /// The output of a process.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -152,43 +134,6 @@ pub struct Output {
     pub stderr: BoundedOutput,
     written: u64,
     limit: usize,
-}
-
-impl BoundedOutput {
-    fn push(&mut self, bytes: &[u8], limit: usize) {
-        let (beginning, rest) =
-            bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
-        self.beginning.extend_from_slice(beginning);
-        let room = (limit - limit / 4).saturating_sub(MARK);
-        self.end.extend(&rest[rest.len().saturating_sub(room)..]);
-        let too_much = self.end.len().saturating_sub(room);
-        self.end.drain(..too_much);
-        let left_out = rest.len().saturating_sub(room) + too_much;
-        self.left_out += u64::try_from(left_out).unwrap_or(u64::MAX);
-        self.truncated |= left_out > 0;
-    }
-
-    /// Takes the new output. A notice marks what is left out in the middle.
-    pub fn take(&mut self) -> Vec<u8> {
-        let Self { mut beginning, end, left_out, truncated } = std::mem::take(self);
-        self.truncated = truncated;
-        if left_out == 0 {
-            beginning.extend(end);
-            return beginning;
-        }
-        // Cut between characters on both sides.
-        if let Some(back) = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
-            beginning.truncate(beginning.len() - 1 - back);
-        }
-        beginning
-            .extend_from_slice(format!("\n[… {left_out} bytes are left out here …]\n").as_bytes());
-        beginning.extend(end.into_iter().skip_while(|byte| byte & 0xc0 == 0x80));
-        beginning
-    }
-
-    fn is_empty(&self) -> bool {
-        self.beginning.is_empty()
-    }
 }
 
 impl Output {
@@ -239,9 +184,6 @@ struct Task<'a> {
     cancel: &'a CancellationToken,
     held: &'a [PinnedDirectory],
 }
-
-/// Room for the notice of what is left out.
-const MARK: usize = 64;
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 * 1024;

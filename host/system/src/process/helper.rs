@@ -67,13 +67,6 @@ const PANICKED: i32 = 101;
 /// Bytes that are kept of a helper's error.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
-/// Starts a helper with pipes and an empty environment.
-pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child> {
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().current_dir("/");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
-}
-
 /// A helper that confines itself, and the socket to it, which is its standard input.
 #[derive(Debug)]
 pub(super) struct ConfineHelper {
@@ -109,7 +102,10 @@ pub fn run_helper(
     input: &[u8],
     bounds: HelperBounds,
 ) -> Result<Vec<u8>, HelperError> {
-    let mut child = start(program, arguments).map(ChildGuard)?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map(ChildGuard)?;
     let (Some(stdin), Some(mut stdout), Some(stderr)) =
         (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take())
     else {

@@ -10,6 +10,6 @@ mod places;
 mod sockets;
 mod warm;
 
-pub use child::{BoundedOutput, Child, Command, CommandResult, Ending, Output, StartError};
+pub use child::{Child, Command, CommandResult, Ending, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 pub use places::{Places, PlacesError, RememberedPlaces};

@@ -145,7 +145,7 @@ impl Places {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let rules = self.grants.rules();
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
-        let programs = command.path_folders().map(|path| (path, TreeAccess::Read));
+        let programs = command.path_folders().into_iter().map(|path| (path, TreeAccess::Read));
         let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
         let grants = rules.grants().iter().map(|grant| {
             let access =
