@@ -14,7 +14,7 @@ use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 use super::call_rules;
 use super::child::Command;
 use super::pinned::PinnedDirectory;
-use super::sockets::{SocketScan, Walk};
+use super::sockets::{RememberedScan, Scope, SocketScan};
 use super::warm::WarmSlot;
 use crate::confine::{
     Identity, Limits, Preparation, Recorded, Sandbox, Tree, TreeAccess, TreeState,
@@ -87,6 +87,8 @@ pub struct RememberedPlaces {
     pub(super) without_namespaces: AtomicBool,
     /// A helper that is prepared and waits for its command.
     pub(super) warm: WarmSlot,
+    /// What the last search for sockets found.
+    pub(super) sockets: RememberedScan,
 }
 
 /// The sandbox of a command.
@@ -208,19 +210,22 @@ impl Places {
         denied.frozen.retain(there);
         // Without a view of their own, they can't create such a socket.
         if namespaces {
-            let granted = |path: &Path| self.sockets.iter().any(|socket| path.starts_with(socket));
-            let passed = |path: &Path| {
-                granted(path) || kernels.contains(path) || denied.hidden.contains(path)
+            let grants = || rules.grants().iter().map(|grant| grant.path.as_path());
+            let outer =
+                |path: &Path| !grants().any(|around| path != around && path.starts_with(around));
+            let roots = grants().filter(|path| outer(path));
+            let scope = Scope {
+                roots: roots.map(|root| (root.to_owned(), identity(root))).collect(),
+                passed: denied
+                    .hidden
+                    .iter()
+                    .chain(&kernels)
+                    .chain(&self.sockets)
+                    .cloned()
+                    .collect(),
             };
-            let mut walk = Walk::new(&passed);
-            let grants: Vec<&Path> =
-                rules.grants().iter().map(|grant| grant.path.as_path()).collect();
-            for grant in grants.iter().filter(|grant| {
-                !grants.iter().any(|around| *grant != around && grant.starts_with(around))
-            }) {
-                walk.below(grant)?;
-            }
-            let SocketScan { sockets, unreadable, own_names } = walk.found;
+            let SocketScan { sockets, unreadable, own_names } =
+                self.known.sockets.search(scope, &mounts)?;
             for path in own_names {
                 denied.freeze(path)?;
             }
@@ -271,6 +276,11 @@ impl Places {
             limits: self.limits,
         };
         Ok(CommandSandbox { preparation, mounts, state, held })
+    }
+
+    /// Whether namespaces are still tried.
+    pub(crate) fn tries_namespaces(&self) -> bool {
+        self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
     /// Berth's own files below the trees, whatever the globs say, and what git would run.
@@ -340,7 +350,7 @@ impl Places {
 }
 
 /// What has a path now.
-fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity(path: &Path) -> Option<Identity> {
     let metadata = std::fs::symlink_metadata(path).ok()?;
     if metadata.is_symlink() {
         let target = std::fs::read_link(path).ok()?;
@@ -499,12 +509,5 @@ fn private_below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         } else if metadata.is_dir() || metadata.is_file() && everybody & 0o004 == 0 {
             found.push(entry.path());
         }
-    }
-}
-
-impl Places {
-    /// Whether namespaces are still tried.
-    pub(crate) fn tries_namespaces(&self) -> bool {
-        self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 }

@@ -2,26 +2,44 @@
 //! program outside act for it.
 //!
 //! A network namespace only stops sockets without a path. So sockets with a path are searched for
-//! before a command runs, and covered.
+//! before a command runs, and covered. The kernel tells of each name that comes or goes in a
+//! directory that was looked through, so the next search only looks at those.
 
-use std::ffi::{CString, OsStr};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, CString, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_policy::files::OWN_NAMES;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::places::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
+use crate::confine::Identity;
+use crate::mounts::Mounts;
 
 /// Bytes of a directory's entries that the kernel returns at a time.
 const BUFFER: usize = 32 << 10;
 
-/// The results of a walk.
-#[derive(Debug, Default)]
+/// Directories that are watched, and the length of their paths.
+const MAX_WATCHED: usize = 8_192;
+const MAX_LENGTH: usize = 256;
+
+/// Sockets and own files that are remembered, and names that are looked at one by one.
+const MAX_NAMES: usize = 1_000;
+
+/// File systems in which names come and go through this kernel alone, so that it tells of each:
+/// ext, XFS, Btrfs, F2FS, tmpfs and overlays. A socket in a layer of an overlay isn't reached
+/// through the overlay.
+const LOCAL: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
+
+/// The results of a search.
+#[derive(Clone, Debug, Default)]
 pub(super) struct SocketScan {
     /// Sockets with a listener.
     pub(super) sockets: Vec<PathBuf>,
@@ -32,33 +50,219 @@ pub(super) struct SocketScan {
     pub(super) own_names: Vec<PathBuf>,
 }
 
-/// A walk through one directory. It follows no link and enters nothing in `passed`.
-pub(super) struct Walk<'w> {
-    pub(super) passed: &'w dyn Fn(&Path) -> bool,
-    pub(super) found: SocketScan,
+/// What a search found, for the next one.
+#[derive(Debug, Default)]
+pub(super) struct RememberedScan(Mutex<Option<Box<Walk>>>);
+
+/// What is searched, and what is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope {
+    /// The directories, and what had their paths.
+    pub(super) roots: Vec<(PathBuf, Option<Identity>)>,
+    /// What is left out: paths, with everything below them.
+    pub(super) passed: BTreeSet<PathBuf>,
+}
+
+impl Scope {
+    fn passes(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.passed.contains(above))
+    }
+}
+
+impl RememberedScan {
+    /// Searches everything below the roots. It follows no link and enters nothing that is passed.
+    pub(super) fn search(
+        &self,
+        scope: Scope,
+        mounts: &Arc<Mounts>,
+    ) -> Result<SocketScan, PlacesError> {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = remembered.take();
+        let is_watchable = known.as_ref().is_none_or(|walk| walk.watches.is_some());
+        if let Some(mut walk) = known
+            && walk.scope == scope
+            && Arc::ptr_eq(&walk.mounts, mounts)
+            && let Some(scan) = walk.again()
+        {
+            *remembered = Some(walk);
+            return Ok(scan);
+        }
+        let watches = if is_watchable { Watches::new() } else { None };
+        let mut walk = Walk {
+            scope,
+            mounts: Arc::clone(mounts),
+            found: SocketScan::default(),
+            watches,
+            left: MAX_LOOKED_AT,
+            buffer: Vec::with_capacity(BUFFER),
+        };
+        for (root, identity) in walk.scope.roots.clone() {
+            walk.below(&root, identity.as_ref())?;
+        }
+        walk.forget_if_unsure();
+        let scan = walk.result();
+        *remembered = Some(Box::new(walk));
+        Ok(scan)
+    }
+}
+
+/// The watched directories.
+#[derive(Debug)]
+struct Watches {
+    queue: OwnedFd,
+    folders: HashMap<i32, PathBuf>,
+}
+
+impl Watches {
+    fn new() -> Option<Self> {
+        let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        Some(Self { queue, folders: HashMap::new() })
+    }
+
+    /// Watches an open directory. Returns whether the kernel tells of all its changes.
+    fn add(&mut self, folder: &OwnedFd, path: &Path) -> bool {
+        let is_local = rustix::fs::fstatfs(folder).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
+        let what = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
+        let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        let Ok(watch) = inotify::add_watch(&self.queue, link, what) else { return false };
+        // One directory in two places, by a mount, has one watch.
+        let before = self.folders.insert(watch, path.to_owned());
+        let fits = self.folders.len() <= MAX_WATCHED && path.as_os_str().len() <= MAX_LENGTH;
+        is_local && fits && before.is_none_or(|before| before == path)
+    }
+
+    /// The names that have come or gone. `None`: not all of them are known.
+    fn changed(&mut self) -> Option<BTreeSet<PathBuf>> {
+        let mut changed = BTreeSet::new();
+        let mut buffer = [MaybeUninit::uninit(); BUFFER];
+        let mut events = Reader::new(&self.queue, &mut buffer);
+        loop {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return Some(changed),
+                Err(Errno::INTR) => continue,
+                Err(_) => return None,
+            };
+            let what = event.events();
+            if what.contains(ReadFlags::IGNORED) {
+                // It is gone; its parent tells of its name.
+                self.folders.remove(&event.wd());
+                continue;
+            }
+            // Everything below a directory that was moved has other paths now.
+            let moved = ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+            let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT;
+            if what.intersects(lost)
+                || what.contains(ReadFlags::ISDIR) && what.intersects(moved)
+                || changed.len() == MAX_NAMES
+            {
+                return None;
+            }
+            let folder = self.folders.get(&event.wd())?;
+            changed.insert(folder.join(OsStr::from_bytes(event.file_name()?.to_bytes())));
+        }
+    }
+}
+
+/// A walk through directories.
+#[derive(Debug)]
+struct Walk {
+    scope: Scope,
+    /// With others, paths may mean something else.
+    mounts: Arc<Mounts>,
+    /// All sockets: one without a listener may be about to get it.
+    found: SocketScan,
+    /// `None`: the kernel doesn't tell of all changes, or there is too much to watch.
+    watches: Option<Watches>,
     left: usize,
     buffer: Vec<u8>,
 }
 
-impl<'w> Walk<'w> {
-    pub(super) fn new(passed: &'w dyn Fn(&Path) -> bool) -> Self {
-        Self {
-            passed,
-            found: SocketScan::default(),
-            left: MAX_LOOKED_AT,
-            buffer: Vec::with_capacity(BUFFER),
+impl Walk {
+    fn result(&self) -> SocketScan {
+        let listens = |path: &&PathBuf| has_listener(path);
+        let sockets = self.found.sockets.iter().filter(listens).cloned().collect();
+        SocketScan { sockets, ..self.found.clone() }
+    }
+
+    fn forget_if_unsure(&mut self) {
+        let SocketScan { sockets, unreadable, own_names } = &self.found;
+        // Perhaps its directory can't be read any more, and has to be found.
+        let is_refused = |path: &PathBuf| {
+            rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
+        };
+        if sockets.len() + own_names.len() > MAX_NAMES
+            || !unreadable.is_empty()
+            || sockets.iter().any(is_refused)
+        {
+            self.watches = None;
         }
     }
 
+    /// Looks at what the kernel says has changed. `None`: everything has to be looked through.
+    fn again(&mut self) -> Option<SocketScan> {
+        for path in self.watches.as_mut()?.changed()? {
+            self.name(path).ok()?;
+        }
+        self.forget_if_unsure();
+        self.watches.is_some().then(|| self.result())
+    }
+
     /// Checks everything below `root`.
-    pub(super) fn below(&mut self, root: &Path) -> Result<(), PlacesError> {
-        if (self.passed)(root) {
+    fn below(&mut self, root: &Path, identity: Option<&Identity>) -> Result<(), PlacesError> {
+        if self.scope.passes(root) {
             return Ok(());
         }
         match rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty()) {
-            Ok(folder) => self.folder(&folder, &mut root.to_owned(), 0),
+            Ok(folder) => {
+                let stat = rustix::fs::fstat(&folder).map_err(unreadable(root))?;
+                let now = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
+                if identity != Some(&now) {
+                    // Exchanged just now: this isn't what is compared the next time.
+                    self.watches = None;
+                }
+                self.folder(&folder, &mut root.to_owned(), 0)
+            }
             Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(PlacesError::Unreadable(root.to_owned(), errno.into())),
+            Err(errno) => Err(unreadable(root)(errno)),
+        }
+    }
+
+    /// Checks a path whose name has come or gone.
+    fn name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
+        self.found.sockets.retain(|known| !known.starts_with(&path));
+        self.found.own_names.retain(|known| !known.starts_with(&path));
+        let name = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok());
+        let (Some(folder), Some(name)) = (path.parent(), name) else { return Ok(()) };
+        let depth = self.scope.roots.iter().find_map(|(root, _)| folder.strip_prefix(root).ok());
+        let depth = depth.map_or(0, |rest| rest.components().count());
+        let folder = match openat2(CWD, folder, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            opened => opened.map_err(unreadable(folder))?,
+        };
+        let kind = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            stat => FileType::from_raw_mode(stat.map_err(unreadable(&path))?.st_mode),
+        };
+        self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
+        if kind == FileType::Directory {
+            return self.enter(&folder, &name, &mut path, depth);
+        }
+        path.pop();
+        self.file(kind, &path, &name);
+        Ok(())
+    }
+
+    /// Remembers a file if it is a socket or has one of Berth's own names.
+    fn file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
+        let path = || folder.join(OsStr::from_bytes(name.to_bytes()));
+        let is_own =
+            || OWN_NAMES.iter().any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes()));
+        match kind {
+            FileType::Socket if !self.scope.passes(&path()) => self.found.sockets.push(path()),
+            FileType::RegularFile if is_own() => self.found.own_names.push(path()),
+            _ => {}
         }
     }
 
@@ -68,8 +272,10 @@ impl<'w> Walk<'w> {
         path: &mut PathBuf,
         depth: usize,
     ) -> Result<(), PlacesError> {
-        let unreadable =
-            |path: &Path, errno: Errno| PlacesError::Unreadable(path.to_owned(), errno.into());
+        // Before it is read, so that nothing is missed.
+        if self.watches.as_mut().is_some_and(|watches| !watches.add(folder, path)) {
+            self.watches = None;
+        }
         let mut folders = Vec::new();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -82,7 +288,7 @@ impl<'w> Walk<'w> {
                     self.found.unreadable.push(path.clone());
                     break;
                 }
-                Err(errno) => return Err(unreadable(path, errno)),
+                Err(errno) => return Err(unreadable(path)(errno)),
             };
             let name = entry.file_name();
             if name == c"." || name == c".." {
@@ -97,39 +303,43 @@ impl<'w> Walk<'w> {
             };
             match kind {
                 FileType::Directory => folders.push(CString::from(name)),
-                FileType::Socket if has_listener(folder, name) => {
-                    let socket = path.join(OsStr::from_bytes(name.to_bytes()));
-                    if !(self.passed)(&socket) {
-                        self.found.sockets.push(socket);
-                    }
-                }
-                FileType::RegularFile
-                    if OWN_NAMES
-                        .iter()
-                        .any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes())) =>
-                {
-                    self.found.own_names.push(path.join(OsStr::from_bytes(name.to_bytes())));
-                }
-                _ => {}
+                kind => self.file(kind, path, name),
             }
         }
         self.buffer = buffer;
         for name in folders {
             path.push(OsStr::from_bytes(name.to_bytes()));
-            if !(self.passed)(path) {
-                match rustix::fs::openat(folder, &name, DIRECTORY, Mode::empty()) {
-                    Ok(_) if depth == MAX_DEPTH => return Err(PlacesError::TooDeep(path.clone())),
-                    Ok(below) => self.folder(&below, path, depth + 1)?,
-                    // It is gone, or something else has its name.
-                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                    Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
-                    Err(errno) => return Err(unreadable(path, errno)),
-                }
-            }
+            self.enter(folder, &name, path, depth)?;
             path.pop();
         }
         Ok(())
     }
+
+    /// Checks the directory `name` of a folder; `path` is its path.
+    fn enter(
+        &mut self,
+        folder: &OwnedFd,
+        name: &CStr,
+        path: &mut PathBuf,
+        depth: usize,
+    ) -> Result<(), PlacesError> {
+        if self.scope.passes(path) {
+            return Ok(());
+        }
+        match rustix::fs::openat(folder, name, DIRECTORY, Mode::empty()) {
+            Ok(_) if depth == MAX_DEPTH => return Err(PlacesError::TooDeep(path.clone())),
+            Ok(below) => self.folder(&below, path, depth + 1)?,
+            // It is gone, or something else has its name.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
+            Err(errno) => return Err(unreadable(path)(errno)),
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(Errno) -> PlacesError {
+    move |errno| PlacesError::Unreadable(path.to_owned(), errno.into())
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -143,11 +353,11 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 ///
 /// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
 /// another kind.
-fn has_listener(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
+fn has_listener(path: &Path) -> bool {
     let ask = || {
         let socket = rustix::fs::openat(
-            folder,
-            name,
+            CWD,
+            path,
             OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
@@ -168,13 +378,25 @@ fn has_listener(folder: &OwnedFd, name: &std::ffi::CStr) -> bool {
 mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
+    use super::super::places::identity;
     use super::*;
 
-    fn found(root: &Path, passed: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
-        let mut walk = Walk::new(passed);
-        walk.below(root).expect("it is looked through");
-        walk.found.sockets.sort();
-        walk.found.sockets
+    fn scope(root: &Path, passed: &[&Path]) -> Scope {
+        Scope {
+            roots: vec![(root.to_owned(), identity(root))],
+            passed: passed.iter().map(|path| path.to_path_buf()).collect(),
+        }
+    }
+
+    fn mounts() -> Arc<Mounts> {
+        Mounts::current().expect("there is a table")
+    }
+
+    fn found(root: &Path, passed: &[&Path]) -> Vec<PathBuf> {
+        let scan = RememberedScan::default().search(scope(root, passed), &mounts());
+        let mut sockets = scan.expect("it is looked through").sockets;
+        sockets.sort();
+        sockets
     }
 
     #[test]
@@ -200,14 +422,11 @@ mod tests {
         expected.sort();
         // A child that another test forks keeps the dead socket open until its `exec`.
         let since = std::time::Instant::now();
-        while found(&root, &|_| false).len() > expected.len() && since.elapsed().as_secs() < 30 {
+        while found(&root, &[]).len() > expected.len() && since.elapsed().as_secs() < 30 {
             std::thread::yield_now();
         }
-        assert_eq!(found(&root, &|_| false), expected);
-        assert_eq!(
-            found(&root, &|path| path.ends_with("datagram") || path.ends_with("b".repeat(100))),
-            [root.join("packets")]
-        );
+        assert_eq!(found(&root, &[]), expected);
+        assert_eq!(found(&root, &[&root.join("datagram"), &deep]), [root.join("packets")]);
         for result in [listener.set_nonblocking(true), datagram.set_nonblocking(true)] {
             result.expect("it is set");
         }
@@ -215,5 +434,112 @@ mod tests {
             listener.accept().is_err() && datagram.recv(&mut [0]).is_err(),
             "nobody was heard of"
         );
+    }
+
+    /// Searches twice: with what is remembered, and everything.
+    fn both(known: &RememberedScan, scope: &Scope) -> Vec<PathBuf> {
+        let mut again = known.search(scope.clone(), &mounts()).expect("it is looked through");
+        let mut all = RememberedScan::default()
+            .search(scope.clone(), &mounts())
+            .expect("it is looked through");
+        for found in
+            [&mut again.sockets, &mut all.sockets, &mut again.own_names, &mut all.own_names]
+        {
+            found.sort();
+        }
+        assert_eq!((&again.sockets, &again.own_names), (&all.sockets, &all.own_names));
+        all.sockets
+    }
+
+    fn is_watched(known: &RememberedScan) -> bool {
+        known.0.lock().expect("a lock").as_ref().is_some_and(|walk| walk.watches.is_some())
+    }
+
+    #[test]
+    fn remembered_search_finds_what_came_went_and_moved() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let outside = tempfile::tempdir_in(dir.path()).expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there").join("root");
+        std::fs::create_dir_all(root.join("a/b")).expect("folders");
+        std::fs::write(root.join("a/file"), "").expect("a file");
+        let known = RememberedScan::default();
+        let scope = scope(&root, &[]);
+        let found = |known: &RememberedScan| both(known, &scope);
+        let bind = |path: &Path| UnixDatagram::bind(path).expect("a socket");
+        assert!(found(&known).is_empty() && is_watched(&known));
+
+        let one = bind(&root.join("a/b/one"));
+        assert_eq!(found(&known), [root.join("a/b/one")]);
+        // In directories that came after the last search, and behind a second name.
+        std::fs::create_dir_all(root.join("c/d/e")).expect("folders");
+        let two = bind(&root.join("c/d/e/two"));
+        std::fs::hard_link(root.join("a/b/one"), root.join("c/one")).expect("a link");
+        std::fs::write(root.join("c/d/Berth.toml"), "").expect("a file");
+        assert_eq!(found(&known).len(), 3);
+        // A directory that moves within the tree, out of it, and into it with a socket.
+        std::fs::rename(root.join("c/d"), root.join("a/d")).expect("it moves");
+        assert_eq!(found(&known)[2..], [root.join("c/one")]);
+        let three = bind(&root.join("a/d/e/three"));
+        assert_eq!(found(&known).len(), 4);
+        std::fs::rename(root.join("a/d"), outside.path().join("d")).expect("it moves");
+        assert_eq!(found(&known).len(), 2);
+        let four = bind(&outside.path().join("d/e/four"));
+        std::fs::rename(outside.path().join("d"), root.join("a/back")).expect("it moves");
+        assert_eq!(found(&known).len(), 5);
+        // A file that becomes a socket's second name, and a directory that becomes a link.
+        std::fs::rename(root.join("a/b/one"), root.join("a/file")).expect("it moves");
+        std::fs::remove_file(root.join("c/one")).expect("it is removed");
+        std::fs::remove_dir(root.join("c")).expect("it is removed");
+        std::os::unix::fs::symlink(outside.path(), root.join("c")).expect("a link");
+        assert_eq!(found(&known).len(), 4);
+        // Another directory in the place of the root.
+        std::fs::rename(&root, outside.path().join("old")).expect("it moves");
+        std::fs::create_dir(&root).expect("a folder");
+        let five = bind(&root.join("five"));
+        let now = Scope { roots: vec![(root.clone(), identity(&root))], ..scope.clone() };
+        assert_eq!(both(&known, &now), [root.join("five")]);
+        // What nobody listens on any more isn't covered.
+        drop((one, two, three, four, five));
+        assert!(both(&known, &now).is_empty() && is_watched(&known));
+    }
+
+    #[test]
+    fn socket_that_gets_its_listener_after_a_search_is_found() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        // A name of a socket that isn't bound yet, as in the middle of `bind`.
+        let path = root.join("late");
+        rustix::fs::mknodat(CWD, &path, FileType::Socket, Mode::RUSR, 0).expect("a name");
+        let known = RememberedScan::default();
+        let scope = scope(&root, &[]);
+        assert!(both(&known, &scope).is_empty());
+        let known = known.0.lock().expect("a lock").take().expect("it is remembered");
+        assert_eq!(known.found.sockets, [path]);
+    }
+
+    #[test]
+    fn more_changes_than_the_kernel_keeps_are_found() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        std::fs::create_dir(root.join("folder")).expect("a folder");
+        let known = RememberedScan::default();
+        let scope = scope(&root, &[]);
+        assert!(both(&known, &scope).is_empty() && is_watched(&known));
+        let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
+        let most: usize = most.expect("it is there").trim().parse().expect("a number");
+        for number in 0..=most / 2 {
+            let path = root.join("folder").join(number.to_string());
+            std::fs::write(&path, "").and_then(|()| std::fs::remove_file(path)).expect("a file");
+        }
+        let _socket = UnixDatagram::bind(root.join("folder/socket")).expect("a socket");
+        assert_eq!(both(&known, &scope), [root.join("folder/socket")]);
+    }
+
+    #[test]
+    fn file_system_that_others_change_is_looked_through_each_time() {
+        let known = RememberedScan::default();
+        let scope = scope(Path::new("/proc/self/fdinfo"), &[]);
+        known.search(scope, &mounts()).expect("it is looked through");
+        assert!(!is_watched(&known));
     }
 }
