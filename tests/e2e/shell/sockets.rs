@@ -85,6 +85,56 @@ async fn sockets_in_the_project_need_a_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn socket_that_appears_between_two_commands_stays_untouched() {
+    if !there_is("python3") {
+        return;
+    }
+    let scene = scene(&[], |root| {
+        std::fs::create_dir_all(root.join("granted/old")).expect("a folder is made");
+        std::fs::create_dir_all(root.join("outside/folder")).expect("a folder is made");
+    })
+    .await;
+    let outside = scene.root().join("outside");
+    let listen = |path: std::path::PathBuf| UnixListener::bind(path).expect("a socket is made");
+    // What the search finds is known from now on, also what commands themselves make.
+    for command in ["true", "mkdir -p made/deep", "true"] {
+        assert_eq!(run(&scene, command).await.code, 0);
+    }
+    let listeners = [
+        listen(scene.granted.join("here.sock")),
+        listen(scene.granted.join("made/deep/made.sock")),
+        listen(outside.join("linked.sock")),
+        listen(outside.join("folder/moved.sock")),
+        listen(outside.join("renamed.sock")),
+    ];
+    std::fs::hard_link(outside.join("linked.sock"), scene.granted.join("old/linked.sock"))
+        .expect("a link is made");
+    std::fs::rename(outside.join("folder"), scene.granted.join("folder")).expect("it moves");
+    std::fs::rename(outside.join("renamed.sock"), scene.granted.join("old/renamed.sock"))
+        .expect("it moves");
+    for path in [
+        "here.sock",
+        "made/deep/made.sock",
+        "old/linked.sock",
+        "folder/moved.sock",
+        "old/renamed.sock",
+    ] {
+        let ran = run(&scene, &connect(&format!("\"{path}\""))).await;
+        assert_ne!(ran.code, 0, "{path}: {ran:?}");
+    }
+    assert_eq!(listeners.each_ref().map(arrived), [0; 5]);
+    // A command exchanges directories, and a socket has another path for the next one.
+    run(&scene, "mv old older; mv made old; mkdir made; mv older/linked.sock made/again.sock")
+        .await;
+    for path in ["old/deep/made.sock", "older/renamed.sock", "older/linked.sock", "made/again.sock"]
+    {
+        let ran = run(&scene, &connect(&format!("\"{path}\""))).await;
+        assert_ne!(ran.code, 0, "{path}: {ran:?}");
+    }
+    assert_eq!(listeners.each_ref().map(arrived), [0; 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sockets_without_a_path_stay_untouched() {
     if !there_is("python3") {
         return;

@@ -147,6 +147,7 @@ fn first(
         }
         Fork::Parent(program) => {
             drop(covered);
+            close_streams();
             let state = state(control)?;
             view.cover(&preparation.trees, &state)?;
             let _ = rustix::io::write(&go, &[1]);
@@ -166,7 +167,6 @@ fn watch(
     scope: init::ProcessScope,
     end_all: impl FnOnce(),
 ) -> Result<Never, String> {
-    close_streams();
     let end = init::watch(program, waiting, &preparation.limits, scope);
     end_all();
     // The result is known and no process is left before this process removes its namespaces, which
@@ -189,6 +189,7 @@ fn outside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resu
     match raw::fork().map_err(|error| error.to_string())? {
         Fork::Child => confined(preparation, control, missing, false, None),
         Fork::Parent(program) => {
+            close_streams();
             let scope = init::ProcessScope::Below(own);
             let end_all = || processes::end_below(own);
             watch(program, control, &[host.handle.as_fd()], preparation, scope, end_all)

@@ -26,8 +26,9 @@ use crate::mounts::Mounts;
 /// Bytes of a directory's entries that the kernel returns at a time.
 const BUFFER: usize = 32 << 10;
 
-/// Directories that are watched, and the length of their paths.
-const MAX_WATCHED: usize = 8_192;
+/// Directories that are watched, and the length of their paths. Editors need watches too, and older
+/// kernels have 8,192 for a user.
+const MAX_WATCHED: usize = 4_096;
 const MAX_LENGTH: usize = 256;
 
 /// Sockets and own files that are remembered, and names that are looked at one by one.
