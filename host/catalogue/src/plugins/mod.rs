@@ -12,23 +12,22 @@ pub mod control;
 mod filters;
 mod folder;
 mod inspection;
+mod loading;
 mod policies;
 mod slot;
 mod unknown;
 mod watching;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 
 use berth_config::{BUILT_IN_FILTERS, Reload};
 use berth_contract::{CancellationToken, HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
 use berth_system::watch::FileStamp;
-use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 pub use advisor::CommandGate;
 pub use approvals::{Approvals, ApprovedPlugin};
@@ -42,12 +41,6 @@ use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
 use folder::PluginFolder;
 use slot::{Place, Running, Slot};
-
-/// Plugins that are loaded at a time, at least. One that does nothing but wait holds up no other.
-const MIN_LOADS: usize = 4;
-
-/// Time after a file's last change in which it may still be half written if it doesn't load.
-const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
 /// The plugins of a host, and the catalogue of their tools.
 pub struct Plugins {
@@ -210,8 +203,9 @@ impl Plugins {
         self.drop_missing(&components);
         // They get their places now: the order of tools doesn't depend on how long each one takes.
         let mut slots = self.slots();
+        let known: HashSet<String> = slots.iter().map(|slot| slot.name.clone()).collect();
         for found in &components {
-            if !slots.iter().any(|slot| slot.name == found.name) {
+            if !known.contains(&found.name) {
                 let slot = Slot::new(found.name.clone(), found.place.clone());
                 slots.push(Slot { loading: true, ..slot });
             }
@@ -266,44 +260,6 @@ impl Plugins {
         self.load_all(found.components, &found.approved, again).await
     }
 
-    /// Loads several plugins at a time: one that takes long delays no other.
-    async fn load_all(
-        self: &Arc<Self>,
-        components: Vec<FoundComponent>,
-        approved: &Arc<BTreeMap<String, ApprovedPlugin>>,
-        again: bool,
-    ) -> bool {
-        if components.is_empty() {
-            // Counting the cores takes many system calls.
-            return false;
-        }
-        let names: Vec<String> = components.iter().map(|found| found.name.clone()).collect();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));
-        let mut loads = JoinSet::new();
-        for found in components {
-            let (this, approved, places) =
-                (Arc::clone(self), Arc::clone(approved), Arc::clone(&places));
-            loads.spawn(async move {
-                let _place = places.acquire_owned().await;
-                let name = found.name.clone();
-                let half_written = this.update_slot(found, &approved, again).await;
-                this.end_loading(&name);
-                half_written
-            });
-        }
-        let mut half_written = false;
-        while let Some(load) = loads.join_next().await {
-            match load {
-                Ok(half) => half_written |= half,
-                Err(error) => tracing::error!("loading a plugin: {error}"),
-            }
-        }
-        // Also after a panic: calls wait for those that are being loaded.
-        names.iter().for_each(|name| self.end_loading(name));
-        half_written
-    }
-
     /// The catalogue for a call of `name`. Waits while a plugin that may bring it is being loaded,
     /// and for no other one.
     pub async fn catalogue_for(&self, name: &str, cancel: &CancellationToken) -> Arc<Catalogue> {
@@ -323,14 +279,6 @@ impl Plugins {
         self.catalogue().loading().to_vec()
     }
 
-    fn end_loading(&self, name: &str) {
-        let mut slots = self.slots();
-        if let Some(slot) = slots.iter_mut().find(|slot| slot.name == name && slot.loading) {
-            slot.loading = false;
-            self.publish_or_log(&slots);
-        }
-    }
-
     /// Finds every plugin with a file in the configuration or in the folder.
     fn find_components(&self) -> Vec<FoundComponent> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
@@ -339,6 +287,7 @@ impl Plugins {
             FoundComponent { name, place: Place::Named(path), file }
         });
         let mut all: Vec<FoundComponent> = named.collect();
+        let named = all.len();
         let path = self.policies.folder();
         let in_folder = match PluginFolder::open(&path) {
             Ok(Some(folder)) => folder.names().map(|names| (folder, names)),
@@ -348,7 +297,7 @@ impl Plugins {
         match in_folder {
             Ok((folder, names)) => {
                 for name in names {
-                    if all.iter().any(|found| found.name == name) {
+                    if all[..named].iter().any(|found| found.name == name) {
                         tracing::warn!(
                             "{} is ignored: [plugins.{name}] names another file",
                             folder.path_of(&name).display()
@@ -370,211 +319,14 @@ impl Plugins {
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let before = slots.len();
+        let found: HashMap<&str, &Place> =
+            found.iter().map(|found| (&*found.name, &found.place)).collect();
         slots.retain(|slot| match slot.place {
             Place::BuiltIn | Place::Given(_) => true,
-            Place::Named(_) | Place::Folder(_) => {
-                found.iter().any(|found| found.name == slot.name && found.place == slot.place)
-            }
+            Place::Named(_) | Place::Folder(_) => found.get(&*slot.name) == Some(&&slot.place),
         });
         if slots.len() < before {
             self.publish_or_log(&slots);
-        }
-    }
-
-    /// Reads one file and updates the slot of its plugin. Returns whether the file may still be
-    /// half written.
-    async fn update_slot(
-        self: &Arc<Self>,
-        found: FoundComponent,
-        approved: &BTreeMap<String, ApprovedPlugin>,
-        again: bool,
-    ) -> bool {
-        let FoundComponent { name, place, file } = found;
-        let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
-        let approved = approved.get(&name);
-        if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
-            if matches!(slot.place, Place::BuiltIn | Place::Given(_)) {
-                tracing::warn!(
-                    "the plugin `{}` is ignored: another plugin has its name",
-                    folder::shown(&name)
-                );
-                return false;
-            }
-            let now_approved = |waiting: &HeldVersion| {
-                waiting.held
-                    && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
-            };
-            let unchanged = slot.stamp == stamp
-                && stamp.is_some()
-                && !slot.waiting.as_ref().is_some_and(now_approved);
-            if unchanged && !(again && slot.waiting.is_some()) {
-                return false;
-            }
-        }
-        let path = place.file().map(Path::to_owned).unwrap_or_default();
-        let candidate = match file {
-            Ok((file, _)) => {
-                blocking(move || Candidate::opened(file, &path)).await.and_then(|read| read)
-            }
-            Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
-        };
-        let change = match candidate {
-            Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
-            Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(error))),
-        };
-        let half_written = self.watched
-            && matches!(&change, Verdict::Wait(waiting) if !waiting.held)
-            && stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
-        let is_new = matches!(change, Verdict::Serve(..));
-        self.apply(&name, place, stamp, change, half_written);
-        let served = if is_new { slot::running(&self.slots(), &name) } else { None };
-        if let Some(plugin) = served {
-            plugin.remember().await;
-        }
-        self.fall_back(&name, approved).await;
-        half_written
-    }
-
-    /// Decides what happens to the version in a file.
-    async fn consider(
-        &self,
-        name: &str,
-        place: &Place,
-        candidate: Candidate,
-        approved: Option<&ApprovedPlugin>,
-    ) -> Verdict {
-        let info = Arc::clone(candidate.info());
-        let failed = |reason: String| Verdict::Wait(HeldVersion::failed(Some(&info), reason));
-        if info.manifest.name != name {
-            let real = &info.manifest.name;
-            let fix = match place {
-                Place::Folder(_) => format!("name the file `{real}.wasm`"),
-                _ => format!("the table has to be [plugins.{real}]"),
-            };
-            return failed(format!("its manifest names it `{real}`; {fix}"));
-        }
-        if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest))
-        {
-            return Verdict::Unchanged;
-        }
-        let trusted = self.policies.config.reload(name) == Reload::Trust;
-        let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
-        if !trusted && !is_approved {
-            let reason = approvals::hold_reason(name, &info, approved);
-            return Verdict::Wait(HeldVersion {
-                held: true,
-                ..HeldVersion::failed(Some(&info), reason)
-            });
-        }
-        match self.load(name, candidate).await {
-            Ok(plugin) => Verdict::Serve(plugin, is_approved),
-            Err(error) => failed(reason_of(error)),
-        }
-    }
-
-    async fn load(
-        &self,
-        name: &str,
-        candidate: Candidate,
-    ) -> Result<berth_runtime::Plugin, HostError> {
-        self.runtime.load(candidate, self.policies.third_party(name)?).await
-    }
-
-    /// Applies a change: the new version starts to serve, or the old one continues.
-    fn apply(
-        &self,
-        name: &str,
-        place: Place,
-        stamp: Option<FileStamp>,
-        change: Verdict,
-        half_written: bool,
-    ) {
-        let mut slots = self.slots();
-        let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
-            slots.push(Slot::new(name.to_owned(), place.clone()));
-            slots.len() - 1
-        });
-        let slot = &mut slots[index];
-        (slot.place, slot.stamp) = (place, stamp);
-        let waiting = match change {
-            Verdict::Unchanged => None,
-            Verdict::Wait(waiting) => Some(waiting),
-            Verdict::Serve(plugin, is_approved) => {
-                let before = (slot.running.clone(), slot.generation);
-                let published = slot
-                    .serve(&plugin, is_approved)
-                    .and_then(|()| self.check_patterns_of(slot.tools()))
-                    .and_then(|()| self.publish_slots(&slots));
-                let slot = &mut slots[index];
-                match published {
-                    Ok(()) => {
-                        tracing::info!(
-                            plugin = name,
-                            generation = slot.generation,
-                            digest = plugin.info().digest,
-                            "serves"
-                        );
-                        None
-                    }
-                    Err(error) => {
-                        (slot.running, slot.generation) = before;
-                        Some(HeldVersion::failed(Some(plugin.info()), reason_of(error)))
-                    }
-                }
-            }
-        };
-        let slot = &mut slots[index];
-        if let Some(waiting) = waiting
-            .as_ref()
-            .filter(|waiting| slot.waiting.as_ref() != Some(waiting) && !half_written)
-        {
-            let (what, serves) =
-                (if waiting.held { "held back" } else { "not loaded" }, slot.running.is_some());
-            let old = if serves { "; the previous version continues to serve" } else { "" };
-            tracing::warn!(
-                "the plugin `{}` is {what}: {}{old}",
-                folder::shown(name),
-                waiting.reason
-            );
-        }
-        slot.waiting = waiting;
-        // The reasons for missing plugins may have changed, even if no tool has.
-        self.publish_or_log(&slots);
-    }
-
-    /// Serves the previously approved version if no version runs, since the one in the file is held
-    /// back or fails.
-    async fn fall_back(self: &Arc<Self>, name: &str, approved: Option<&ApprovedPlugin>) {
-        let needed = self
-            .slots()
-            .iter()
-            .any(|slot| slot.name == name && slot.running.is_none() && slot.waiting.is_some());
-        let Some(approved) = approved.filter(|_| needed).cloned() else { return };
-        if self.slots().iter().any(|slot| {
-            slot.waiting
-                .as_ref()
-                .is_some_and(|waiting| waiting.digest.as_ref() == Some(&approved.digest))
-        }) {
-            // The approved version itself fails.
-            return;
-        }
-        let (approvals, plugin) = (self.approvals.clone(), name.to_owned());
-        let component = blocking(move || approvals.component(&plugin, &approved)).await;
-        let Ok(Ok(Some(candidate))) = component else { return };
-        let loaded = match self.load(name, candidate).await {
-            Ok(plugin) => plugin,
-            Err(error) => {
-                tracing::warn!(
-                    "the previously approved version of `{name}` doesn't load either: {error}"
-                );
-                return;
-            }
-        };
-        let mut slots = self.slots();
-        let Some(slot) = slots.iter_mut().find(|slot| slot.name == name) else { return };
-        if slot.serve(&loaded, true).is_err() || self.publish_slots(&slots).is_err() {
-            let slot = slots.iter_mut().find(|slot| slot.name == name);
-            slot.into_iter().for_each(|slot| slot.running = None);
         }
     }
 
@@ -599,13 +351,14 @@ impl Plugins {
         let missing = slots.iter().filter(|slot| slot.running.is_none());
         let waiting = missing
             .filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
+        let names: HashSet<&str> = slots.iter().map(|slot| &*slot.name).collect();
         let configured = self
             .policies
             .config
             .config
             .plugins
             .keys()
-            .filter(|name| !slots.iter().any(|slot| slot.name == **name));
+            .filter(|name| !names.contains(name.as_str()));
         let folder = self.policies.folder();
         let absent = configured
             .map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
@@ -621,16 +374,6 @@ impl Plugins {
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What happens to the version in a file.
-enum Verdict {
-    /// It already serves.
-    Unchanged,
-    /// It doesn't serve.
-    Wait(HeldVersion),
-    /// It starts to serve. The flag: whether a person has approved it.
-    Serve(berth_runtime::Plugin, bool),
 }
 
 impl Slot {

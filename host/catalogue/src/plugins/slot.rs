@@ -101,6 +101,21 @@ impl Slot {
         self.running.as_ref().map_or(&[], |running| &running.tools)
     }
 
+    /// Sets the version that doesn't serve, and logs it if it is another one. `half_written`: its
+    /// file is read again soon, so it isn't logged yet.
+    pub(super) fn wait(&mut self, waiting: Option<HeldVersion>, half_written: bool) {
+        if let Some(waiting) = waiting
+            .as_ref()
+            .filter(|waiting| self.waiting.as_ref() != Some(waiting) && !half_written)
+        {
+            let what = if waiting.held { "held back" } else { "not loaded" };
+            let serves = self.running.is_some();
+            let old = if serves { "; the previous version continues to serve" } else { "" };
+            tracing::warn!("the plugin `{}` is {what}: {}{old}", shown(&self.name), waiting.reason);
+        }
+        self.waiting = waiting;
+    }
+
     pub(super) fn digest(&self) -> Option<&str> {
         Some(&self.running.as_ref()?.plugin.info().digest)
     }
@@ -140,11 +155,6 @@ impl Slot {
             p99: self.tally.percentile(99),
         }
     }
-}
-
-/// The version of a plugin that serves.
-pub(super) fn running(slots: &[Slot], name: &str) -> Option<Plugin> {
-    Some(slots.iter().find(|slot| slot.name == name)?.running.as_ref()?.plugin.clone())
 }
 
 /// The state of a plugin in a host.
