@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use berth_system::private::PrivateFolder;
@@ -10,10 +11,17 @@ use wasmtime::component::Component;
 
 use crate::compiled;
 
-/// Most files in the cache, and most bytes of all files. The least recently used files are removed
-/// first.
-const MAX_FILES: usize = 1000;
+/// Most bytes of all files in the cache. The least recently used files are removed first.
 const MAX_BYTES: u64 = 2 << 30;
+
+/// Most files in the cache: three for each of the 1,024 plugins that a folder may have, in a few
+/// versions. A folder with more takes long to look through.
+const MAX_FILES: usize = 8192;
+
+/// Files and bytes that a process stores before it looks through the folder again. Until then, the
+/// cache may have so much more than its limits.
+const FILES_BETWEEN: u32 = 64;
+const BYTES_BETWEEN: u64 = 64 << 20;
 
 /// Most bytes of what a component offers. What is larger is asked for at each start.
 pub(crate) const MAX_OFFER: u64 = 16 << 20;
@@ -29,6 +37,8 @@ const MAX_REASON: u64 = 16 * 1024;
 pub(crate) struct Cache {
     folder: PrivateFolder,
     path: PathBuf,
+    /// Files and bytes that may be stored before the folder is looked through.
+    left: Mutex<(u32, u64)>,
 }
 
 impl Cache {
@@ -38,7 +48,7 @@ impl Cache {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
         folder.check_closed()?;
-        Ok(Self { folder, path })
+        Ok(Self { folder, path, left: Mutex::default() })
     }
 
     /// The path of a file of the cache.
@@ -58,8 +68,7 @@ impl Cache {
     /// Remembers a failure for a key.
     pub(crate) fn put_failure(&self, key: &str, reason: &str) -> io::Result<PathBuf> {
         let name = failure_name(key);
-        self.folder.put(&name, reason.as_bytes())?;
-        self.prune(MAX_FILES, MAX_BYTES);
+        self.put(&name, reason.as_bytes())?;
         Ok(self.path(&name))
     }
 
@@ -99,8 +108,20 @@ impl Cache {
     /// one under its name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
         self.folder.put(key, code)?;
-        self.prune(MAX_FILES, MAX_BYTES);
+        let size = code.len() as u64;
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = left.0 == 0 || left.1 < size;
+        *left = if is_due { (FILES_BETWEEN, BYTES_BETWEEN) } else { (left.0 - 1, left.1 - size) };
+        drop(left);
+        if is_due {
+            self.prune(MAX_FILES, MAX_BYTES);
+        }
         Ok(())
+    }
+
+    /// Removes what was stored under a key, if there is something.
+    pub(crate) fn remove(&self, key: &str) {
+        let _ = self.folder.remove(key);
     }
 
     /// Tests whether code can be stored and mapped. Removes the code after that.
