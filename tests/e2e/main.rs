@@ -34,6 +34,7 @@ mod grants;
 mod init;
 mod install;
 mod journey;
+mod known_files;
 mod limits;
 mod loading;
 mod lowering;

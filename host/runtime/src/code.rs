@@ -2,8 +2,8 @@
 //! offer without their code ([`offer`](crate::offer)), and most plugins aren't called.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
@@ -12,8 +12,9 @@ use crate::compiled::Precompiled;
 use crate::filters::{self, Filters};
 use crate::guest::bindings::PluginIndices;
 use crate::guest::state::CallState;
+use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
-use crate::{Runtime, component_file};
+use crate::{Runtime, known_files};
 
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {
@@ -29,24 +30,37 @@ pub(crate) struct Code {
 #[derive(Clone)]
 pub(crate) enum Source {
     BuiltIn(&'static [u8], Option<Precompiled>),
-    File(PathBuf),
+    File(ComponentFile),
 }
 
 /// Code that is mapped once.
 pub(crate) struct LazyCode {
     source: Source,
     made: OnceCell<Arc<Code>>,
+    /// Whether the component's file is another one, though its stamp says that it isn't.
+    differs: AtomicBool,
 }
 
 impl LazyCode {
     /// `made`: the code, if something has needed it already.
     pub(crate) fn new(source: Source, made: Option<Arc<Code>>) -> Self {
-        Self { source, made: OnceCell::new_with(made) }
+        let (made, differs) = (OnceCell::new_with(made), AtomicBool::new(false));
+        Self { source, made, differs }
     }
 
     /// The code, if something has needed it already.
     pub(crate) fn get(&self) -> Option<&Arc<Code>> {
         self.made.get()
+    }
+
+    /// Where the component's bytes are.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Whether a first use has found that the file has another component than its stamp says.
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.load(Ordering::Relaxed)
     }
 
     /// The code, which is made at its first use. `digest`: the component's.
@@ -59,7 +73,13 @@ impl LazyCode {
         runtime: &Arc<Runtime>,
         digest: &str,
     ) -> Result<Arc<Code>, String> {
-        let make = || Code::make(runtime, self.source.clone(), None, digest);
+        let make = async || {
+            let wasm =
+                known_files::check(runtime, &self.source, digest).await.inspect_err(|_| {
+                    self.differs.store(true, Ordering::Relaxed);
+                })?;
+            Code::make(runtime, self.source.clone(), wasm, digest).await
+        };
         self.made.get_or_try_init(make).await.cloned()
     }
 }
@@ -86,9 +106,7 @@ impl Code {
             let wasm = || match (wasm, source) {
                 (Some(wasm), _) => Ok(wasm),
                 (None, Source::BuiltIn(wasm, _)) => component_file::unpacked(wasm),
-                (None, Source::File(path)) => {
-                    component_file::read_again(&path, &digest).map(Cow::Owned)
-                }
+                (None, Source::File(file)) => file.read_again(&digest).map(Cow::Owned),
             };
             let engine = &runtime.engine;
             let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;

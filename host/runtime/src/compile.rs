@@ -83,6 +83,13 @@ impl Compiler {
         cache.map_or(Ok(()), |cache| cache.put(name, bytes))
     }
 
+    /// Removes the bytes that are kept under a name. Blocks.
+    pub(crate) fn forget(&self, name: &str) {
+        if let Some(cache) = &self.cache {
+            cache.remove(name);
+        }
+    }
+
     /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its
     /// SHA-256. Blocks.
     pub(crate) fn component<'w>(

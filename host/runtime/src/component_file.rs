@@ -63,20 +63,6 @@ pub(crate) fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         .map_err(|error| format!("it can't be decompressed: {error}"))
 }
 
-/// Reads a component again, whose code is gone from the cache. Blocks.
-///
-/// # Errors
-///
-/// It can't be read, or isn't the same component any more.
-pub(crate) fn read_again(path: &Path, digest: &str) -> Result<Vec<u8>, String> {
-    let wasm = open(path).and_then(read)?;
-    if self::digest(&wasm) == digest {
-        Ok(wasm)
-    } else {
-        Err("its file has changed; run `berth plugin reload`".to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@ mod filter;
 mod filters;
 mod guest;
 mod housekeeper;
+mod known_files;
 mod limits;
 mod load;
 mod manifest;

@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
 use berth_contract::{Access, Annotations, Definition, HostError, Subject, SubjectKind};
+use berth_system::watch::FileStamp;
 use serde_json::Value;
 
 use crate::code::{Code, LazyCode, Source};
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::guest::linking;
+use crate::known_files::ComponentFile;
 use crate::manifest::{self, Manifest};
 use crate::offer::Offer;
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, Tool};
 use crate::policy::PluginPolicy;
-use crate::{Runtime, component_file, filter, run, schema};
+use crate::{Runtime, component_file, filter, known_files, run, schema};
 
 /// Most tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -29,11 +31,16 @@ const MAX_DESCRIPTION: usize = 4096;
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 
-/// A component that was read and checked. None of its code has run.
+/// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {
-    wasm: Cow<'static, [u8]>,
+    content: Content,
     source: Source,
     info: Arc<PluginInfo>,
+}
+
+enum Content {
+    Read(Cow<'static, [u8]>),
+    Recalled(Offer),
 }
 
 impl Candidate {
@@ -54,8 +61,12 @@ impl Candidate {
     ///
     /// Like [`file`](Self::file).
     pub fn opened(file: File, path: &Path) -> Result<Self, HostError> {
-        let wasm = component_file::read(file).map_err(|reason| unreadable(path, reason))?;
-        Self::new(wasm.into(), Source::File(path.to_owned()), None)
+        Self::read(file, ComponentFile::read_always(path))
+    }
+
+    fn read(opened: File, file: ComponentFile) -> Result<Self, HostError> {
+        let wasm = component_file::read(opened).map_err(|reason| unreadable(&file.path, reason))?;
+        Self::new(wasm.into(), Source::File(file), None)
     }
 
     /// `digest`: the component's, if it is known.
@@ -66,7 +77,7 @@ impl Candidate {
     ) -> Result<Self, HostError> {
         let origin = match &source {
             Source::BuiltIn(..) => Origin::BuiltIn,
-            Source::File(path) => Origin::File(path.clone()),
+            Source::File(file) => Origin::File(file.path.clone()),
         };
         let fail = |reason| {
             let plugin = match &origin {
@@ -79,7 +90,7 @@ impl Candidate {
         let imports = manifest::imports(&wasm).map_err(fail)?;
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
         let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports };
-        Ok(Self { wasm, source, info: Arc::new(info) })
+        Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
     }
 
     /// Facts that are read without running the component.
@@ -87,9 +98,13 @@ impl Candidate {
         &self.info
     }
 
-    /// The component's bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.wasm
+    /// The component's bytes. `None` if its file wasn't read, see
+    /// [`Runtime::candidate`](Runtime::candidate).
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Read(wasm) => Some(wasm),
+            Content::Recalled(_) => None,
+        }
     }
 }
 
@@ -98,6 +113,31 @@ fn unreadable(path: &Path, reason: String) -> HostError {
 }
 
 impl Runtime {
+    /// The component of an open file with this path and stamp. It is read, unless a component that
+    /// has served on this machine was read from it under the same stamp. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Candidate::file`].
+    pub fn candidate(
+        &self,
+        opened: File,
+        path: &Path,
+        stamp: FileStamp,
+    ) -> Result<Candidate, HostError> {
+        let file = ComponentFile {
+            path: path.to_owned(),
+            stamp: stamp.is_settled().then_some(stamp),
+            recalled: false,
+        };
+        let Some((digest, offer)) = known_files::recall(self, path, &stamp) else {
+            return Candidate::read(opened, file);
+        };
+        let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
+        let source = Source::File(ComponentFile { recalled: true, ..file });
+        Ok(Candidate { content: Content::Recalled(offer), source, info })
+    }
+
     /// Loads a plugin: checks its imports, compiles it, and asks it for its tools and filters
     /// without grants. If it has served on this machine before, nothing is compiled or asked: its
     /// code is mapped at its first use.
@@ -110,12 +150,17 @@ impl Runtime {
         candidate: Candidate,
         granted: PluginPolicy,
     ) -> Result<Plugin, HostError> {
-        let (runtime, digest) = (Arc::clone(self), candidate.info.digest.clone());
+        let Candidate { content, source, info } = candidate;
+        let wasm = match content {
+            Content::Recalled(offer) => return self.load_known(info, source, granted, offer),
+            Content::Read(wasm) => wasm,
+        };
+        let (runtime, digest) = (Arc::clone(self), info.digest.clone());
         let rules = granted.filter_rules.clone();
         let kept = move || Offer::read_kept(&runtime, &digest, rules.as_deref());
         match tokio::task::spawn_blocking(kept).await.unwrap_or_default() {
-            Some(offer) => self.load_known(candidate.info, candidate.source, granted, offer),
-            None => self.load_unknown(candidate, granted).await,
+            Some(offer) => self.load_known(info, source, granted, offer),
+            None => self.load_unknown(wasm, source, info, granted).await,
         }
     }
 
@@ -141,8 +186,9 @@ impl Runtime {
             None => {
                 let fail = |reason| HostError::Load { plugin: builtin.name.into(), reason };
                 let wasm = component_file::unpacked(builtin.wasm).map_err(fail)?;
-                let candidate = Candidate::new(wasm, source, builtin.digest)?;
-                self.load_unknown(candidate, granted).await
+                let Candidate { source, info, .. } =
+                    Candidate::new(wasm.clone(), source, builtin.digest)?;
+                self.load_unknown(wasm, source, info, granted).await
             }
         }
     }
@@ -150,10 +196,11 @@ impl Runtime {
     /// A plugin of which nothing is known: its code is made, and asked.
     async fn load_unknown(
         self: &Arc<Self>,
-        candidate: Candidate,
+        wasm: Cow<'static, [u8]>,
+        source: Source,
+        info: Arc<PluginInfo>,
         granted: PluginPolicy,
     ) -> Result<Plugin, HostError> {
-        let Candidate { wasm, source, info } = candidate;
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let policy = allowed(&info, granted).map_err(fail)?;
         let code =

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use berth_contract::{Definition, FilterDefinition};
 use serde::{Deserialize, Serialize};
 
+use crate::code::Source;
 use crate::manifest::Manifest;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
-use crate::{Runtime, compile};
+use crate::{Runtime, compile, known_files};
 
 /// What a component offers. Names are those inside the component.
 #[derive(Serialize, Deserialize)]
@@ -77,14 +78,26 @@ impl Offer {
 }
 
 impl Plugin {
-    /// Remembers what the plugin offers, for later starts: they needn't ask it. To be called once
-    /// everything that it offers has been checked.
+    /// Remembers what the plugin offers and its file, for later starts: they needn't ask it, nor
+    /// read the file. To be called once everything that it offers has been checked.
     pub async fn remember(&self) {
-        let plugin = self.clone();
-        if !plugin.is_known() {
-            // Writing takes milliseconds.
-            let _ = tokio::task::spawn_blocking(move || plugin.keep_offer()).await;
+        let recalled = match self.0.code.source() {
+            Source::BuiltIn(..) => true,
+            Source::File(file) => file.recalled || file.stamp.is_none(),
+        };
+        if self.is_known() && recalled {
+            return;
         }
+        let plugin = self.clone();
+        let keep = move || {
+            if !plugin.is_known() {
+                plugin.keep_offer();
+            }
+            let Loaded { runtime, code, info, .. } = &*plugin.0;
+            known_files::keep(runtime, code.source(), &info.digest);
+        };
+        // Writing takes milliseconds.
+        let _ = tokio::task::spawn_blocking(keep).await;
     }
 
     fn keep_offer(&self) {

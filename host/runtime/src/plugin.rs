@@ -85,6 +85,12 @@ impl Plugin {
         self.0.code.get().map_or(0, |code| code.warm_pool.count())
     }
 
+    /// Whether its file turned out to have another component, though its stamp is the same. Its
+    /// calls fail until the file is read again.
+    pub fn differs_from_file(&self) -> bool {
+        self.0.code.differs()
+    }
+
     /// Whether this machine knew the plugin before it was loaded: it has served here, see
     /// [`remember`](Self::remember).
     pub fn is_known(&self) -> bool {

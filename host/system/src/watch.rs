@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 /// Time without changes before a change counts as complete. Copying a file changes it many times.
 pub const QUIET: Duration = Duration::from_millis(50);
@@ -17,11 +18,16 @@ pub const QUIET: Duration = Duration::from_millis(50);
 /// The longest wait for that.
 pub const MAX_DELAY: Duration = Duration::from_secs(1);
 
+/// The age from which a file's stamp is settled. File systems keep times in steps of up to two
+/// seconds.
+const SETTLED: Duration = Duration::from_secs(3);
+
 /// Reads of the kernel's queue before there is time for other work.
 const READS: usize = 16;
 
 /// The state of a file. Two stamps differ if the file changed, so it needn't be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileStamp {
     device: u64,
     inode: u64,
@@ -40,9 +46,20 @@ impl FileStamp {
 
     /// Whether the last change is at most `moment` ago, so that a program may still be writing.
     pub fn is_fresh(&self, moment: Duration) -> bool {
-        let changed = SystemTime::UNIX_EPOCH
-            + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
-        changed.elapsed().is_ok_and(|since| since <= moment)
+        self.age().is_some_and(|age| age <= moment)
+    }
+
+    /// Whether any change from now on gives the file another stamp. A change just after the last
+    /// one may get the same time.
+    pub fn is_settled(&self) -> bool {
+        self.age().is_some_and(|age| age >= SETTLED)
+    }
+
+    /// The time since the last change. `None` if the clock says that it is still to come.
+    fn age(&self) -> Option<Duration> {
+        let (seconds, nanos) = self.changed;
+        let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)?.elapsed().ok()
     }
 }
 
@@ -207,6 +224,7 @@ mod tests {
         assert!(begun.elapsed() >= QUIET, "{:?}", begun.elapsed());
         let first = FileStamp::at(&file);
         assert!(first.is_some_and(|stamp| stamp.is_fresh(Duration::from_secs(60))));
+        assert!(first.is_some_and(|stamp| !stamp.is_settled()));
 
         // The same size, and the same time of the last modification.
         let time = fs::metadata(&file).and_then(|it| it.modified()).expect("it has one");
@@ -215,6 +233,16 @@ mod tests {
         opened.set_modified(time).expect("its time is set");
         assert_eq!(watch.wait(&[]).expect("it waits"), Woken::Changes);
         assert_ne!(FileStamp::at(&file), first);
+    }
+
+    #[test]
+    fn stamp_settles_only_with_a_change_in_the_past() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let stamp = FileStamp::at(file.path()).expect("it exists");
+        let (now, nanos) = stamp.changed;
+        let settled = |changed| FileStamp { changed, ..stamp }.is_settled();
+        assert!(!settled((now, nanos)) && settled((now - 5, nanos)));
+        assert!(!settled((now + 3600, 0)) && !settled((-1, 0)) && !settled((i64::MAX, 0)));
     }
 
     #[test]

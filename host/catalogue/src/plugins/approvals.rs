@@ -56,14 +56,16 @@ impl Approvals {
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
         let approved = ApprovedPlugin { digest: digest.clone(), version: manifest.version.clone() };
+        let bytes = candidate.bytes().ok_or_else(|| HostError::Load {
+            plugin: manifest.name.clone(),
+            reason: "its file wasn't read, so it can't be approved".to_owned(),
+        })?;
         state::update(&self.data, FILE, |all: &mut All| {
             // The component comes first, so that each approval has its component.
             let failed = HostError::io(format!("storing {}", self.path().display()));
             let folder = PrivateFolder::make(&self.path());
             let folder = folder
-                .and_then(|folder| {
-                    folder.put(&file_name(digest), candidate.bytes()).map(|()| folder)
-                })
+                .and_then(|folder| folder.put(&file_name(digest), bytes).map(|()| folder))
                 .map_err(failed)?;
             all.insert(manifest.name.clone(), approved);
             remove_unapproved(&folder, all);

@@ -154,8 +154,10 @@ impl Plugins {
                 waiting.held
                     && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
             };
+            let differs = |running: &Running| running.plugin.differs_from_file();
             let unchanged = slot.stamp == stamp
                 && stamp.is_some()
+                && !slot.running.as_ref().is_some_and(differs)
                 && !slot.waiting.as_ref().is_some_and(now_approved);
             if unchanged && !(again && slot.waiting.is_some()) {
                 return None;
@@ -163,8 +165,10 @@ impl Plugins {
         }
         let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
-            Ok((file, _)) => {
-                blocking(move || Candidate::opened(file, &path)).await.and_then(|read| read)
+            Ok((file, stamp)) => {
+                let runtime = Arc::clone(&self.runtime);
+                let read = blocking(move || runtime.candidate(file, &path, stamp)).await;
+                read.and_then(|read| read)
             }
             Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
         };
@@ -271,7 +275,11 @@ impl Plugins {
         (slot.place, slot.stamp) = (place, stamp);
         let (waiting, served) = match verdict {
             Verdict::Unchanged => (None, None),
-            Verdict::Wait(waiting) => (Some(waiting), None),
+            Verdict::Wait(waiting) => {
+                // Its calls would fail. The approved copy may serve instead.
+                slot.running.take_if(|running| running.plugin.differs_from_file());
+                (Some(waiting), None)
+            }
             Verdict::Serve(plugin, is_approved) => {
                 let before = (slot.running.clone(), slot.generation);
                 let serves = slot

@@ -1,0 +1,130 @@
+//! The files whose components are known: each with its stamp and the component's digest, so that a
+//! start needn't read a file that hasn't changed.
+//!
+//! They are kept beside the compiled code, in a folder that only this user can change. A digest
+//! that is recalled is enough to list what a component offers. Before its code first runs, the
+//! file is read and its digest compared. The code is kept under its digest, so a wrong stamp could
+//! at most let an earlier version run that was approved as well.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_system::watch::FileStamp;
+use serde::{Deserialize, Serialize};
+
+use crate::code::Source;
+use crate::offer::Offer;
+use crate::{Runtime, component_file};
+
+/// The file of a component.
+#[derive(Clone)]
+pub(crate) struct ComponentFile {
+    pub(crate) path: PathBuf,
+    /// Its stamp before it was read. `None` if it may change without another stamp, or isn't to be
+    /// recalled.
+    pub(crate) stamp: Option<FileStamp>,
+    /// Whether the digest was recalled, so that the file wasn't read.
+    pub(crate) recalled: bool,
+}
+
+impl ComponentFile {
+    /// A file that is read at each start.
+    pub(crate) fn read_always(path: &Path) -> Self {
+        Self { path: path.to_owned(), stamp: None, recalled: false }
+    }
+
+    /// Reads the component again, whose code is gone from the cache. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or isn't the same component any more.
+    pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, String> {
+        let wasm = component_file::open(&self.path).and_then(component_file::read)?;
+        if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(changed()) }
+    }
+}
+
+fn changed() -> String {
+    "its file has changed; run `berth plugin reload`".to_owned()
+}
+
+/// What is kept of a file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnownFile<'a> {
+    path: Cow<'a, str>,
+    stamp: FileStamp,
+    digest: Cow<'a, str>,
+}
+
+/// The name of what is kept of a file. Two paths with the same hash replace each other.
+fn name(path: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    format!("{:016x}.known", hasher.finish())
+}
+
+/// The digest and the offer of a component whose file has this stamp, if it has served on this
+/// machine. Blocks.
+pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<(String, Offer)> {
+    let path = path.to_str()?;
+    let kept = runtime.compiler.read_kept(&name(path))?;
+    let known: KnownFile<'_> = serde_json::from_slice(&kept).ok()?;
+    if known.path != path || known.stamp != *stamp {
+        return None;
+    }
+    let offer = Offer::read_kept(runtime, &known.digest, None)?;
+    Some((known.digest.into_owned(), offer))
+}
+
+/// Keeps the digest of a file that was read. Blocks.
+pub(crate) fn keep(runtime: &Runtime, source: &Source, digest: &str) {
+    let Source::File(ComponentFile { path, stamp: Some(stamp), recalled: false }) = source else {
+        return;
+    };
+    let Some(path) = path.to_str() else { return };
+    let known = KnownFile { path: path.into(), stamp: *stamp, digest: digest.into() };
+    let kept = serde_json::to_vec(&known)
+        .map_err(std::io::Error::from)
+        .and_then(|known| runtime.compiler.keep(&name(path), &known));
+    if let Err(error) = kept {
+        tracing::warn!("can't store the digest of {path}: {error}");
+    }
+}
+
+/// Checks the file of a recalled component before its code first runs. Returns its bytes if they
+/// were read. A file that has another stamp by now is a new version, which a reload looks at.
+///
+/// # Errors
+///
+/// The file has another component than its stamp said.
+pub(crate) async fn check(
+    runtime: &Arc<Runtime>,
+    source: &Source,
+    digest: &str,
+) -> Result<Option<Cow<'static, [u8]>>, String> {
+    let Source::File(file @ ComponentFile { recalled: true, .. }) = source else {
+        return Ok(None);
+    };
+    let (runtime, file, digest) = (Arc::clone(runtime), file.clone(), digest.to_owned());
+    let check = move || {
+        let has_stamp = |opened: &File| {
+            let now = opened.metadata().ok().filter(std::fs::Metadata::is_file);
+            now.map(|now| FileStamp::from(&now)) == file.stamp
+        };
+        let Some(opened) = component_file::open(&file.path).ok().filter(has_stamp) else {
+            return Ok(None);
+        };
+        let wasm = component_file::read(opened)?;
+        if component_file::digest(&wasm) == digest {
+            return Ok(Some(wasm.into()));
+        }
+        // The next start reads it.
+        file.path.to_str().iter().for_each(|path| runtime.compiler.forget(&name(path)));
+        Err(changed())
+    };
+    tokio::task::spawn_blocking(check).await.map_err(|_| "reading it failed".to_owned())?
+}
