@@ -14,7 +14,7 @@ use crate::guest::bindings::PluginIndices;
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
-use crate::{Runtime, known_files};
+use crate::{Runtime, component_file, known_files};
 
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {

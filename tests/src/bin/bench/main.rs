@@ -69,9 +69,6 @@ const GROUPS: [Group; 14] = [
 fn main() -> ExitCode {
     berth_core::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Arguments { loaded: Some(copies), repository, .. }) => {
-            loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS)
-        }
         Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {
             counted::calls(&repository, &case, &cache).map(|()| ExitCode::SUCCESS)
         }
@@ -200,8 +197,6 @@ struct Arguments {
     compare: Option<PathBuf>,
     /// Runs of each program, each in its own process unless there is only one.
     runs: Option<usize>,
-    /// Measure this process with this number of plugins loaded, and nothing else.
-    loaded: Option<usize>,
     /// Make the calls of a case between marks, with compiled code in a folder, for a program that
     /// counts; and nothing else.
     counted: Option<(String, PathBuf)>,
@@ -232,13 +227,6 @@ impl Arguments {
                         value()?,
                         words.next().ok_or("--counted needs a folder, too")?.into(),
                     ));
-                }
-                "--loaded" => {
-                    arguments.loaded = Some(
-                        value()?
-                            .parse()
-                            .map_err(|error| format!("--loaded takes a number: {error}"))?,
-                    );
                 }
                 "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => {
@@ -298,7 +286,7 @@ mod tests {
         for words in [
             &["--json"][..],
             &["nothing"],
-            &["--loaded", "many"],
+            &["--loaded"],
             &["--compare"],
             &["--runs", "0"],
             &["--runs", "101"],

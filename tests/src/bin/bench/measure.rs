@@ -94,14 +94,17 @@ pub(crate) fn median_ratio(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The memory in RAM of the process whose `status` lies at a path, in MiB.
-pub(crate) fn resident(status: &str) -> Result<f64, String> {
-    let text =
-        std::fs::read_to_string(status).map_err(|error| format!("can't read {status}: {error}"))?;
+/// A kind of memory of a process in MiB, as its `status` names it: `VmRSS` is what it has in RAM,
+/// `RssAnon` what of that is its own and not a file's.
+pub(crate) fn memory(process: u32, kind: &str) -> Result<f64, String> {
+    let status = format!("/proc/{process}/status");
+    let text = std::fs::read_to_string(&status)
+        .map_err(|error| format!("can't read {status}: {error}"))?;
     let kibibytes = text.lines().find_map(|line| {
-        line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()
+        let value = line.strip_prefix(kind)?.strip_prefix(':')?;
+        value.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()
     });
-    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or_else(|| format!("{status} has no VmRSS"))
+    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or_else(|| format!("{status} has no {kind}"))
 }
 
 /// Where `PATH` has a program.

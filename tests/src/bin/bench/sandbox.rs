@@ -18,14 +18,12 @@ pub(crate) const ECHO: &str = "bench__echo";
 pub(crate) struct Sandbox {
     runtime: Runtime,
     host: Host,
-    /// The tool that [`Sandbox::p50`] calls.
-    echo: String,
 }
 
 impl Sandbox {
     /// The file tools, with `directory` as their working directory.
     pub(crate) fn with_files(repository: &Path, directory: &Path) -> Result<Sandbox, String> {
-        Sandbox::build(builder(repository)?.working_directory(directory), ECHO)
+        Sandbox::build(builder(repository)?.working_directory(directory))
     }
 
     /// The same with the default cache of answers.
@@ -33,16 +31,13 @@ impl Sandbox {
         repository: &Path,
         directory: &Path,
     ) -> Result<Sandbox, String> {
-        Sandbox::build(
-            builder(repository)?.config(Loaded::default()).working_directory(directory),
-            ECHO,
-        )
+        Sandbox::build(builder(repository)?.config(Loaded::default()).working_directory(directory))
     }
 
     /// The file tools and the echoing plugin.
     pub(crate) fn with_echo(repository: &Path, scratch: &Path) -> Result<Sandbox, String> {
         let plugin = repository.join("target/plugins/bench.wasm");
-        Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin), ECHO)
+        Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin))
     }
 
     /// The built-in tools, with folders of their own below `home`, `directory` to work in, and
@@ -58,7 +53,7 @@ impl Sandbox {
             .config(loaded(&folders, settings)?)
             .folders(folders)
             .working_directory(directory);
-        Sandbox::build(builder, ECHO)
+        Sandbox::build(builder)
     }
 
     /// The echoing plugin, with its own folders and additional settings.
@@ -82,28 +77,7 @@ impl Sandbox {
             .config(loaded(&folders, settings)?)
             .folders(folders)
             .working_directory(directory);
-        Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
-    }
-
-    /// The file tools and a number of plugins that differ only in their names.
-    pub(crate) fn with_copies(
-        repository: &Path,
-        scratch: &Path,
-        copies: usize,
-    ) -> Result<Sandbox, String> {
-        let component = read(&repository.join("target/plugins/bench.wasm"))?;
-        let mut builder = builder(repository)?.working_directory(scratch);
-        let folder = scratch.join("plugins");
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("can't create {}: {error}", folder.display()))?;
-        for number in 0..copies {
-            let name = copy_name(number);
-            let file = folder.join(format!("{name}.wasm"));
-            std::fs::write(&file, renamed(&component, &name)?)
-                .map_err(|error| format!("can't write {}: {error}", file.display()))?;
-            builder = builder.plugin_file(file);
-        }
-        Sandbox::build(builder, &format!("{}__echo", copy_name(copies.saturating_sub(1))))
+        Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")))
     }
 
     /// A host that watches its plugin folder, which it trusts, and that folder.
@@ -121,7 +95,7 @@ impl Sandbox {
         let loaded = loaded(&folders, &["plugin_folder.reload=trust"])?;
         let builder =
             builder(repository)?.config(loaded).folders(folders).working_directory(home).watch();
-        Ok((Sandbox::build(builder, ECHO)?, plugins))
+        Ok((Sandbox::build(builder)?, plugins))
     }
 
     /// The runtime of the calls.
@@ -210,20 +184,20 @@ impl Sandbox {
             let mut times = Vec::with_capacity(calls);
             for _ in 0..calls {
                 let start = Instant::now();
-                self.call(&self.echo, json!({ "text": "hello" })).await?;
+                self.call(ECHO, json!({ "text": "hello" })).await?;
                 times.push(start.elapsed());
             }
             Ok(median(times))
         })
     }
 
-    fn build(builder: HostBuilder, echo: &str) -> Result<Sandbox, String> {
+    fn build(builder: HostBuilder) -> Result<Sandbox, String> {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("the runtime does not start: {error}"))?;
         let host = runtime
             .block_on(builder.build())
             .map_err(|error| format!("the host does not start: {error}"))?;
-        Ok(Sandbox { runtime, host, echo: echo.to_owned() })
+        Ok(Sandbox { runtime, host })
     }
 }
 
@@ -252,34 +226,4 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| {
         format!("can't read {}: {error}; build with `cargo xtask bench`", path.display())
     })
-}
-
-/// As long as the plugin's real name, so that it fits.
-fn copy_name(number: usize) -> String {
-    format!("b{number:04}")
-}
-
-/// The component under another name of the same length.
-fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>, String> {
-    const NAME: &[u8] = br#""name":"bench""#;
-    let at = component
-        .windows(NAME.len())
-        .position(|window| window == NAME)
-        .ok_or("the plugin `bench` has no manifest with its name")?;
-    let mut renamed = component.to_vec();
-    renamed[at + NAME.len() - 1 - name.len()..at + NAME.len() - 1].copy_from_slice(name.as_bytes());
-    Ok(renamed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_differs_in_its_name_only() {
-        let component = br#"...{"manifest":1,"name":"bench","version":"0.1.0"}..."#;
-        let expected = br#"...{"manifest":1,"name":"b0042","version":"0.1.0"}..."#;
-        assert_eq!(renamed(component, &copy_name(42)).unwrap(), expected);
-        assert!(renamed(b"nothing", "b0042").is_err());
-    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::measure::resident;
+use crate::measure::memory;
 
 /// Parallel calls.
 pub(crate) const IN_FLIGHT: usize = 16;
@@ -100,7 +100,12 @@ impl Client {
 
     /// The memory of the server that is in RAM, in MiB.
     pub(crate) fn resident(&self) -> Result<f64, String> {
-        resident(&format!("/proc/{}/status", self.child.id()))
+        memory(self.child.id(), "VmRSS")
+    }
+
+    /// What of that is the server's own, and not a file's, in MiB.
+    pub(crate) fn own_memory(&self) -> Result<f64, String> {
+        memory(self.child.id(), "RssAnon")
     }
 
     fn ask(&mut self, method: &str, params: &str) -> Result<(), String> {

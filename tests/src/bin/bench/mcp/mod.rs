@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub(crate) use self::client::echo_lines;
-use self::client::{Client, IN_FLIGHT, PythonClient};
+pub(crate) use self::client::{Client, echo_lines};
+use self::client::{IN_FLIGHT, PythonClient};
 use self::servers::{BERTH, BYTES, NODE, Place, SAID, Server};
 use crate::Setting;
 use crate::measure::{find_program, median, median_ratio, percentile};
