@@ -404,8 +404,8 @@ fn provider_call(
 
 /// The time limit that a call asks for: its `timeout` in seconds, if the tool has this argument.
 fn asked_time(schema: &Value, arguments: &Value) -> Option<Duration> {
-    schema.pointer("/properties/timeout")?;
     let seconds = arguments.get("timeout")?.as_f64()?;
+    schema.get("properties")?.get("timeout")?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 

@@ -112,13 +112,19 @@ impl Drop for Answering<'_> {
 }
 
 impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
-    async fn handle_request(
+    fn handle_request(
         &self,
         request: ClientRequest,
         context: RequestContext<RoleServer>,
-    ) -> Result<ServerResult, ErrorData> {
-        let _answering = Answering { under_way: &self.under_way, id: context.id.clone() };
-        self.inner.handle_request(request, context).await
+    ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
+        let answering = Answering { under_way: &self.under_way, id: context.id.clone() };
+        // In its own allocation: the request's task is moved several times, and would move the work
+        // for any kind of request each time.
+        let handled = Box::pin(self.inner.handle_request(request, context));
+        async move {
+            let _answering = answering;
+            handled.await
+        }
     }
 
     async fn handle_notification(

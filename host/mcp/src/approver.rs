@@ -17,9 +17,9 @@ use berth_core::{
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
-    InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema, PrimitiveSchemaDefinition,
-    ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerRequest,
-    SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
+    Implementation, InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema,
+    PrimitiveSchemaDefinition, ProtocolVersion, RequestId, RequestStateCodec, SealOptions,
+    ServerRequest, SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServiceError};
@@ -125,8 +125,8 @@ pub(crate) fn seconds() -> u64 {
 pub(crate) struct CallApprover {
     way: AskMode,
     asking: Arc<QuestionMeans>,
-    /// The name of whoever answers, for the record.
-    by: String,
+    /// The client that is asked. `None`: it doesn't say what it is, or isn't asked.
+    client: Option<Implementation>,
     /// Whether the client's revision has titles for choices: since 2025-11-25.
     has_titles: bool,
     /// The call, if its client takes tasks.
@@ -171,7 +171,8 @@ struct TicketAnswer {
 }
 
 impl CallApprover {
-    /// For a call in a session, with the client's answer to an earlier question.
+    /// For a call in a session, with the client's answer to an earlier question. `can_ask`: whether
+    /// the client [supports forms](supports_forms).
     ///
     /// # Errors
     ///
@@ -181,19 +182,10 @@ impl CallApprover {
         tickets: &Arc<Tickets>,
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,
+        can_ask: bool,
         brought: (Option<String>, Option<InputResponses>),
         begun: Option<Arc<StartedTask>>,
     ) -> Result<Self, ErrorData> {
-        let by = context.client_info().map_or_else(
-            || "MCP client".to_owned(),
-            |client| {
-                format!(
-                    "MCP client {}",
-                    neutral_line(cut(&format!("{} {}", client.name, client.version), NAME))
-                )
-            },
-        );
-        let can_ask = context.client_capabilities().is_some_and(|client| asks(&client));
         let version = context.protocol_version();
         let ends = version.as_ref().is_some_and(|version| !version.has_initialize());
         let has_titles = version
@@ -213,7 +205,11 @@ impl CallApprover {
             }
             (McpApprovals::Client, true) => AskMode::Elicit(context.peer.clone()),
         };
-        Ok(Self { way, asking: Arc::clone(asking), by, has_titles, begun })
+        let client = match way {
+            AskMode::Elicit(_) | AskMode::Return(_) => context.client_info(),
+            AskMode::Elsewhere | AskMode::Nobody => None,
+        };
+        Ok(Self { way, asking: Arc::clone(asking), client, has_titles, begun })
     }
 
     /// The question that the client has to ask before it repeats the call, if there is one.
@@ -336,9 +332,16 @@ impl CallApprover {
         }
     }
 
+    /// The name of whoever answers, for the record.
+    fn by(&self) -> String {
+        let Some(client) = &self.client else { return "MCP client".to_owned() };
+        let name = format!("{} {}", client.name, client.version);
+        format!("MCP client {}", neutral_line(cut(&name, NAME)))
+    }
+
     /// The person's answer.
     fn reply_of(&self, result: &ElicitResult) -> Reply {
-        let by = self.by.clone();
+        let by = self.by();
         let choice =
             result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
         match (&result.action, choice) {
@@ -373,7 +376,7 @@ impl Approver for CallApprover {
 }
 
 /// Whether a client supports forms. A client that names no mode does.
-fn asks(client: &ClientCapabilities) -> bool {
+pub(crate) fn supports_forms(client: &ClientCapabilities) -> bool {
     client
         .elicitation
         .as_ref()

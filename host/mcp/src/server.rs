@@ -12,10 +12,10 @@ use berth_core::{
     Request, Session,
 };
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, CreateTaskResult, CustomRequest, CustomResult, ErrorCode, Extensions,
-    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities,
+    CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest, CustomResult,
+    ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
@@ -25,7 +25,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::approver::{CallApprover, QuestionMeans, Tickets};
+use crate::approver::{CallApprover, QuestionMeans, Tickets, supports_forms};
 use crate::calls::{CallResponse, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
@@ -154,15 +154,10 @@ impl Server {
         Self { structured, ..self }
     }
 
-    /// The structured answers for the client of a request: as configured, unless it asks for all.
-    fn structured(&self, context: &RequestContext<RoleServer>) -> Structured {
-        let asks = || {
-            context
-                .client_capabilities()?
-                .extensions?
-                .contains_key(STRUCTURED)
-                .then_some(Structured::Always)
-        };
+    /// The structured answers for a client: as configured, unless it asks for all.
+    fn structured(&self, client: Option<&ClientCapabilities>) -> Structured {
+        let asks =
+            || client?.extensions.as_ref()?.contains_key(STRUCTURED).then_some(Structured::Always);
         match self.structured {
             Structured::Auto => asks().unwrap_or_default(),
             said => said,
@@ -219,9 +214,9 @@ impl Server {
 }
 
 /// Whether a request may be answered with a task: its client says so in the request.
-fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| !version.has_initialize())
-        && context.client_capabilities().is_some_and(|client| client.supports_tasks())
+fn takes_tasks(context: &RequestContext<RoleServer>, client: Option<&ClientCapabilities>) -> bool {
+    client.is_some_and(ClientCapabilities::supports_tasks)
+        && context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
 
 /// Notices changes of the tools. Keeps neither the connection nor a host alive.
@@ -341,7 +336,7 @@ impl ServerHandler for Server {
         tools::page(
             &tools::list(&host, &self.session(&context.extensions)?)?,
             cursor.as_deref(),
-            self.structured(&context),
+            self.structured(context.client_capabilities().as_ref()),
         )
     }
 
@@ -356,8 +351,12 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let session = self.session(&context.extensions)?;
-        let begun = takes_tasks(&context).then(Arc::<StartedTask>::default);
-        let structured = self.structured(&context);
+        let (begun, structured, can_ask) = {
+            let client = context.client_capabilities();
+            let client = client.as_ref();
+            let begun = takes_tasks(&context, client).then(Arc::<StartedTask>::default);
+            (begun, self.structured(client), client.is_some_and(supports_forms))
+        };
         let brought = (request_state, input_responses);
         let approver = Arc::new(
             CallApprover::new(
@@ -365,6 +364,7 @@ impl ServerHandler for Server {
                 &self.tickets,
                 session.name(),
                 &context,
+                can_ask,
                 brought,
                 begun.clone(),
             )
@@ -508,7 +508,10 @@ impl ServerHandler for Server {
         let session = self.session(&context.extensions)?;
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
-                Some(prompts::paths(&self.live.current(), &session, &request.argument.value).await)
+                let host = self.live.current();
+                // In its own allocation, as below: the work of a rare request doesn't make each
+                // request's larger.
+                Some(Box::pin(prompts::paths(&host, &session, &request.argument.value)).await)
             }
             _ => self.extras.completed(&session, &request).await,
         };
@@ -549,7 +552,8 @@ impl ServerHandler for Server {
         let session = self.session(&context.extensions)?;
         let read = match request.uri.starts_with(resources::OWN) {
             true => {
-                resources::read(&self.live.current(), &session, &self.folders, &request.uri).await
+                let host = self.live.current();
+                Box::pin(resources::read(&host, &session, &self.folders, &request.uri)).await
             }
             false => {
                 let missing = || Err(resources::not_found(&request.uri));

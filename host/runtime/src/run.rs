@@ -75,7 +75,8 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
-    let outcome = drive(watch, execute(job), blocks).await;
+    // In its own allocation, so that it isn't moved on the way to its thread.
+    let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
 
@@ -240,7 +241,8 @@ async fn execute(job: Job) -> Outcome {
             store.set_epoch_deadline(1);
             let invocation = tools::Invocation {
                 tool: tool.guest_name.clone(),
-                arguments: call.arguments.to_string(),
+                // A value is always valid JSON. Its `to_string` takes longer.
+                arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
                 meta: None,
             };
