@@ -1,19 +1,33 @@
-//! Limits the open requests of a connection.
+//! Limits the open requests of a connection, and answers its calls.
+//!
+//! A call, the most frequent request, gets one task, which handles it with the protocol's crate and
+//! writes its answer. That crate's loop handles any other request. It would take two tasks, a queue
+//! and three turns for a call.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
 
 use berth_core::CancellationToken;
 use rmcp::model::{
     ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId,
-    ServerConfig, ServerResult,
+    RequestMetaObject, ServerConfig, ServerResult,
 };
-use rmcp::service::{NotificationContext, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{
+    NotificationContext, Peer, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleServer, Service};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::lines::{Lines, WriteHalf};
 
 /// Open requests of one client.
 const MOST: usize = 256;
@@ -22,10 +36,16 @@ const MOST: usize = 256;
 /// noticed. More stay in the client's pipe and cost nothing here.
 const LATER: usize = 32;
 
+/// How long calls may run on that are open when the connection ends, as other requests: after the
+/// client has closed its side, and when the server ends.
+const AFTER_CLIENT: Duration = Duration::from_secs(5);
+const AFTER_SERVER: Duration = Duration::from_secs(2);
+
 /// A transport that stops reading while too many requests are open, so that a client can't make
 /// this process hold more than that.
-pub(crate) struct Bounded<T> {
-    inner: T,
+pub(crate) struct Bounded<S, R, W> {
+    inner: Lines<R, W>,
+    service: Arc<S>,
     under_way: Arc<OpenRequests>,
     later: VecDeque<JsonRpcRequest<ClientRequest>>,
     /// A refusal that is being sent: nothing more is read before.
@@ -39,31 +59,39 @@ type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Handles the requests of that connection, and reports when it has finished one. A client that
 /// cancels a request gets no answer, but the request's slot stays taken until its work has ended.
 pub(crate) struct Counted<S> {
-    inner: S,
+    inner: Arc<S>,
     under_way: Arc<OpenRequests>,
 }
 
 /// Limits a connection.
-pub(crate) fn bounded<S, T>(
+pub(crate) fn bounded<S, R, W>(
     service: S,
-    transport: T,
+    transport: Lines<R, W>,
     gone: CancellationToken,
-) -> (Counted<S>, Bounded<T>) {
-    let under_way = Arc::<OpenRequests>::default();
-    (
-        Counted { inner: service, under_way: Arc::clone(&under_way) },
-        Bounded { inner: transport, under_way, later: VecDeque::new(), refusing: None, gone },
-    )
+) -> (Counted<S>, Bounded<S, R, W>) {
+    let (service, under_way) = (Arc::new(service), Arc::<OpenRequests>::default());
+    let counted = Counted { inner: Arc::clone(&service), under_way: Arc::clone(&under_way) };
+    let later = VecDeque::new();
+    (counted, Bounded { inner: transport, service, under_way, later, refusing: None, gone })
 }
 
 #[derive(Default)]
 struct OpenRequests {
-    requests: Mutex<HashMap<RequestId, Stage>>,
+    requests: Mutex<HashMap<RequestId, Open>>,
     fewer: Notify,
+    /// The client, known since its session has begun.
+    peer: OnceLock<Peer<RoleServer>>,
+}
+
+/// An open request.
+struct Open {
+    stage: Stage,
+    /// Of a call that has its own task.
+    cancel: Option<CancellationToken>,
 }
 
 /// The stage of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begun,
     /// The client has cancelled it.
@@ -73,7 +101,7 @@ enum Stage {
 }
 
 impl OpenRequests {
-    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Stage>> {
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Open>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,20 +114,88 @@ impl OpenRequests {
     /// that the client cancelled.
     fn reach(&self, id: &RequestId, stage: Stage) {
         let mut requests = self.requests();
-        let Some(there) = requests.get_mut(id) else { return };
-        if matches!(
-            (*there, stage),
+        let Some(open) = requests.get_mut(id) else { return };
+        match (open.stage, stage) {
             (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)
-        ) {
-            drop(requests);
-            self.finish(id);
-        } else {
-            *there = stage;
+                if open.cancel.is_none() =>
+            {
+                drop(requests);
+                self.finish(id);
+            }
+            // The task of a call ends it, and has its answer written if that has begun.
+            (Stage::Ended, Stage::TakenBack) => {}
+            _ => {
+                open.stage = stage;
+                if let (Stage::TakenBack, Some(cancel)) = (stage, &open.cancel) {
+                    cancel.cancel();
+                }
+            }
+        }
+    }
+
+    /// Returns when no call with its own task is open.
+    async fn calls_ended(&self) {
+        while self.requests().values().any(|open| open.cancel.is_some()) {
+            self.fewer.notified().await;
         }
     }
 }
 
-/// An open request.
+/// A call in its own task.
+struct OwnCall {
+    under_way: Arc<OpenRequests>,
+    id: RequestId,
+}
+
+impl OwnCall {
+    /// The call has ended. Whether its answer is sent: not if the client has cancelled it.
+    fn is_answered(&self) -> bool {
+        let mut requests = self.under_way.requests();
+        let open = requests.get_mut(&self.id).filter(|open| open.stage == Stage::Begun);
+        open.map(|open| open.stage = Stage::Ended).is_some()
+    }
+
+    async fn answer<S: Service<RoleServer>, W: AsyncWrite + Unpin>(
+        self,
+        service: Arc<S>,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+        out: Arc<WriteHalf<W>>,
+    ) {
+        let id = self.id.clone();
+        let answer: TxJsonRpcMessage<RoleServer> =
+            match service.handle_request(request, context).await {
+                Ok(result) => JsonRpcMessage::response(result, id),
+                Err(error) => JsonRpcMessage::error(error, Some(id)),
+            };
+        if !self.is_answered() {
+            return;
+        }
+        if let Err(error) = out.put(&answer) {
+            tracing::error!("an answer can't be written: {error}");
+        }
+        drop(answer);
+        // The answers of the calls that are ready too are written with it.
+        let mut waited = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        out.write().await;
+    }
+}
+
+impl Drop for OwnCall {
+    fn drop(&mut self) {
+        self.under_way.finish(&self.id);
+    }
+}
+
+/// A request that the protocol's crate handles.
 struct Answering<'u> {
     under_way: &'u OpenRequests,
     id: RequestId,
@@ -117,13 +213,25 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
-        let answering = Answering { under_way: &self.under_way, id: context.id.clone() };
+        let under_way = &self.under_way;
+        let answering = Answering { under_way, id: context.id.clone() };
+        // A session begins with its handshake or, since 2026-07-28, with its first request.
+        let begins = matches!(
+            request,
+            ClientRequest::InitializeRequest(_) | ClientRequest::CallToolRequest(_)
+        );
+        let peer = (begins && under_way.peer.get().is_none()).then(|| context.peer.clone());
         // In its own allocation: the request's task is moved several times, and would move the work
         // for any kind of request each time.
         let handled = Box::pin(self.inner.handle_request(request, context));
         async move {
             let _answering = answering;
-            handled.await
+            let handled = handled.await;
+            if let (Ok(_), Some(peer)) = (&handled, peer) {
+                // Each would be the same.
+                let _ = under_way.peer.set(peer);
+            }
+            handled
         }
     }
 
@@ -144,26 +252,65 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
     }
 }
 
-impl<T> Bounded<T> {
+impl<S, R, W> Bounded<S, R, W>
+where
+    S: Service<RoleServer>,
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     /// Whether a request with this ID is open or waits.
     fn contains(&self, id: &RequestId) -> bool {
         self.under_way.requests().contains_key(id)
             || self.later.iter().any(|request| request.id == *id)
     }
 
-    fn begin(&self, request: JsonRpcRequest<ClientRequest>) -> RxJsonRpcMessage<RoleServer> {
-        self.under_way.requests().insert(request.id.clone(), Stage::Begun);
-        JsonRpcMessage::Request(request)
+    /// Opens a request. A call in a session begins; any other request is for the protocol's crate.
+    fn begin(
+        &self,
+        request: JsonRpcRequest<ClientRequest>,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let JsonRpcRequest { id, request: ClientRequest::CallToolRequest(mut call), .. } = request
+        else {
+            self.open(request.id.clone(), None);
+            return Some(JsonRpcMessage::Request(request));
+        };
+        let Some(peer) = self.under_way.peer.get() else {
+            self.open(id.clone(), None);
+            return Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id));
+        };
+        let mut context = RequestContext::new(id.clone(), peer.clone());
+        context.extensions = std::mem::take(&mut call.extensions);
+        context.meta = context.extensions.remove::<RequestMetaObject>().unwrap_or_default();
+        self.open(id.clone(), Some(context.ct.clone()));
+        let own = OwnCall { under_way: Arc::clone(&self.under_way), id };
+        let call = ClientRequest::CallToolRequest(call);
+        // In its own allocation, as above.
+        tokio::spawn(Box::pin(own.answer(
+            Arc::clone(&self.service),
+            call,
+            context,
+            self.inner.writer(),
+        )));
+        None
+    }
+
+    fn open(&self, id: RequestId, cancel: Option<CancellationToken>) {
+        self.under_way.requests().insert(id, Open { stage: Stage::Begun, cancel });
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
-    type Error = T::Error;
+impl<S, R, W> Transport<RoleServer> for Bounded<S, R, W>
+where
+    S: Service<RoleServer>,
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let answered = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
@@ -191,7 +338,10 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
             if under_way < MOST
                 && let Some(request) = self.later.pop_front()
             {
-                return Some(self.begin(request));
+                match self.begin(request) {
+                    None => continue,
+                    message => return message,
+                }
             }
             // Pings are allowed beyond the limit, as many as may wait here.
             if self.later.len() >= LATER || under_way >= MOST + LATER {
@@ -220,7 +370,10 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
                 Some(JsonRpcMessage::Request(request)) => {
                     let is_ping = matches!(request.request, ClientRequest::PingRequest(_));
                     if is_ping || self.under_way.requests().len() < MOST {
-                        return Some(self.begin(request));
+                        match self.begin(request) {
+                            None => continue,
+                            message => return message,
+                        }
                     }
                     self.later.push_back(request);
                 }
@@ -242,7 +395,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
         }
     }
 
-    async fn close(&mut self) -> Result<(), T::Error> {
+    async fn close(&mut self) -> io::Result<()> {
+        let patience = if self.gone.is_cancelled() { AFTER_CLIENT } else { AFTER_SERVER };
+        if timeout(patience, self.under_way.calls_ended()).await.is_err() {
+            self.under_way.requests().values().for_each(|open| {
+                open.cancel.iter().for_each(CancellationToken::cancel);
+            });
+        }
         self.inner.close().await
     }
 }
@@ -256,7 +415,10 @@ mod tests {
     fn cancelled_request_keeps_its_slot_until_it_has_ended() {
         let under_way = OpenRequests::default();
         let id = NumberOrString::Number(1);
-        let begin = || assert!(under_way.requests().insert(id.clone(), Stage::Begun).is_none());
+        let begin = || {
+            let open = Open { stage: Stage::Begun, cancel: None };
+            assert!(under_way.requests().insert(id.clone(), open).is_none());
+        };
         let there = || under_way.requests().len();
         for (first, then) in [(Stage::TakenBack, Stage::Ended), (Stage::Ended, Stage::TakenBack)] {
             begin();
@@ -271,5 +433,31 @@ mod tests {
         under_way.finish(&id);
         under_way.reach(&id, Stage::TakenBack);
         assert_eq!(there(), 0, "what was answered can't be taken back");
+    }
+
+    #[test]
+    fn cancelled_call_is_stopped_and_keeps_its_slot_until_it_has_ended() {
+        let under_way = Arc::<OpenRequests>::default();
+        let id = NumberOrString::Number(1);
+        let begin = || {
+            let cancel = CancellationToken::new();
+            let open = Open { stage: Stage::Begun, cancel: Some(cancel.clone()) };
+            assert!(under_way.requests().insert(id.clone(), open).is_none());
+            (OwnCall { under_way: Arc::clone(&under_way), id: id.clone() }, cancel)
+        };
+        let there = || under_way.requests().len();
+        let (call, cancel) = begin();
+        under_way.reach(&id, Stage::TakenBack);
+        under_way.reach(&id, Stage::TakenBack);
+        assert!(cancel.is_cancelled() && there() == 1);
+        assert!(!call.is_answered());
+        drop(call);
+        assert_eq!(there(), 0);
+        let (call, cancel) = begin();
+        assert!(call.is_answered());
+        under_way.reach(&id, Stage::TakenBack);
+        assert!(!cancel.is_cancelled() && there() == 1, "its answer is being sent");
+        drop(call);
+        assert_eq!(there(), 0);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Lines<R, W> {
 }
 
 /// The writing half.
-struct WriteHalf<W> {
+pub(crate) struct WriteHalf<W> {
     /// The bytes to write.
     ready: Mutex<Vec<u8>>,
     /// `None`: it is closed or broken.
@@ -121,6 +121,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         });
         let reader = BufReader::with_capacity(BUFFER, reader);
         Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
+    }
+
+    /// What answers are written to.
+    pub(crate) fn writer(&self) -> Arc<WriteHalf<W>> {
+        Arc::clone(&self.out)
     }
 
     /// Reads a line with its end. `None`: the input has ended. It may be dropped at any point and
@@ -242,7 +247,7 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
     }
 
     /// Appends a message to the bytes to write.
-    fn put(&self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn put(&self, message: &impl Serialize) -> io::Result<()> {
         let mut ready = self.ready();
         let before = ready.len();
         let put = serde_json::to_writer(&mut *ready, message);
@@ -256,7 +261,7 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
     /// Returns when everything appended before has been written, by this future or by another one.
     /// It may be dropped at any point: the next one goes on there. If the client doesn't read any
     /// more, that is logged once, and further output is dropped.
-    async fn write(&self) {
+    pub(crate) async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
             self.ready().clear();

@@ -182,9 +182,14 @@ impl Client {
         question["params"].clone()
     }
 
+    /// Closes the client's side. The server may still answer.
+    pub(crate) fn close(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Closes the connection and waits until the server has ended too.
     pub(crate) fn leave(mut self) -> i32 {
-        drop(self.stdin.take());
+        self.close();
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 }

@@ -12,6 +12,7 @@ mod schemas;
 mod seen;
 mod tasks;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -161,6 +162,26 @@ fn cancelled_call_stops_and_no_other_does() {
             false,
             "others go on"
         );
+    }
+    assert!(client.aside.iter().all(|message| message["id"] != id), "it is not answered");
+}
+
+#[test]
+fn open_calls_are_answered_after_their_client_has_closed_its_side() {
+    for version in [LEGACY, MODERN] {
+        let cli = Cli::asking();
+        let mut client = Client::new(&cli, &[], version, false);
+        // A session without a handshake begins with it.
+        client.call("read", json!({ "path": "notes.txt" }));
+        let read = json!({ "name": "read", "arguments": { "path": "notes.txt" } });
+        let mut left: BTreeSet<u64> =
+            (0..20).map(|_| client.ask("tools/call", read.clone())).collect();
+        client.close();
+        while !left.is_empty() {
+            let message = client.next();
+            assert!(left.remove(&message["id"].as_u64().expect("it is an answer")), "{message}");
+            assert_eq!(message["result"]["isError"], false, "{message}");
+        }
     }
 }
 
