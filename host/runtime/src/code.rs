@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::compiled::Precompiled;
 use crate::filters::{self, Filters};
@@ -21,6 +21,9 @@ pub(crate) struct Code {
     pub(crate) pre: InstancePre<CallState>,
     /// The indices of its exports for tools. `None` if it exports no tools.
     pub(crate) exports: Option<PluginIndices>,
+    /// The export that calls a tool. A call looks up only that: the types of an export are compared
+    /// for each instance.
+    pub(crate) call_tool: Option<ComponentExportIndex>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<Filters>,
     pub(crate) warm_pool: WarmPool,
@@ -129,7 +132,11 @@ impl Code {
             Err(_) if filters.is_some() && !filters::has_export(&pre, "berth:tool/tools") => None,
             Err(error) => return Err(unknown("tools", error)),
         };
+        let component = pre.component();
+        let call_tool = component
+            .get_export_index(None, "berth:tool/tools@0.1.0")
+            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
         let warm_pool = WarmPool::new(&pre);
-        Ok(Self { pre, exports, filters, warm_pool })
+        Ok(Self { pre, exports, call_tool, filters, warm_pool })
     }
 }

@@ -252,9 +252,9 @@ fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance,
         })
         .await
     });
-    let (store, instance) = created.ok_or("it waits for something while it is instantiated")?;
-    let instance = match instance {
-        Ok(instance) => instance,
+    let (store, call_tool) = created.ok_or("it waits for something while it is instantiated")?;
+    let call_tool = match call_tool {
+        Ok(call_tool) => call_tool,
         Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
     };
     if store.data().files.accessed() {
@@ -268,5 +268,5 @@ fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance,
             MEMORY >> 20
         ));
     }
-    Ok(WarmInstance { store, instance })
+    Ok(WarmInstance { store, call_tool })
 }

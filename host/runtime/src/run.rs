@@ -18,7 +18,6 @@ use wasmtime::component::{Instance, InstancePre};
 use crate::admission::Place;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
-use crate::guest::bindings::Plugin as Tools;
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
@@ -27,7 +26,7 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::stop::{self, Stop};
-use crate::warm_pool::WarmInstance;
+use crate::warm_pool::{CallTool, WarmInstance};
 use crate::watch::Watch;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
@@ -188,12 +187,12 @@ async fn execute(job: Job) -> Outcome {
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
-    let (mut store, instance) = match code.warm_pool.take() {
-        Some(WarmInstance { store, instance }) => (store, Ok(instance)),
+    let (mut store, call_tool) = match code.warm_pool.take() {
+        Some(WarmInstance { store, call_tool }) => (store, Ok(call_tool)),
         None => fresh(&plugin, &code, &watch).await,
     };
-    let answer = match instance {
-        Ok(instance) => {
+    let answer = match call_tool {
+        Ok(call_tool) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
             // All files that a call reads go through the path layer, which reports them. What the
@@ -246,7 +245,7 @@ async fn execute(job: Job) -> Outcome {
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
                 meta: None,
             };
-            instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
+            call_tool.call_async(&mut store, (invocation,)).await.map(|(answer,)| answer)
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
@@ -276,7 +275,7 @@ pub(crate) async fn fresh(
     plugin: &Loaded,
     code: &Code,
     watch: &Arc<Watch>,
-) -> (Store<CallState>, wasmtime::Result<Tools>) {
+) -> (Store<CallState>, wasmtime::Result<CallTool>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
@@ -289,10 +288,10 @@ pub(crate) async fn fresh(
         Arc::clone(watch),
     );
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
-    let exports =
-        || code.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
-    let tools = instance.and_then(|instance| exports()?.load(&mut store, &instance));
-    (store, tools)
+    let export =
+        || code.call_tool.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+    let call_tool = instance.and_then(|instance| instance.get_typed_func(&mut store, export()?));
+    (store, call_tool)
 }
 
 /// Makes a store and sets all its limits. No other place makes stores.
