@@ -27,7 +27,9 @@ const MAX_WORK: usize = 20_000_000;
 ///
 /// An argument is given under two names. Rules could check only one of them.
 pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
-    if let (Value::String(_), Some(bare)) = (&**arguments, definition.bare_argument()) {
+    if arguments.is_string()
+        && let Some(bare) = definition.bare_argument()
+    {
         let text = Arc::make_mut(arguments).take();
         *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
     }

@@ -220,11 +220,11 @@ impl CallChanges {
     /// Notices for whoever reads the answer.
     pub(crate) fn notices(&self, undo: Option<&Undo>) -> Vec<String> {
         let commands = undo.and_then(|undo| undo.commands.as_ref());
-        let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
         let [required, rollback] =
             commands.map_or(["", ""], |rules| rules.places.each_ref().map(String::as_str));
         let mut notices = Vec::new();
         if let Some((path, why)) = &self.refused {
+            let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
             notices.push(format!(
                 "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in {table}.",
                 path.display()
