@@ -76,7 +76,7 @@ impl Tool for Read {
                 Failure::io(format!("reading {path}"), &error)
             }
         };
-        let mut buffer = vec![0; window::CHUNK];
+        let mut buffer = vec![0; window::buffer(meta.len())];
         let filled = file.read(&mut buffer).map_err(reading)?;
         match kind::detect(&buffer[..filled]) {
             Kind::Text => {

@@ -6,8 +6,18 @@ use memchr::{memchr, memchr_iter};
 
 use crate::cut::without_unfinished;
 
-/// The number of bytes that are read at once.
-pub(super) const CHUNK: usize = 64 * 1024;
+/// The greatest and the smallest number of bytes that are read at once.
+const CHUNK: usize = 64 * 1024;
+const SMALL: usize = 4 * 1024;
+
+/// The size of the buffer for a file of a length. A small file doesn't need more memory than an
+/// instance has at its start. The length may be unknown, as in /proc, where the system reports 0.
+pub(super) fn buffer(length: u64) -> usize {
+    match usize::try_from(length) {
+        Ok(0) | Err(_) => CHUNK,
+        Ok(length) => length.clamp(SMALL, CHUNK),
+    }
+}
 
 /// The default number of lines that are shown.
 const DEFAULT_LINES: u64 = 2_000;
@@ -326,6 +336,11 @@ mod tests {
         let filled = bytes.len().min(chunk);
         buffer[..filled].copy_from_slice(&bytes[..filled]);
         read(&mut buffer, filled, &mut &bytes[filled..], bytes.len() as u64, range).unwrap()
+    }
+
+    #[test]
+    fn buffer_is_no_larger_than_a_small_file_needs() {
+        assert_eq!([0, 1, 5000, 1 << 40].map(buffer), [CHUNK, SMALL, 5000, CHUNK]);
     }
 
     #[test]
