@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{berth, built, not_tried, shared_cache};
+use crate::mcp::client::{Client, LEGACY};
+use crate::support::{Cli, berth, built, not_tried, plugin, shared_cache};
 
 /// Calls that vary and say nothing about a tool call: waiting, clocks, threads and memory; and
 /// `close`, part of which the kernel does for an ended process.
@@ -70,7 +71,7 @@ fn calls_stay_within_their_budget_of_system_calls() {
 /// Runs a case under `strace`, checks the number of system calls of its median run, and returns
 /// that of its cheapest one. Nothing if that can't be tried.
 fn budget(case: &str, most: usize) -> Option<usize> {
-    let mut calls = calls_of(&traced(&mut calls_in(case))?);
+    let mut calls = calls_of(&traced(&mut calls_in(case))?, |name| !UNSTEADY.contains(&name));
     assert!(calls.len() > 300, "{case}: {} calls", calls.len());
     // The first ones fill the caches.
     let mut calls = calls.split_off(calls.len() - 300);
@@ -82,6 +83,54 @@ fn budget(case: &str, most: usize) -> Option<usize> {
         "a call of {case} made {sum} system calls; the budget is {most}: {middle:?}"
     );
     Some(calls[0].values().sum())
+}
+
+#[test]
+fn calls_change_no_mapping_of_memory() {
+    const MAPPING: [&str; 5] = ["mmap", "munmap", "mprotect", "mremap", "madvise"];
+    for case in ["echo", "read"] {
+        let Some(trace) = traced(&mut calls_in(case)) else { return };
+        let mut sums: Vec<usize> = calls_of(&trace, |name| MAPPING.contains(&name))
+            .iter()
+            .map(|counts| counts.values().sum())
+            .collect();
+        sums.sort_unstable();
+        // What a guest needs at first is part of its memory when it starts.
+        assert_eq!(sums[sums.len() / 2], 0, "{case}");
+    }
+}
+
+#[test]
+fn call_over_mcp_waits_once_and_is_answered_by_one_write() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder is made");
+    let counts = |calls: usize| {
+        let cli = Cli::asking();
+        let bench = plugin("bench");
+        let more = ["--plugin", bench.to_str().expect("is UTF-8"), "--set", "tools.keep_ready=0"];
+        let line: Vec<&str> = ["serve"].iter().chain(&more).copied().collect();
+        let trace = folder.path().join(calls.to_string());
+        let mut client = Client::start(under_strace(&cli.command(&line), &trace));
+        client.begin(LEGACY, false);
+        for _ in 0..calls {
+            client.call("bench__echo", json!({ "text": "hello" }));
+        }
+        assert_eq!(client.leave(), 0);
+        let trace = fs::read_to_string(trace).expect("strace writes UTF-8");
+        ["read", "write", "epoll_wait"]
+            .map(|wanted| trace.lines().filter_map(called).filter(|name| *name == wanted).count())
+    };
+    let (few, many) = (counts(100), counts(500));
+    for ((name, most), (few, many)) in [("read", 1.0), ("write", 2.0), ("epoll_wait", 1.0)]
+        .into_iter()
+        .zip(few.into_iter().zip(many))
+    {
+        let each = (many as f64 - few as f64) / 400.0;
+        // The second write is the record. Other threads wait and write now and then.
+        assert!(each <= most + 0.25, "{name}: {each} for each call");
+    }
 }
 
 #[test]
@@ -164,24 +213,38 @@ fn calls_in(case: &str) -> Command {
     command
 }
 
-/// The output of `strace` for a program and all its threads. Nothing if this machine has no
-/// `strace` or doesn't allow it.
-fn traced(command: &mut Command) -> Option<String> {
-    let may_look = Command::new("strace")
+/// Whether this machine has `strace` and allows it.
+fn may_trace() -> bool {
+    let may_trace = Command::new("strace")
         .args(["-qq", "-o", "/dev/null", "true"])
         .status()
         .is_ok_and(|status| status.success());
-    if !may_look {
+    if !may_trace {
         not_tried("strace");
+    }
+    may_trace
+}
+
+/// The output of `strace` for a program and all its threads. Nothing if this machine has no
+/// `strace` or doesn't allow it.
+fn traced(command: &mut Command) -> Option<String> {
+    if !may_trace() {
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder is made");
     let trace = folder.path().join("trace");
+    let ended = under_strace(command, &trace).stdin(Stdio::null()).output().expect("strace starts");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    Some(fs::read_to_string(trace).expect("strace writes UTF-8"))
+}
+
+/// The command under `strace`, which writes to a file.
+fn under_strace(command: &Command, trace: &Path) -> Command {
     let mut strace = Command::new("strace");
     // The program gets its own variables; `strace` gets the usual `PATH`.
     strace
         .args(["-f", "-qq", "-E", "PATH", "-o"])
-        .arg(&trace)
+        .arg(trace)
         .arg(command.get_program())
         .args(command.get_args());
     strace.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -189,34 +252,39 @@ fn traced(command: &mut Command) -> Option<String> {
     if let Some(folder) = command.get_current_dir() {
         strace.current_dir(folder);
     }
-    let ended = strace.stdin(Stdio::null()).output().expect("strace starts");
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    Some(fs::read_to_string(trace).expect("strace writes UTF-8"))
+    strace
 }
 
-/// The system calls between each two marks.
-fn calls_of(trace: &str) -> Vec<Counts> {
-    let (mut calls, mut current) = (Vec::new(), None);
+/// The system calls that count between each two marks.
+fn calls_of(trace: &str, counts: impl Fn(&str) -> bool) -> Vec<Counts> {
+    let (mut calls, mut current) = (Vec::new(), None::<Counts>);
     for line in trace.lines() {
         if line.contains(r#", "begin", 5"#) {
             current = Some(Counts::new());
         } else if line.contains(r#", "end", 3"#) {
             calls.extend(current.take());
-        } else if let (Some(counts), Some(name)) = (&mut current, steady(line)) {
-            *counts.entry(name.to_owned()).or_default() += 1;
+        } else if let (Some(current), Some(name)) = (&mut current, called(line))
+            && counts(name)
+        {
+            *current.entry(name.to_owned()).or_default() += 1;
         }
     }
     calls
 }
 
-/// The name of a system call, if it counts: `17 read(3, "x", 1) = 1`, or the beginning of one that
-/// another thread interrupted.
+/// The name of a system call that is the same for each call.
 fn steady(line: &str) -> Option<&str> {
+    called(line).filter(|name| !UNSTEADY.contains(name))
+}
+
+/// The name of a system call: `17 read(3, "x", 1) = 1`, or the beginning of one
+/// that another thread interrupted.
+fn called(line: &str) -> Option<&str> {
     let (_, call) = line.split_once(' ')?;
     let (name, rest) = call.trim_start().split_once('(')?;
     // The standard library looks whether a descriptor is open before it closes it, where debugging
     // is on.
     let counts =
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    (counts && !UNSTEADY.contains(&name) && !rest.contains("F_GETFD")).then_some(name)
+    (counts && !rest.contains("F_GETFD")).then_some(name)
 }
