@@ -52,6 +52,8 @@ pub(crate) struct Bounded<S, R, W> {
     refusing: Option<Refusing>,
     /// Cancelled when the client has closed its side.
     gone: CancellationToken,
+    /// Cancelled when the server ends, and its calls with it.
+    end: CancellationToken,
 }
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -68,11 +70,12 @@ pub(crate) fn bounded<S, R, W>(
     service: S,
     transport: Lines<R, W>,
     gone: CancellationToken,
+    end: CancellationToken,
 ) -> (Counted<S>, Bounded<S, R, W>) {
     let (service, under_way) = (Arc::new(service), Arc::<OpenRequests>::default());
     let counted = Counted { inner: Arc::clone(&service), under_way: Arc::clone(&under_way) };
     let later = VecDeque::new();
-    (counted, Bounded { inner: transport, service, under_way, later, refusing: None, gone })
+    (counted, Bounded { inner: transport, service, under_way, later, refusing: None, gone, end })
 }
 
 #[derive(Default)]
@@ -279,6 +282,7 @@ where
             return Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id));
         };
         let mut context = RequestContext::new(id.clone(), peer.clone());
+        context.ct = self.end.child_token();
         context.extensions = std::mem::take(&mut call.extensions);
         context.meta = context.extensions.remove::<RequestMetaObject>().unwrap_or_default();
         self.open(id.clone(), Some(context.ct.clone()));

@@ -48,7 +48,8 @@ pub async fn serve_stdio(
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
     let gone = server.closed().clone();
-    let (server, transport) = bounded(server, Lines::new(reading, writing, MESSAGE), gone);
+    let (server, transport) =
+        bounded(server, Lines::new(reading, writing, MESSAGE), gone, end.clone());
     let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => {
