@@ -73,14 +73,15 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         place,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
-    let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
+    // Host functions for files wait for a thread that may block, those for processes don't.
+    let blocks = plugin.policy.process.is_some();
     // In its own allocation, so that it isn't moved on the way to its thread.
     let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
 
-/// Runs a guest to its end, on a thread on which it doesn't delay other work. `blocks`: whether the
-/// guest may block.
+/// Runs a guest to its end, on a thread on which it doesn't delay other work. `blocks`: whether its
+/// host functions may block without waiting for [`Watch::may_block`].
 pub(crate) async fn drive<T: Send + 'static>(
     watch: Arc<Watch>,
     run: impl Future<Output = Result<T, Failure>> + Send + 'static,
@@ -88,8 +89,8 @@ pub(crate) async fn drive<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
     if !blocks {
-        // This guest can't block, so it may use the caller's thread for a tick. Most calls end in
-        // that time, and a move to another thread costs more than they do.
+        // This guest may use the caller's thread for a tick, or until it is about to block. Most
+        // calls end in that time, and a move to another thread costs more than they do.
         watch.set_borrowed(true);
         if let Poll::Ready(outcome) =
             poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await
@@ -200,6 +201,9 @@ async fn execute(job: Job) -> Outcome {
             call.report.tells_what_it_sees();
             if store.data().files.accessed() {
                 call.report.mark_incomplete();
+                // A warm instance opened files on a thread that may block. To read or close them
+                // may block too.
+                watch.may_block().await;
             }
             let view = |grants| {
                 FileView::new(Arc::clone(grants), read_only)

@@ -62,6 +62,24 @@ impl Watch {
         self.borrowed.store(borrowed, Ordering::Relaxed);
     }
 
+    /// Whether the guest runs on the caller's thread, which must not block.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.borrowed.load(Ordering::Relaxed)
+    }
+
+    /// Moves the call to a thread that may block, if it isn't on one. Host functions wait for this
+    /// before everything that may block.
+    pub(crate) async fn may_block(&self) {
+        poll_fn(|context| {
+            if !self.is_borrowed() {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// The processor time that is left. Call it only on the thread that polls the call.
     pub(crate) fn cpu_left(&self) -> Duration {
         self.cpu.saturating_sub(self.meter.used())

@@ -18,7 +18,11 @@ wasmtime::component::bindgen!({
         }
     ",
     world: "berth:runtime/plugin",
-    imports: { default: trappable },
+    imports: {
+        "wasi:filesystem/types": async | trappable,
+        "berth:host/search": async | trappable,
+        default: trappable,
+    },
     exports: { default: async },
     with: {
         "berth:host/process.child": crate::guest::process_functions::Child,

@@ -47,11 +47,12 @@ impl CallState {
 }
 
 impl wit::Host for &mut CallState {
-    fn find(
+    async fn find(
         &mut self,
         scope: wit::Scope,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
+        self.call.watch.may_block().await;
         let scope = convert_scope(scope);
         let found = self.search(
             |found: &search::Entries| found.cpu,
@@ -64,12 +65,13 @@ impl wit::Host for &mut CallState {
         }))
     }
 
-    fn grep(
+    async fn grep(
         &mut self,
         scope: wit::Scope,
         pattern: wit::Pattern,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
+        self.call.watch.may_block().await;
         let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
             |found: &search::Lines| found.cpu,
@@ -93,12 +95,13 @@ impl wit::Host for &mut CallState {
         }))
     }
 
-    fn count(
+    async fn count(
         &mut self,
         scope: wit::Scope,
         pattern: wit::Pattern,
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
+        self.call.watch.may_block().await;
         let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
             |found: &search::SearchCounts| found.cpu,

@@ -178,7 +178,7 @@ impl CallState {
     }
 
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {
-        FilesView { files: &mut self.files, table: &mut self.table }
+        FilesView { files: &mut self.files, table: &mut self.table, watch: &self.call.watch }
     }
 }
 

@@ -21,8 +21,14 @@ pub struct Grants {
     roots: Vec<Root>,
     /// The devices of the roots, except of those in a procfs.
     devices: Vec<u64>,
+    /// Those of them whose files can be opened and looked at without a wait, see [`PROMPT`].
+    prompt: Vec<u64>,
     aliases: Mutex<Aliases>,
 }
+
+/// File systems that open and describe an object in memory without a wait: ext2 to ext4, XFS, Btrfs
+/// and tmpfs. An overlay isn't one, since it asks the file systems below it.
+const PROMPT: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
 /// The other names of Berth's own folders when they were last searched for.
 #[derive(Debug, Default)]
@@ -77,7 +83,7 @@ impl Grants {
     ) -> Result<Self, GrantError> {
         let mut roots = Vec::new();
         let mut real_grants = Vec::new();
-        let mut devices = Vec::new();
+        let (mut devices, mut prompt) = (Vec::new(), Vec::new());
         for grant in grants {
             let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
             let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
@@ -88,8 +94,12 @@ impl Grants {
             real_grants.push(Grant { path: path.clone(), ..grant.clone() });
             let failed =
                 |errno: Errno| GrantError::Open { path: grant.path.clone(), source: errno.into() };
-            if rustix::fs::fstatfs(&dir).map_err(failed)?.f_type != mounts::PROC {
+            let kind = rustix::fs::fstatfs(&dir).map_err(failed)?.f_type;
+            if kind != mounts::PROC {
                 devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
+            }
+            if PROMPT.contains(&kind) {
+                prompt.push(kernel::device_at_once(dir.as_fd()).map_err(failed)?);
             }
             roots.push(Root { dir, path, spelled: grant.path, access: grant.access });
         }
@@ -100,6 +110,7 @@ impl Grants {
             rules: globs(FileRules::new(real_grants, own)),
             roots,
             devices,
+            prompt,
             aliases: Mutex::default(),
         })
     }
@@ -129,6 +140,11 @@ impl Grants {
     /// Whether the file system of this device may be used like that of a granted directory.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
+    }
+
+    /// Whether files of this device can be opened and looked at without a wait.
+    pub(super) fn is_prompt(&self, device: u64) -> bool {
+        self.prompt.contains(&device)
     }
 
     /// The rules for the directories.

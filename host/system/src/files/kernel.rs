@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
 /// How often a resolution is retried after a race with a rename above it.
@@ -81,17 +81,37 @@ pub(super) fn open_beneath(
 ///
 /// `NOENT` for an object whose name was removed, [`NO_PROC`] if `/proc` isn't mounted.
 pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+    let path = path_by_proc(handle)?;
+    if path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path) {
+        return Err(Errno::NOENT);
+    }
+    Ok(path)
+}
+
+/// The same without a look-up of the path, which may block.
+///
+/// # Errors
+///
+/// `AGAIN` if only a look-up can tell; those of [`real_path`] otherwise.
+pub(super) fn real_path_at_once(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+    let path = path_by_proc(handle)?;
+    if path.as_os_str().as_encoded_bytes().ends_with(GONE) { Err(Errno::AGAIN) } else { Ok(path) }
+}
+
+fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path =
         rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     // An object that isn't in a file system (`pipe:[1]`) or not below our root has no path for
     // rules.
-    if !path.is_absolute()
-        || path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path)
-    {
-        return Err(Errno::NOENT);
-    }
-    Ok(path)
+    if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
+}
+
+/// The device of the object behind a handle, without asking its file system for news.
+pub(super) fn device_at_once(handle: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(handle, "", flags, StatxFlags::empty())?;
+    Ok(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// The kernel adds this to the path of an object whose name was removed, although it may have

@@ -314,6 +314,51 @@ impl FileView {
         Ok(found)
     }
 
+    /// The same as [`find_at`](Self::find_at) on a thread that must not block. Only what the
+    /// kernel's cache answers, on file systems that don't wait for a disk or a server, is found.
+    ///
+    /// # Errors
+    ///
+    /// `AGAIN` in all other cases, also for each refusal: [`find_at`](Self::find_at) explains them.
+    pub fn find_at_once(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+    ) -> Result<ResolvedObject, Errno> {
+        let found = self.find_in_cache(dir, path, follow).map_err(|_| Errno::AGAIN)?;
+        let kind = if found.kind == FileType::Directory { Kind::Directory } else { Kind::Other };
+        if self.decide(&found.path, kind, Access::Read).is_err() {
+            return Err(Errno::AGAIN);
+        }
+        let found = Ok(found);
+        self.record_lookup(|| kernel::real_path_at_once(dir), path, follow, &found);
+        found.map_err(|_: FileError| Errno::AGAIN)
+    }
+
+    fn find_in_cache(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        follow: bool,
+    ) -> Result<ResolvedObject, Errno> {
+        if path.len() > kernel::PATH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let handle = kernel::resolve_cached(dir, path, follow)?;
+        // Before anything else is asked: only then it is known that an answer doesn't wait.
+        if !self.grants.is_prompt(kernel::device_at_once(handle.as_fd())?) {
+            return Err(Errno::AGAIN);
+        }
+        let stat = rustix::fs::fstat(&handle)?;
+        // The kernel's own file systems are never prompt, so there is no check for them here.
+        if stat.st_nlink == 0 {
+            return Err(Errno::NOENT);
+        }
+        let path = kernel::real_path_at_once(handle.as_fd())?;
+        Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
+    }
+
     /// Decides on an absolute path before a tool starts with it. Returns the path for the tool and
     /// its real path. A path that doesn't exist yet is decided on by the place where it would be
     /// created.
@@ -441,7 +486,7 @@ impl FileView {
         access: Access,
     ) -> Result<ResolvedObject, FileError> {
         let found = self.resolve_untold(dir, path, follow, access);
-        self.record_lookup(dir, path, follow, &found);
+        self.record_lookup(|| kernel::real_path(dir), path, follow, &found);
         found
     }
 

@@ -90,6 +90,25 @@ impl FileView {
         Err(Errno::LOOP.into())
     }
 
+    /// The same as [`open_at`](Self::open_at) for reading, on a thread that must not block.
+    ///
+    /// # Errors
+    ///
+    /// `AGAIN` if the file isn't in the kernel's cache or the opening may wait or be refused;
+    /// [`open_at`](Self::open_at) opens it then.
+    pub fn open_at_once(
+        &self,
+        dir: BorrowedFd<'_>,
+        path: &str,
+        how: OpenOptions,
+    ) -> Result<OpenObject, FileError> {
+        if how.access() == Access::Write || how.sync {
+            return Err(Errno::AGAIN.into());
+        }
+        let found = self.find_at_once(dir, path, !how.no_follow)?;
+        self.open_found(&found, how)
+    }
+
     fn open_found(
         &self,
         found: &ResolvedObject,

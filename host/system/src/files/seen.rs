@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::{FileState, Lookup, Report, SeenFile, Sight};
@@ -117,7 +117,7 @@ impl FileView {
     /// Reports the result of a lookup of `path` below `dir`.
     pub(super) fn record_lookup(
         &self,
-        dir: BorrowedFd<'_>,
+        dir: impl FnOnce() -> Result<PathBuf, Errno>,
         path: &str,
         follow: bool,
         found: &Result<ResolvedObject, FileError>,
@@ -130,7 +130,7 @@ impl FileView {
             Err(FileError::Errno(Errno::NOENT)) => Sight::Nothing,
             _ => return watcher.report.mark_incomplete(),
         };
-        match kernel::real_path(dir) {
+        match dir() {
             Ok(dir) => watcher.tell(
                 if follow { Lookup::Followed } else { Lookup::Itself },
                 &dir.join(path),

@@ -3,13 +3,15 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use berth_system::files::{FileError, OpenOptions};
+use berth_system::files::{FileError, OpenOptions, ResolvedObject};
 use rustix::fs::{Advice, FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
-use super::streams::{FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, write_all_at};
+use super::streams::{
+    FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, read_at_once, write_all_at,
+};
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
 use crate::guest::bindings::wasi::filesystem::types::{
     self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
@@ -27,7 +29,7 @@ impl types::Host for FilesView<'_> {
         }
     }
 
-    fn filesystem_error_code(
+    async fn filesystem_error_code(
         &mut self,
         error: Resource<wasmtime::Error>,
     ) -> wasmtime::Result<Option<ErrorCode>> {
@@ -45,7 +47,7 @@ impl FilesView<'_> {
 }
 
 impl types::HostDescriptor for FilesView<'_> {
-    fn open_at(
+    async fn open_at(
         &mut self,
         fd: Resource<Descriptor>,
         path_flags: PathFlags,
@@ -71,7 +73,14 @@ impl types::HostDescriptor for FilesView<'_> {
             ),
         };
         let parent_writable = parent.writable;
-        let opened = view.open_at(dir, &path, how);
+        let mut opened = Err(Errno::AGAIN.into());
+        if self.watch.is_borrowed() {
+            opened = view.open_at_once(dir, &path, how);
+        }
+        if matches!(opened, Err(FileError::Errno(Errno::AGAIN))) {
+            self.watch.may_block().await;
+            opened = view.open_at(self.table.get(&fd)?.directory()?, &path, how);
+        }
         let opened = self.at(opened)?;
         let directory = opened.kind == FileType::Directory;
         let descriptor = Descriptor {
@@ -83,37 +92,32 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(self.table.push(descriptor)?)
     }
 
-    fn stat_at(
+    async fn stat_at(
         &mut self,
         fd: Resource<Descriptor>,
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<DescriptorStat> {
-        let view = self.view()?;
-        let dir = self.table.get(&fd)?.directory()?;
-        let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
-        Ok(stat_record(&self.at(found)?.stat))
+        Ok(stat_record(&self.find(&fd, path_flags, &path).await?.stat))
     }
 
-    fn metadata_hash_at(
+    async fn metadata_hash_at(
         &mut self,
         fd: Resource<Descriptor>,
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
-        let view = self.view()?;
-        let dir = self.table.get(&fd)?.directory()?;
-        let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
-        Ok(identity(&self.at(found)?.stat))
+        Ok(identity(&self.find(&fd, path_flags, &path).await?.stat))
     }
 
-    fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
+    async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let target = view.read_link(self.table.get(&fd)?.directory()?, &path);
         self.at(target)
     }
 
-    fn set_times_at(
+    async fn set_times_at(
         &mut self,
         fd: Resource<Descriptor>,
         path_flags: PathFlags,
@@ -121,6 +125,7 @@ impl types::HostDescriptor for FilesView<'_> {
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let times = timestamps(accessed, modified)?;
         let dir = self.table.get(&fd)?.directory()?;
@@ -129,31 +134,43 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(set)
     }
 
-    fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    async fn create_directory_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+    ) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let made = view.create_directory(self.table.get(&fd)?.directory()?, &path);
         self.at(made)
     }
 
-    fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    async fn remove_directory_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+    ) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let removed = view.remove_directory(self.table.get(&fd)?.directory()?, &path);
         self.at(removed)
     }
 
-    fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let removed = view.unlink(self.table.get(&fd)?.directory()?, &path);
         self.at(removed)
     }
 
-    fn rename_at(
+    async fn rename_at(
         &mut self,
         fd: Resource<Descriptor>,
         old: String,
         new_fd: Resource<Descriptor>,
         new: String,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let from = (self.table.get(&fd)?.directory()?, old.as_str());
         let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
@@ -161,7 +178,7 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(renamed)
     }
 
-    fn link_at(
+    async fn link_at(
         &mut self,
         fd: Resource<Descriptor>,
         path_flags: PathFlags,
@@ -169,6 +186,7 @@ impl types::HostDescriptor for FilesView<'_> {
         new_fd: Resource<Descriptor>,
         new: String,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         if path_flags.contains(PathFlags::SYMLINK_FOLLOW) {
             return Err(ErrorCode::Invalid.into());
         }
@@ -179,12 +197,13 @@ impl types::HostDescriptor for FilesView<'_> {
         self.at(linked)
     }
 
-    fn symlink_at(
+    async fn symlink_at(
         &mut self,
         fd: Resource<Descriptor>,
         points_to: String,
         path: String,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let linked = view.symlink(&points_to, self.table.get(&fd)?.directory()?, &path);
         self.at(linked)
@@ -192,43 +211,62 @@ impl types::HostDescriptor for FilesView<'_> {
 
     // Functions that work on open files.
 
-    fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<EntryStream>> {
+    async fn read_directory(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<EntryStream>> {
+        self.watch.may_block().await;
         let view = self.view()?;
         let listing = view.list(self.table.get(&fd)?.directory()?);
         let listing = self.at(listing)?;
         Ok(self.table.push(EntryStream(listing))?)
     }
 
-    fn read(
+    async fn read(
         &mut self,
         fd: Resource<Descriptor>,
         length: u64,
         offset: u64,
     ) -> FsResult<(Vec<u8>, bool)> {
         let file = self.table.get(&fd)?.readable_file()?;
-        let bytes = read_at(file, length, offset).map_err(errors::code)?;
+        let mut bytes = Err(Errno::AGAIN);
+        if self.watch.is_borrowed() {
+            bytes = read_at_once(file, length, offset);
+        }
+        if bytes == Err(Errno::AGAIN) {
+            self.watch.may_block().await;
+            bytes = read_at(self.table.get(&fd)?.readable_file()?, length, offset);
+        }
+        let bytes = bytes.map_err(errors::code)?;
         let end = bytes.is_empty() && length > 0;
         Ok((bytes, end))
     }
 
-    fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+    async fn write(
+        &mut self,
+        fd: Resource<Descriptor>,
+        bytes: Vec<u8>,
+        offset: u64,
+    ) -> FsResult<u64> {
+        self.watch.may_block().await;
         let file = self.table.get(&fd)?.writable_file()?;
         let chunk = &bytes[..bytes.len().min(MAX_CHUNK)];
         write_all_at(file, chunk, offset, &self.files.write_budget).map_err(errors::code)?;
         Ok(chunk.len() as u64)
     }
 
-    fn read_via_stream(
+    async fn read_via_stream(
         &mut self,
         fd: Resource<Descriptor>,
         offset: u64,
     ) -> FsResult<Resource<DynInputStream>> {
         let file = Arc::clone(self.table.get(&fd)?.readable_file()?);
-        let reader: DynInputStream = Box::new(FileReader { file, offset });
+        let reader: DynInputStream =
+            Box::new(FileReader::new(file, offset, Arc::clone(self.watch)));
         Ok(self.table.push(reader)?)
     }
 
-    fn write_via_stream(
+    async fn write_via_stream(
         &mut self,
         fd: Resource<Descriptor>,
         offset: u64,
@@ -236,14 +274,15 @@ impl types::HostDescriptor for FilesView<'_> {
         self.writer(&fd, Position::At(offset))
     }
 
-    fn append_via_stream(
+    async fn append_via_stream(
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<DynOutputStream>> {
         self.writer(&fd, Position::End)
     }
 
-    fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+    async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        self.watch.may_block().await;
         let file = self.table.get(&fd)?.writable_file()?;
         let now =
             u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
@@ -253,32 +292,36 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
     }
 
-    fn set_times(
+    async fn set_times(
         &mut self,
         fd: Resource<Descriptor>,
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         let times = timestamps(accessed, modified)?;
         let file = self.table.get(&fd)?.writable_file()?;
         Ok(rustix::fs::futimens(file, &times).map_err(errors::code)?)
     }
 
-    fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+    async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        self.watch.may_block().await;
         Ok(rustix::fs::fsync(self.table.get(&fd)?.fd()).map_err(errors::code)?)
     }
 
-    fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+    async fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        self.watch.may_block().await;
         Ok(rustix::fs::fdatasync(self.table.get(&fd)?.fd()).map_err(errors::code)?)
     }
 
-    fn advise(
+    async fn advise(
         &mut self,
         fd: Resource<Descriptor>,
         offset: u64,
         length: u64,
         advice: WasiAdvice,
     ) -> FsResult<()> {
+        self.watch.may_block().await;
         let advice = match advice {
             WasiAdvice::Normal => Advice::Normal,
             WasiAdvice::Sequential => Advice::Sequential,
@@ -292,7 +335,7 @@ impl types::HostDescriptor for FilesView<'_> {
             .map_err(errors::code)?)
     }
 
-    fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
+    async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
         let descriptor = self.table.get(&fd)?;
         let flag =
             |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
@@ -306,7 +349,7 @@ impl types::HostDescriptor for FilesView<'_> {
         })
     }
 
-    fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
+    async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
         Ok(if self.table.get(&fd)?.directory {
             DescriptorType::Directory
         } else {
@@ -314,7 +357,8 @@ impl types::HostDescriptor for FilesView<'_> {
         })
     }
 
-    fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+    async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+        self.watch.may_block().await;
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
             // A granted directory was opened before the call, so that wasn't recorded.
@@ -323,44 +367,66 @@ impl types::HostDescriptor for FilesView<'_> {
         Ok(stat_record(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
 
-    fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
+    async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
+        self.watch.may_block().await;
         Ok(identity(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
 
-    fn is_same_object(
+    async fn is_same_object(
         &mut self,
         fd: Resource<Descriptor>,
         other: Resource<Descriptor>,
     ) -> wasmtime::Result<bool> {
+        self.watch.may_block().await;
         let a = rustix::fs::fstat(self.table.get(&fd)?.fd())?;
         let b = rustix::fs::fstat(self.table.get(&other)?.fd())?;
         Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
     }
 
-    fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
+    async fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
         self.table.delete(fd)?;
         Ok(())
     }
 }
 
 impl types::HostDirectoryEntryStream for FilesView<'_> {
-    fn read_directory_entry(
+    async fn read_directory_entry(
         &mut self,
         stream: Resource<EntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
+        self.watch.may_block().await;
         let entry = self.table.get_mut(&stream)?.0.next().transpose();
         let entry = self.at(entry)?;
         Ok(entry
             .map(|entry| DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
     }
 
-    fn drop(&mut self, stream: Resource<EntryStream>) -> wasmtime::Result<()> {
+    async fn drop(&mut self, stream: Resource<EntryStream>) -> wasmtime::Result<()> {
         self.table.delete(stream)?;
         Ok(())
     }
 }
 
 impl FilesView<'_> {
+    async fn find(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        flags: PathFlags,
+        path: &str,
+    ) -> FsResult<ResolvedObject> {
+        let follow = flags.contains(PathFlags::SYMLINK_FOLLOW);
+        let view = self.view()?;
+        let dir = self.table.get(fd)?.directory()?;
+        if self.watch.is_borrowed()
+            && let Ok(found) = view.find_at_once(dir, path, follow)
+        {
+            return Ok(found);
+        }
+        self.watch.may_block().await;
+        let found = view.find_at(self.table.get(fd)?.directory()?, path, follow);
+        self.at(found)
+    }
+
     fn writer(
         &mut self,
         fd: &Resource<Descriptor>,

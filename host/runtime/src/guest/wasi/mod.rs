@@ -2,8 +2,9 @@
 //!
 //! This implements the whole interface, without a part of another implementation. Every function
 //! that takes a path goes through `berth_system::files`. If a later version of the interface adds a
-//! function, this crate doesn't compile until the function is implemented here. Blocking calls are
-//! made directly, since a call with file grants runs on a thread that may block.
+//! function, this crate doesn't compile until the function is implemented here. A call begins on
+//! a thread that must not block. So every function that may block waits for [`Watch::may_block`]
+//! first, except where the kernel's cache has the answer.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod descriptor;
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
+use crate::watch::Watch;
 pub use errors::FsError;
 
 /// A guest's file descriptor.
@@ -162,6 +164,7 @@ fn spend(budget: &AtomicU64, amount: u64) -> bool {
 pub(crate) struct FilesView<'a> {
     pub(crate) files: &'a mut Files,
     pub(crate) table: &'a mut ResourceTable,
+    pub(crate) watch: &'a Arc<Watch>,
 }
 
 /// Tells the linker that the host data is a [`FilesView`].

@@ -1,14 +1,16 @@
-//! Streams over open files. They are always ready, since reads and writes block directly.
+//! Streams over open files. They are ready on a thread that may block, where reads and writes block
+//! directly.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::spend;
+use crate::watch::Watch;
 
 /// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
 pub(super) const MAX_CHUNK: usize = 256 * 1024;
@@ -17,6 +19,15 @@ pub(super) const MAX_CHUNK: usize = 256 * 1024;
 pub(super) struct FileReader {
     pub(super) file: Arc<OwnedFd>,
     pub(super) offset: u64,
+    watch: Arc<Watch>,
+    /// Whether a read may block, and so waits for another thread.
+    waits: bool,
+}
+
+impl FileReader {
+    pub(super) fn new(file: Arc<OwnedFd>, offset: u64, watch: Arc<Watch>) -> Self {
+        Self { file, offset, watch, waits: false }
+    }
 }
 
 /// The position at which a [`FileWriter`] writes.
@@ -38,7 +49,18 @@ impl InputStream for FileReader {
         if size == 0 {
             return Ok(Bytes::new());
         }
-        let bytes = read_at(&self.file, size as u64, self.offset).map_err(failed)?;
+        let bytes = if self.watch.is_borrowed() {
+            match read_at_once(&self.file, size as u64, self.offset) {
+                Err(Errno::AGAIN) => {
+                    self.waits = true;
+                    return Ok(Bytes::new());
+                }
+                bytes => bytes,
+            }
+        } else {
+            read_at(&self.file, size as u64, self.offset)
+        };
+        let bytes = bytes.map_err(failed)?;
         if bytes.is_empty() {
             return Err(StreamError::Closed);
         }
@@ -71,7 +93,11 @@ impl OutputStream for FileWriter {
 
 #[async_trait::async_trait]
 impl Pollable for FileReader {
-    async fn ready(&mut self) {}
+    async fn ready(&mut self) {
+        if self.waits {
+            self.watch.may_block().await;
+        }
+    }
 }
 
 #[async_trait::async_trait]
@@ -90,6 +116,21 @@ pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
             Ok(_) => return Ok(buffer),
         }
     }
+}
+
+/// The same on a thread that must not block.
+///
+/// # Errors
+///
+/// `AGAIN` if the bytes aren't all in memory, or the file system can't say so.
+pub(super) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
+    let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
+    let mut buffer = vec![0; size];
+    let mut slices = [IoSliceMut::new(&mut buffer)];
+    let read = rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
+        .map_err(|_| Errno::AGAIN)?;
+    buffer.truncate(read);
+    Ok(buffer)
 }
 
 /// Writes all bytes. An error doesn't say how many bytes were written.
