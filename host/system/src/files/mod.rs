@@ -336,6 +336,11 @@ impl FileView {
         found.map_err(|_: FileError| Errno::AGAIN)
     }
 
+    /// Whether an open object is in a granted file system that answers without a wait.
+    pub fn is_prompt(&self, handle: BorrowedFd<'_>) -> bool {
+        kernel::device_at_once(handle).is_ok_and(|device| self.grants.is_prompt(device))
+    }
+
     fn find_in_cache(
         &self,
         dir: BorrowedFd<'_>,
@@ -347,7 +352,7 @@ impl FileView {
         }
         let handle = kernel::resolve_cached(dir, path, follow)?;
         // Before anything else is asked: only then it is known that an answer doesn't wait.
-        if !self.grants.is_prompt(kernel::device_at_once(handle.as_fd())?) {
+        if !self.is_prompt(handle.as_fd()) {
             return Err(Errno::AGAIN);
         }
         let stat = rustix::fs::fstat(&handle)?;

@@ -358,7 +358,7 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.watch.may_block().await;
+        self.ready_to_ask(&fd).await?;
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
             // A granted directory was opened before the call, so that wasn't recorded.
@@ -368,7 +368,7 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.watch.may_block().await;
+        self.ready_to_ask(&fd).await?;
         Ok(identity(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
 
@@ -408,6 +408,18 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 }
 
 impl FilesView<'_> {
+    /// Waits until the metadata of an open object may be asked for. That of a file which is in
+    /// memory may be on any thread.
+    async fn ready_to_ask(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
+        let descriptor = self.table.get(fd)?;
+        let at_once = !descriptor.directory
+            && self.files.view.as_ref().is_some_and(|view| view.is_prompt(descriptor.fd()));
+        if !at_once {
+            self.watch.may_block().await;
+        }
+        Ok(())
+    }
+
     async fn find(
         &mut self,
         fd: &Resource<Descriptor>,
