@@ -649,3 +649,39 @@ fn now() -> Timestamps {
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access: now, last_modification: now }
 }
+
+#[test]
+fn look_up_at_once_finds_no_more_than_one_that_may_block() {
+    let world = World::with(|inside| {
+        vec![(inside.to_owned(), Access::Write), ("/proc/self".into(), Access::Read)]
+    });
+    symlink("../out/secret", world.inside.join("out")).expect("made");
+    symlink("secrets/key", world.inside.join("key")).expect("made");
+    rustix::fs::mknodat(world.dir(), "fifo", FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+        .expect("made");
+    let at_once = |path: &str, how| world.view.open_at_once(world.dir(), path, how);
+    // Some file systems never answer from the cache alone, so only other names are sure to fail.
+    match at_once("a.txt", READ) {
+        Ok(opened) => assert_eq!(opened.path, world.inside.join("a.txt")),
+        Err(FileError::Errno(Errno::AGAIN)) => eprintln!("not tried: a look-up that is found"),
+        Err(other) => panic!("{other:?}"),
+    }
+    for path in [".env", "secrets/key", "key", "out", "../out/secret", "/etc/passwd", "missing"] {
+        errno(at_once(path, READ), Errno::AGAIN);
+        errno(
+            world.view.find_at_once(world.dir(), path, true).map_err(FileError::from),
+            Errno::AGAIN,
+        );
+    }
+    for how in [CREATE, TRUNCATE, OpenOptions { sync: true, ..READ }] {
+        errno(at_once("a.txt", how), Errno::AGAIN);
+        errno(at_once("new", how), Errno::AGAIN);
+    }
+    assert!(!world.inside.join("new").exists());
+    assert!(at_once("fifo", READ).is_err());
+    // A file of another kind of file system than those that answer from memory.
+    let proc = &world.view.grants().roots()[1].dir;
+    errno(world.view.open_at_once(proc.as_fd(), "stat", READ), Errno::AGAIN);
+    assert!(!world.view.is_prompt(proc.as_fd()));
+    world.outside_is_untouched();
+}
