@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_core::config::Folders;
 use serde_json::{Value, json};
 
-use crate::support::{Component, Living, Offer, run, said, state, version, waiting};
+use crate::support::{Component, Living, Offer, run, said, soon, state, version, waiting};
 
 /// The age from which a stamp is kept, and a little.
 const SETTLED: Duration = Duration::from_millis(3050);
@@ -41,7 +41,8 @@ async fn serve_once(living: &Living) -> PathBuf {
         "the file has just changed"
     );
     drop(host);
-    tokio::time::sleep(SETTLED).await;
+    let put = Instant::now();
+    soon("the stamp is settled", || put.elapsed() >= SETTLED).await;
     let host = living.host(&[]).await;
     assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
     let mut known = known(living);

@@ -77,10 +77,12 @@ impl LazyCode {
         digest: &str,
     ) -> Result<Arc<Code>, String> {
         let make = async || {
-            let wasm =
-                known_files::check(runtime, &self.source, digest).await.inspect_err(|_| {
-                    self.differs.store(true, Ordering::Relaxed);
-                })?;
+            let wasm = match &self.source {
+                Source::BuiltIn(..) => None,
+                Source::File(file) => known_files::check(runtime, file, digest)
+                    .await
+                    .inspect_err(|_| self.differs.store(true, Ordering::Relaxed))?,
+            };
             Code::make(runtime, self.source.clone(), wasm, digest).await
         };
         self.made.get_or_try_init(make).await.cloned()

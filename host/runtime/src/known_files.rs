@@ -15,8 +15,6 @@ use std::sync::Arc;
 use berth_system::watch::FileStamp;
 use serde::{Deserialize, Serialize};
 
-use crate::code::Source;
-use crate::offer::Offer;
 use crate::{Runtime, component_file};
 
 /// The file of a component.
@@ -67,22 +65,17 @@ fn name(path: &str) -> String {
     format!("{:016x}.known", hasher.finish())
 }
 
-/// The digest and the offer of a component whose file has this stamp, if it has served on this
-/// machine. Blocks.
-pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<(String, Offer)> {
+/// The digest of the component whose file has this stamp, if it has served on this machine. Blocks.
+pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<String> {
     let path = path.to_str()?;
     let kept = runtime.compiler.read_kept(&name(path))?;
     let known: KnownFile<'_> = serde_json::from_slice(&kept).ok()?;
-    if known.path != path || known.stamp != *stamp {
-        return None;
-    }
-    let offer = Offer::read_kept(runtime, &known.digest, None)?;
-    Some((known.digest.into_owned(), offer))
+    (known.path == path && known.stamp == *stamp).then(|| known.digest.into_owned())
 }
 
 /// Keeps the digest of a file that was read. Blocks.
-pub(crate) fn keep(runtime: &Runtime, source: &Source, digest: &str) {
-    let Source::File(ComponentFile { path, stamp: Some(stamp), recalled: false }) = source else {
+pub(crate) fn keep(runtime: &Runtime, file: &ComponentFile, digest: &str) {
+    let ComponentFile { path, stamp: Some(stamp), recalled: false } = file else {
         return;
     };
     let Some(path) = path.to_str() else { return };
@@ -103,12 +96,12 @@ pub(crate) fn keep(runtime: &Runtime, source: &Source, digest: &str) {
 /// The file has another component than its stamp said.
 pub(crate) async fn check(
     runtime: &Arc<Runtime>,
-    source: &Source,
+    file: &ComponentFile,
     digest: &str,
 ) -> Result<Option<Cow<'static, [u8]>>, String> {
-    let Source::File(file @ ComponentFile { recalled: true, .. }) = source else {
+    if !file.recalled {
         return Ok(None);
-    };
+    }
     let (runtime, file, digest) = (Arc::clone(runtime), file.clone(), digest.to_owned());
     let check = move || {
         let has_stamp = |opened: &File| {

@@ -130,11 +130,13 @@ impl Runtime {
             stamp: stamp.is_settled().then_some(stamp),
             recalled: false,
         };
-        let Some((digest, offer)) = known_files::recall(self, path, &stamp) else {
+        let recalled = known_files::recall(self, path, &stamp)
+            .and_then(|digest| Some((Offer::read_kept(self, &digest, None)?, digest)));
+        let Some((offer, digest)) = recalled else {
             return Candidate::read(opened, file);
         };
         let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
-        let source = Source::File(ComponentFile { recalled: true, ..file });
+        let source = Source::File(ComponentFile { stamp: Some(stamp), recalled: true, ..file });
         Ok(Candidate { content: Content::Recalled(offer), source, info })
     }
 

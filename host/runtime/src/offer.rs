@@ -94,7 +94,9 @@ impl Plugin {
                 plugin.keep_offer();
             }
             let Loaded { runtime, code, info, .. } = &*plugin.0;
-            known_files::keep(runtime, code.source(), &info.digest);
+            if let Source::File(file) = code.source() {
+                known_files::keep(runtime, file, &info.digest);
+            }
         };
         // Writing takes milliseconds.
         let _ = tokio::task::spawn_blocking(keep).await;
