@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use rustix::rand::GetRandomFlags;
 use serde::Deserialize;
 

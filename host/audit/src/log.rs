@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 
 use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_config::Folders;
 use berth_contract::HostError;
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use serde_json::Value;
 
 use super::chain::{self, Key, SealedRecord};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_contract::text::toml;
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};

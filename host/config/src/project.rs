@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
-use berth_system::state;
+use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

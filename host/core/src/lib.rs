@@ -283,11 +283,11 @@ pub use berth_policy::{
     Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
     RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };
+pub use berth_private::state;
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
     Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
-pub use berth_system::state;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;

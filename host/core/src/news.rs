@@ -1,7 +1,7 @@
 //! What changed since an earlier version and is told once.
 
 use berth_config::{Folders, Loaded, Source};
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 
 /// The file that says that the user knows the default of `autonomy`.
 const KNOWN: &str = "default-autonomy";

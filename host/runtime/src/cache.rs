@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 

@@ -40,7 +40,7 @@ pub struct Candidate {
 
 enum Content {
     Read(Cow<'static, [u8]>),
-    Recalled(Offer),
+    Recalled(Box<Offer>),
 }
 
 impl Candidate {
@@ -137,7 +137,7 @@ impl Runtime {
         };
         let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
         let source = Source::File(ComponentFile { stamp: Some(stamp), recalled: true, ..file });
-        Ok(Candidate { content: Content::Recalled(offer), source, info })
+        Ok(Candidate { content: Content::Recalled(offer.into()), source, info })
     }
 
     /// Loads a plugin: checks its imports, compiles it, and asks it for its tools and filters
@@ -154,7 +154,7 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
-            Content::Recalled(offer) => return self.load_known(info, source, granted, offer),
+            Content::Recalled(offer) => return self.load_known(info, source, granted, *offer),
             Content::Read(wasm) => wasm,
         };
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());

@@ -5,8 +5,6 @@ pub mod files;
 pub mod machine;
 mod messages;
 pub mod mounts;
-pub mod private;
 pub mod process;
 mod processes;
-pub mod state;
 pub mod watch;

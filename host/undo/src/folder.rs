@@ -4,7 +4,7 @@ use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use serde::{Deserialize, Serialize};
 
 /// Journals that are looked at.

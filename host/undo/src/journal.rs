@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_contract::ChangeRecorder;
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use rustix::fs::{AtFlags, CWD, FileType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

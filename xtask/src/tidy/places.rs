@@ -10,6 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-redaction", &["berth-contract"]),
     ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
+    ("berth-private", &["berth-contract"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
     (
@@ -19,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-redaction",
             "berth-policy",
             "berth-egress",
+            "berth-private",
             "berth-system",
             "berth-presets",
             "berth-migration",
@@ -31,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-redaction",
             "berth-policy",
             "berth-egress",
+            "berth-private",
             "berth-system",
             "berth-search",
         ],
@@ -41,6 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-contract",
             "berth-policy",
             "berth-egress",
+            "berth-private",
             "berth-system",
             "berth-config",
             "berth-runtime",
@@ -52,6 +56,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-contract",
             "berth-redaction",
             "berth-policy",
+            "berth-private",
             "berth-system",
             "berth-config",
             "berth-catalogue",
@@ -59,7 +64,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "berth-audit",
-        &["berth-contract", "berth-redaction", "berth-policy", "berth-system", "berth-config"],
+        &["berth-contract", "berth-redaction", "berth-policy", "berth-private", "berth-config"],
     ),
     (
         "berth-core",
@@ -67,6 +72,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-contract",
             "berth-policy",
             "berth-egress",
+            "berth-private",
             "berth-system",
             "berth-config",
             "berth-runtime",
@@ -76,7 +82,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-undo",
         ],
     ),
-    ("berth-undo", &["berth-contract", "berth-system"]),
+    ("berth-undo", &["berth-contract", "berth-private"]),
     ("berth-presets", &["berth-system"]),
     ("berth-migration", &[]),
     ("berth-mcp", &["berth-core"]),
@@ -177,7 +183,7 @@ const OPEN_OWN: [&str; 22] = [
     "host/system/src/machine/", // /proc and /sys, and Berth's own folders, which it examines
     "host/system/src/processes.rs", // /proc
     "host/system/src/process/", // /proc, and the denied files in the granted directories
-    "host/system/src/private.rs", // the folders of the cache and of kept data
+    "host/private/src/lib.rs", // the folders of the cache and of kept data
     "host/search/src/directory.rs", // /proc
 ];
 

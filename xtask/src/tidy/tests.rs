@@ -202,7 +202,7 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/runtime/src/a.rs:1", "host/runtime/src/a.rs:2", "host/search/src/a.rs:1"],
         good: &[
-            ("host/system/src/private.rs", "File::open(path);\n"),
+            ("host/private/src/lib.rs", "File::open(path);\n"),
             ("host/cli/src/a.rs", "File::open(path);\n"),
             (
                 "host/runtime/src/a.rs",

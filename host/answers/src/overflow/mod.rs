@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use berth_contract::HostError;
 use berth_contract::text::cut;
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use sha2::{Digest, Sha256};
 
 use berth_config::{self as config, Folders};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use berth_contract::HostError;
 use berth_contract::text::shell_word;
+use berth_private::PrivateFolder;
 use berth_runtime::{Candidate, PluginInfo};
-use berth_system::private::PrivateFolder;
 use serde::{Deserialize, Serialize};
 
 use berth_config::Folders;
-use berth_system::state;
+use berth_private::state;
 
 /// The file in the data folder.
 const FILE: &str = "plugins.json";

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_config::Folders;
 use berth_contract::HostError;
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use serde::Serialize;
 
 use super::PluginState;

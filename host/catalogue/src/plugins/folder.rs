@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use berth_contract::text::{cut, neutral_line};
-use berth_system::private::PrivateFolder;
+use berth_private::PrivateFolder;
 use berth_system::watch::FileStamp;
 use rustix::fs::{Mode, OFlags};
 

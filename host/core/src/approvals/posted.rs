@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use berth_answers::Scope;
 use berth_config::{Approvals, Folders};
 use berth_contract::{BoxFuture, HostError};
-use berth_system::private::PrivateFolder;
-use berth_system::state;
+use berth_private::PrivateFolder;
+use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

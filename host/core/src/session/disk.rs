@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use berth_config::Folders;
 use berth_contract::HostError;
-use berth_system::private::PrivateFolder;
-use berth_system::state;
+use berth_private::PrivateFolder;
+use berth_private::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

@@ -1,5 +1,7 @@
 //! Folders that only the user who runs Berth can change, so their content is trusted.
 
+pub mod state;
+
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use berth_contract::HostError;
 
-use crate::private::PrivateFolder;
+use crate::PrivateFolder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
