@@ -108,7 +108,9 @@ fn two_programs_are_compared_in_pairs_of_runs() {
     fs::create_dir_all(built("").join("../bench")).expect("a folder is made");
     std::os::unix::fs::symlink(built("").join("../bench"), kept.join("target/bench"))
         .expect("a link is made");
-    fs::copy(built("bench"), &program).expect("the program is copied");
+    for name in ["bench", "berth"] {
+        fs::copy(built(name), release.join(name)).expect("the program is copied");
+    }
     let program = program.to_str().expect("it is text");
 
     let compared = bench(&["--compare", program, "--runs", "2", "memory"]).ends(0);

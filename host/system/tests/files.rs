@@ -653,7 +653,11 @@ fn now() -> Timestamps {
 #[test]
 fn look_up_at_once_finds_no_more_than_one_that_may_block() {
     let world = World::with(|inside| {
-        vec![(inside.to_owned(), Access::Write), ("/proc/self".into(), Access::Read)]
+        vec![
+            (inside.to_owned(), Access::Write),
+            ("/proc/self".into(), Access::Read),
+            ("/dev".into(), Access::Read),
+        ]
     });
     symlink("../out/secret", world.inside.join("out")).expect("made");
     symlink("secrets/key", world.inside.join("key")).expect("made");
@@ -679,9 +683,18 @@ fn look_up_at_once_finds_no_more_than_one_that_may_block() {
     }
     assert!(!world.inside.join("new").exists());
     assert!(at_once("fifo", READ).is_err());
-    // A file of another kind of file system than those that answer from memory.
-    let proc = &world.view.grants().roots()[1].dir;
-    errno(world.view.open_at_once(proc.as_fd(), "stat", READ), Errno::AGAIN);
-    assert!(!world.view.is_prompt(proc.as_fd()));
+    // A kind of file system that may have to compute or to wait.
+    assert!(!world.view.grants().roots()[1].prompt);
+    // A mount below a directory is another file system, and may be one that doesn't answer.
+    let above = &world.view.grants().roots()[2].dir;
+    match world.view.find_at(above.as_fd(), "shm", true) {
+        Ok(shm) if shm.stat.st_dev != rustix::fs::fstat(above).expect("it is there").st_dev => {
+            errno(
+                world.view.find_at_once(above.as_fd(), "shm", true).map_err(FileError::from),
+                Errno::AGAIN,
+            );
+        }
+        _ => eprintln!("not tried: a mount in /dev"),
+    }
     world.outside_is_untouched();
 }

@@ -21,13 +21,10 @@ pub struct Grants {
     roots: Vec<Root>,
     /// The devices of the roots, except of those in a procfs.
     devices: Vec<u64>,
-    /// Those of them whose files can be opened and looked at without a wait, see [`PROMPT`].
-    prompt: Vec<u64>,
     aliases: Mutex<Aliases>,
 }
 
-/// File systems that open and describe an object in memory without a wait: ext2 to ext4, XFS, Btrfs
-/// and tmpfs. An overlay isn't one, since it asks the file systems below it.
+/// The types of file systems for [`Root::prompt`].
 const PROMPT: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
 /// The other names of Berth's own folders when they were last searched for.
@@ -49,6 +46,9 @@ pub struct Root {
     pub spelled: PathBuf,
     /// The largest access below it.
     pub access: Access,
+    /// Whether its file system opens and describes an object in memory without a wait: ext2 to
+    /// ext4, XFS, Btrfs and tmpfs do. An overlay doesn't, since it asks the file systems below it.
+    pub prompt: bool,
 }
 
 /// Why a directory can't be granted.
@@ -83,7 +83,7 @@ impl Grants {
     ) -> Result<Self, GrantError> {
         let mut roots = Vec::new();
         let mut real_grants = Vec::new();
-        let (mut devices, mut prompt) = (Vec::new(), Vec::new());
+        let mut devices = Vec::new();
         for grant in grants {
             let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
             let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
@@ -98,10 +98,13 @@ impl Grants {
             if kind != mounts::PROC {
                 devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
             }
-            if PROMPT.contains(&kind) {
-                prompt.push(kernel::device_at_once(dir.as_fd()).map_err(failed)?);
-            }
-            roots.push(Root { dir, path, spelled: grant.path, access: grant.access });
+            roots.push(Root {
+                dir,
+                path,
+                spelled: grant.path,
+                access: grant.access,
+                prompt: PROMPT.contains(&kind),
+            });
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
@@ -110,7 +113,6 @@ impl Grants {
             rules: globs(FileRules::new(real_grants, own)),
             roots,
             devices,
-            prompt,
             aliases: Mutex::default(),
         })
     }
@@ -140,11 +142,6 @@ impl Grants {
     /// Whether the file system of this device may be used like that of a granted directory.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
-    }
-
-    /// Whether files of this device can be opened and looked at without a wait.
-    pub(super) fn is_prompt(&self, device: u64) -> bool {
-        self.prompt.contains(&device)
     }
 
     /// The rules for the directories.

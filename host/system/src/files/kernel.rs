@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 /// How often a resolution is retried after a race with a rename above it.
@@ -45,12 +45,13 @@ pub(super) fn resolve_cached(
     dir: BorrowedFd<'_>,
     path: &str,
     follow: bool,
+    also: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED | also;
     rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)
         .map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
 }
@@ -105,13 +106,6 @@ fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     // An object that isn't in a file system (`pipe:[1]`) or not below our root has no path for
     // rules.
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
-}
-
-/// The device of the object behind a handle, without asking its file system for news.
-pub(super) fn device_at_once(handle: BorrowedFd<'_>) -> Result<u64, Errno> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let found = rustix::fs::statx(handle, "", flags, StatxFlags::empty())?;
-    Ok(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// The kernel adds this to the path of an object whose name was removed, although it may have

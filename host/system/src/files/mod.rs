@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
 use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{FileType, Mode, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 pub use grants::{GrantError, Grants, Root, real_or_given};
@@ -315,7 +315,8 @@ impl FileView {
     }
 
     /// The same as [`find_at`](Self::find_at) on a thread that must not block. Only what the
-    /// kernel's cache answers, on file systems that don't wait for a disk or a server, is found.
+    /// kernel's cache answers is found, and nothing in another file system than that of `dir`, which
+    /// has to be [prompt](Root::prompt).
     ///
     /// # Errors
     ///
@@ -326,7 +327,7 @@ impl FileView {
         path: &str,
         follow: bool,
     ) -> Result<ResolvedObject, Errno> {
-        let found = self.find_in_cache(dir, path, follow).map_err(|_| Errno::AGAIN)?;
+        let found = Self::find_in_cache(dir, path, follow).map_err(|_| Errno::AGAIN)?;
         let kind = if found.kind == FileType::Directory { Kind::Directory } else { Kind::Other };
         if self.decide(&found.path, kind, Access::Read).is_err() {
             return Err(Errno::AGAIN);
@@ -336,13 +337,7 @@ impl FileView {
         found.map_err(|_: FileError| Errno::AGAIN)
     }
 
-    /// Whether an open object is in a granted file system that answers without a wait.
-    pub fn is_prompt(&self, handle: BorrowedFd<'_>) -> bool {
-        kernel::device_at_once(handle).is_ok_and(|device| self.grants.is_prompt(device))
-    }
-
     fn find_in_cache(
-        &self,
         dir: BorrowedFd<'_>,
         path: &str,
         follow: bool,
@@ -350,13 +345,10 @@ impl FileView {
         if path.len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let handle = kernel::resolve_cached(dir, path, follow)?;
-        // Before anything else is asked: only then it is known that an answer doesn't wait.
-        if !self.is_prompt(handle.as_fd()) {
-            return Err(Errno::AGAIN);
-        }
+        // In no other file system: that of the directory answers without a wait, and is none of the
+        // kernel's own.
+        let handle = kernel::resolve_cached(dir, path, follow, ResolveFlags::NO_XDEV)?;
         let stat = rustix::fs::fstat(&handle)?;
-        // The kernel's own file systems are never prompt, so there is no check for them here.
         if stat.st_nlink == 0 {
             return Err(Errno::NOENT);
         }
@@ -503,7 +495,7 @@ impl FileView {
         access: Access,
     ) -> Result<ResolvedObject, FileError> {
         let resolved = if self.cached {
-            kernel::resolve_cached(dir, path, follow)
+            kernel::resolve_cached(dir, path, follow, ResolveFlags::empty())
         } else {
             kernel::resolve(dir, path, follow)
         };

@@ -74,10 +74,12 @@ impl types::HostDescriptor for FilesView<'_> {
         };
         let parent_writable = parent.writable;
         let mut opened = Err(Errno::AGAIN.into());
-        if self.watch.is_borrowed() {
+        let mut prompt = parent.prompt && self.watch.is_borrowed();
+        if prompt {
             opened = view.open_at_once(dir, &path, how);
         }
         if matches!(opened, Err(FileError::Errno(Errno::AGAIN))) {
+            prompt = false;
             self.watch.may_block().await;
             opened = view.open_at(self.table.get(&fd)?.directory()?, &path, how);
         }
@@ -88,6 +90,7 @@ impl types::HostDescriptor for FilesView<'_> {
             directory,
             readable: how.read,
             writable: if directory { parent_writable } else { how.write },
+            prompt,
         };
         Ok(self.table.push(descriptor)?)
     }
@@ -412,9 +415,7 @@ impl FilesView<'_> {
     /// memory may be on any thread.
     async fn ready_to_ask(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
         let descriptor = self.table.get(fd)?;
-        let at_once = !descriptor.directory
-            && self.files.view.as_ref().is_some_and(|view| view.is_prompt(descriptor.fd()));
-        if !at_once {
+        if descriptor.directory || !descriptor.prompt {
             self.watch.may_block().await;
         }
         Ok(())
@@ -428,8 +429,10 @@ impl FilesView<'_> {
     ) -> FsResult<ResolvedObject> {
         let follow = flags.contains(PathFlags::SYMLINK_FOLLOW);
         let view = self.view()?;
-        let dir = self.table.get(fd)?.directory()?;
-        if self.watch.is_borrowed()
+        let descriptor = self.table.get(fd)?;
+        let dir = descriptor.directory()?;
+        if descriptor.prompt
+            && self.watch.is_borrowed()
             && let Ok(found) = view.find_at_once(dir, path, follow)
         {
             return Ok(found);

@@ -32,6 +32,8 @@ pub struct Descriptor {
     readable: bool,
     /// For a directory, this is only its grant. The rules decide on each change by its path.
     writable: bool,
+    /// Whether its file system answers without a wait for what is in memory.
+    prompt: bool,
 }
 
 impl Descriptor {
@@ -193,6 +195,7 @@ impl preopens::Host for FilesView<'_> {
                 directory: true,
                 readable: true,
                 writable,
+                prompt: root.prompt,
             };
             directories.push((self.table.push(descriptor)?, name.to_owned()));
         }
