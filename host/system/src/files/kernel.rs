@@ -35,23 +35,25 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// The same, but only from the kernel's cache, without asking a file system, which may be slow or
-/// never answer.
+/// The same, but only from the kernel's cache and in the file system of `dir`, without asking a
+/// file system, which may be slow or never answer.
 ///
 /// # Errors
 ///
-/// `AGAIN` if it isn't in the cache, and before Linux 5.12.
+/// `AGAIN` if it isn't in the cache, and before Linux 5.12; `XDEV` also for another file system.
 pub(super) fn resolve_cached(
     dir: BorrowedFd<'_>,
     path: &str,
     follow: bool,
-    also: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED | also;
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV
+        | ResolveFlags::CACHED;
     rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)
         .map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
 }

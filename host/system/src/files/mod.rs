@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Access, ChangeRecorder, Denial, PathRules, Report};
 use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
-use rustix::fs::{FileType, Mode, ResolveFlags, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 pub use grants::{GrantError, Grants, Root, real_or_given};
@@ -173,8 +173,9 @@ impl FileView {
         }
     }
 
-    /// The same view without asking file systems to resolve names: a name that isn't in the
-    /// kernel's cache fails with `AGAIN`.
+    /// The same view for a thread that must not block, to [`locate`](Self::locate) paths: what
+    /// isn't found in the kernel's cache, or is in a file system that isn't [prompt](Root::prompt),
+    /// fails with `AGAIN`.
     #[must_use]
     pub fn cache_only(self) -> Self {
         Self { cached: true, ..self }
@@ -315,8 +316,8 @@ impl FileView {
     }
 
     /// The same as [`find_at`](Self::find_at) on a thread that must not block. Only what the
-    /// kernel's cache answers is found, and nothing in another file system than that of `dir`, which
-    /// has to be [prompt](Root::prompt).
+    /// kernel's cache answers is found, and nothing in another file system than that of `dir`,
+    /// which has to be [prompt](Root::prompt).
     ///
     /// # Errors
     ///
@@ -347,7 +348,7 @@ impl FileView {
         }
         // In no other file system: that of the directory answers without a wait, and is none of the
         // kernel's own.
-        let handle = kernel::resolve_cached(dir, path, follow, ResolveFlags::NO_XDEV)?;
+        let handle = kernel::resolve_cached(dir, path, follow)?;
         let stat = rustix::fs::fstat(&handle)?;
         if stat.st_nlink == 0 {
             return Err(Errno::NOENT);
@@ -402,6 +403,9 @@ impl FileView {
     ) -> Result<ResolvedPath, FileError> {
         let outside = || self.denied(Refusal::Outside, path, access);
         let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
+        if self.cached && !root.prompt {
+            return Err(Errno::AGAIN.into());
+        }
         let given =
             if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
         let rest = rest.to_str().ok_or_else(outside)?;
@@ -494,12 +498,10 @@ impl FileView {
         follow: bool,
         access: Access,
     ) -> Result<ResolvedObject, FileError> {
-        let resolved = if self.cached {
-            kernel::resolve_cached(dir, path, follow, ResolveFlags::empty())
-        } else {
-            kernel::resolve(dir, path, follow)
-        };
-        let handle = match resolved {
+        if self.cached {
+            return Self::find_in_cache(dir, path, follow).map_err(|_| Errno::AGAIN.into());
+        }
+        let handle = match kernel::resolve(dir, path, follow) {
             Ok(handle) => handle,
             Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
             Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => {

@@ -90,8 +90,8 @@ impl FileView {
         Err(Errno::LOOP.into())
     }
 
-    /// The same as [`open_at`](Self::open_at) for reading, on a thread that must not block. `dir` is
-    /// as for [`find_at_once`](Self::find_at_once).
+    /// The same as [`open_at`](Self::open_at) for reading, on a thread that must not block. `dir`
+    /// is as for [`find_at_once`](Self::find_at_once).
     ///
     /// # Errors
     ///
