@@ -193,8 +193,10 @@ impl Unit {
         match self {
             Unit::Ratio if value < 0.1 => format!("{value:.3} ×"),
             Unit::Ratio => format!("{value:.2} ×"),
+            Unit::Mebibytes if value < 1.0 => format!("{value:.2} MiB"),
             Unit::Mebibytes => format!("{value:.1} MiB"),
             Unit::Microseconds => format!("{value:.0} µs"),
+            Unit::Milliseconds if value < 10.0 => format!("{value:.2} ms"),
             Unit::Milliseconds => format!("{value:.0} ms"),
             Unit::MegabytesPerSecond => format!("{value:.0} MB/s"),
         }
