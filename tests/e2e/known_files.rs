@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use berth_core::config::Folders;
 use serde_json::{Value, json};
@@ -41,8 +41,11 @@ async fn serve_once(living: &Living) -> PathBuf {
         "the file has just changed"
     );
     drop(host);
-    let put = Instant::now();
-    soon("the stamp is settled", || put.elapsed() >= SETTLED).await;
+    let changed = fs::metadata(living.file("word")).expect("it exists");
+    let changed = SystemTime::UNIX_EPOCH
+        + Duration::new(changed.ctime().unsigned_abs(), changed.ctime_nsec() as u32);
+    let is_settled = || changed.elapsed().is_ok_and(|age| age >= SETTLED);
+    soon("the file's last change is long enough ago", is_settled).await;
     let host = living.host(&[]).await;
     assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
     let mut known = known(living);
