@@ -2,7 +2,7 @@ use std::path::Path;
 
 use berth_catalogue::plugins::compiled_folder;
 use berth_config::{Folders, Loaded};
-use berth_contract::text::shell_word;
+use berth_contract::text::{counted, shell_word};
 use berth_system::machine::{self, Folder, FolderStatus};
 
 use super::Finding;
@@ -42,7 +42,7 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     if let Ok(usage) = machine::usage(&compiled) {
         findings.push(Finding::ok(
             "in the cache",
-            format!("{} compiled, {}", usage.files, size(usage.bytes)),
+            format!("{}, {}", counted(usage.files, "file"), size(usage.bytes)),
         ));
     }
     findings
