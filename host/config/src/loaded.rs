@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::path::PathBuf;
 
 use berth_contract::text::neutral_line;
@@ -181,13 +182,9 @@ impl Loaded {
 
     /// The first source of a table, by its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
-        let below = |key: &str| {
-            key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        self.sources
-            .iter()
-            .find(|(key, _)| below(key))
-            .map_or(Source::Default, |(_, source)| source.clone())
+        let first = self.sources.get(table);
+        let first = first.or_else(|| below(&self.sources, table).next().map(|(_, source)| source));
+        first.cloned().unwrap_or_default()
     }
 
     /// The place of a dotted key, for denials.
@@ -327,14 +324,24 @@ fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     for leaf in leaves {
         let key = dotted(&leaf.path);
         // A list may replace a longer one, so the sources of the old elements are removed.
-        sources.retain(|known: &String, _| {
-            !known.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.'))
-                || leaf.value.is_table()
-        });
+        if !leaf.value.is_table() {
+            let old: Vec<String> = below(&sources, &key).map(|(key, _)| key.clone()).collect();
+            old.iter().for_each(|key| drop(sources.remove(key)));
+        }
         for (index, source) in leaf.elements.iter().enumerate() {
             sources.insert(format!("{key}.{index}"), source.clone());
         }
         sources.insert(key, leaf.source());
     }
     sources
+}
+
+/// The sources of the keys below `table`, in order.
+fn below<'s>(
+    sources: &'s BTreeMap<String, Source>,
+    table: &str,
+) -> impl Iterator<Item = (&'s String, &'s Source)> {
+    let prefix = format!("{table}.");
+    let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+    sources.range(from).take_while(move |(key, _)| key.starts_with(&prefix))
 }
