@@ -332,7 +332,26 @@ fn few_wait_however_many_plugins_are_called() {
             }
             soon("as many wait as may", || ready() == ALL).await;
         }
+        // Who is called in turn with too many others gets no place of theirs: it would lose it
+        // before its next call.
+        let waits = |name: &String| state(&host, name).ready == EACH;
+        let (first, last) = names.split_at(ALL / EACH);
+        assert!(first.iter().all(waits));
+        assert!(last.iter().all(|name| state(&host, name).ready == 0));
+        // Who is called again at once gets one.
+        soon_called(&host, &last[0], || waits(&last[0])).await;
+        soon("as many wait as may", || ready() == ALL).await;
     });
+}
+
+/// Calls a plugin until something is so.
+async fn soon_called(host: &Host, plugin: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "`{plugin}` gets no place");
+        said(host, plugin).await.expect("it works");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[test]

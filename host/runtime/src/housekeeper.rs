@@ -1,8 +1,10 @@
 //! Makes warm instances, and drops used stores after the answer has left.
 //!
 //! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
-//! called last, and drops the stores of finished calls. Calls don't wake it up, since that would
-//! cost a call more than it saves. The ticker checks whether there is work for it. Each instance
+//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets one
+//! only if it is called again soon: if many are called in turn, each would lose its instances before
+//! it is called again. Calls don't wake the thread up, since that would cost a call more than it
+//! saves. The ticker checks whether there is work for it. Each instance
 //! serves one call and is never reused.
 
 use std::future::{Future, poll_fn};
@@ -62,7 +64,7 @@ struct Todo {
     end: bool,
 }
 
-/// A plugin with warm instances.
+/// A plugin that was called. Those with a place have warm instances.
 struct TrackedPlugin {
     plugin: Weak<Loaded>,
     last_called: Instant,
@@ -181,12 +183,18 @@ fn run_housekeeper(shared: &Shared) {
         }
     };
     let mut tracked: Vec<TrackedPlugin> = Vec::new();
+    let mut passed = Vec::new();
     let due =
         |tracked: &[TrackedPlugin]| tracked.iter().map(|one| one.last_called + shared.keep).min();
     while let Some(Work { used, new }) = shared.wait(due(&tracked)) {
         drop(used);
         let now = Instant::now();
-        tracked.extend(new.into_iter().map(|plugin| TrackedPlugin { plugin, last_called: now }));
+        note_calls(&mut tracked, now);
+        for plugin in new {
+            if has_place(&plugin, now, &tracked, &mut passed) {
+                tracked.push(TrackedPlugin { plugin, last_called: now });
+            }
+        }
         drop_idle(&mut tracked, now, shared.keep);
         for plugin in tracked.iter().filter_map(|one| one.plugin.upgrade()) {
             if let Some(code) = plugin.code.get() {
@@ -196,9 +204,38 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// Keeps the plugins that were called last, and drops the warm instances of the others.
-fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
-    for one in tracked.iter_mut() {
+/// Whether a plugin that was called gets a place. While all are taken, only its second call gets one,
+/// and only if some plugin with a place wasn't called in between. `passed`: the plugins that got
+/// none, each with the time of its call.
+fn has_place(
+    plugin: &Weak<Loaded>,
+    now: Instant,
+    tracked: &[TrackedPlugin],
+    passed: &mut Vec<TrackedPlugin>,
+) -> bool {
+    let oldest = tracked.iter().map(|one| one.last_called).min();
+    let Some(oldest) = oldest.filter(|_| tracked.len() >= PLUGINS) else { return true };
+    passed.retain(|one| one.last_called > oldest);
+    if let Some(index) = passed.iter().position(|one| one.plugin.ptr_eq(plugin)) {
+        passed.remove(index);
+        return true;
+    }
+    if passed.len() == PLUGINS {
+        passed.remove(0);
+    }
+    passed.push(TrackedPlugin { plugin: Weak::clone(plugin), last_called: now });
+    if let Some(plugin) = plugin.upgrade()
+        && let Some(code) = plugin.code.get()
+    {
+        // Its next call is reported again.
+        code.warm_pool.tracked.store(false, Ordering::Relaxed);
+    }
+    false
+}
+
+/// Notes which plugins were called.
+fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
+    for one in tracked {
         let was_called = |pool: &WarmPool| pool.called.swap(false, Ordering::Relaxed);
         if one.plugin.upgrade().and_then(|plugin| Some(was_called(&plugin.code.get()?.warm_pool)))
             == Some(true)
@@ -206,6 +243,10 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
             one.last_called = now;
         }
     }
+}
+
+/// Keeps the plugins that were called last, and drops the warm instances of the others.
+fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
     tracked.sort_by_key(|one| std::cmp::Reverse(one.last_called));
     let mut place = 0;
     tracked.retain(|one| {
