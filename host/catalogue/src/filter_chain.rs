@@ -7,6 +7,8 @@ use berth_contract::{FilterDefinition, Pattern, Purpose};
 use berth_policy::{TextGlob, commands, last_command};
 use berth_runtime::{Origin, Plugin};
 use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::Extractor;
 
 /// Most bytes of one compiled pattern of a built-in filter.
 const MAX_COMPILED: usize = 1 << 20;
@@ -154,8 +156,9 @@ enum Subjects {
     /// Compiled on first use: otherwise a process that makes one call would wait for all patterns.
     Regex {
         pattern: String,
-        /// The literal prefix of every text that can match.
-        literal_prefix: String,
+        /// The bytes with which every text begins that can match. Most patterns are for commands,
+        /// and most subjects are paths, so few patterns are ever compiled.
+        first: OnceLock<FirstBytes>,
         compiled: OnceLock<Option<Regex>>,
         /// Whether everything matches if the pattern can't be compiled. True for a security filter,
         /// which fails closed.
@@ -173,7 +176,7 @@ impl Subjects {
             Pattern::Prefix(text) => Self::Prefix(text.clone()),
             Pattern::Regex(text) => Self::Regex {
                 pattern: text.clone(),
-                literal_prefix: literal_prefix(text).to_owned(),
+                first: OnceLock::new(),
                 compiled: OnceLock::new(),
                 fallback: security,
                 size,
@@ -189,8 +192,9 @@ impl Subjects {
             Self::Prefix(words) => subject
                 .strip_prefix(words.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
-            Self::Regex { pattern, literal_prefix, compiled, fallback, size } => {
-                if !subject.starts_with(literal_prefix.as_str()) {
+            Self::Regex { pattern, first, compiled, fallback, size } => {
+                let first = first.get_or_init(|| FirstBytes::of_matches(pattern));
+                if !first.fit(subject) {
                     return false;
                 }
                 let compile = || RegexBuilder::new(pattern).size_limit(*size).build();
@@ -207,36 +211,34 @@ impl Subjects {
     }
 }
 
-/// The literal prefix of every text that a pattern matches. Empty unless the pattern starts with
-/// `^`.
-fn literal_prefix(pattern: &str) -> &str {
-    let Some(rest) = pattern.strip_prefix('^') else { return "" };
-    let letters = rest
-        .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ' ' | '-' | '_'))
-        .unwrap_or(rest.len());
-    // A repeated last letter may be missing from the text. A `|` ends the scope of `^`.
-    let repeated = rest[letters..].starts_with(['?', '*', '{', '+']);
-    let prefix = if repeated { &rest[..letters.saturating_sub(1)] } else { &rest[..letters] };
-    if has_outer_choice(rest) { "" } else { prefix }
-}
+/// A set of bytes: bit `b % 64` of word `b / 64` says whether `b` is in it.
+struct FirstBytes([u64; 4]);
 
-/// Whether a `|` is outside all brackets.
-fn has_outer_choice(pattern: &str) -> bool {
-    let (mut depth, mut escaped) = (0_usize, false);
-    // In a character class, brackets are literals. This function doesn't parse classes, so a
-    // pattern with a class and a `|` counts as a choice.
-    pattern.contains('[') && pattern.contains('|')
-        || pattern.bytes().any(|byte| {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'(' | b'[' => depth += 1,
-                b')' | b']' => depth = depth.saturating_sub(1),
-                b'|' => return depth == 0,
-                _ => {}
-            }
-            false
-        })
+impl FirstBytes {
+    const ALL: Self = Self([u64::MAX; 4]);
+
+    /// The bytes with which every text begins that a pattern matches. All, unless its matches begin
+    /// where the text does, and with one of a few literals.
+    fn of_matches(pattern: &str) -> Self {
+        let Ok(parsed) = regex_syntax::parse(pattern) else { return Self::ALL };
+        if !parsed.properties().look_set_prefix().contains(Look::Start) {
+            return Self::ALL;
+        }
+        let prefixes = Extractor::new().extract(&parsed);
+        let Some(literals) = prefixes.literals() else { return Self::ALL };
+        let mut bytes = Self([0; 4]);
+        for literal in literals {
+            let Some(&first) = literal.as_bytes().first() else { return Self::ALL };
+            bytes.0[usize::from(first / 64)] |= 1 << (first % 64);
+        }
+        bytes
+    }
+
+    fn fit(&self, text: &str) -> bool {
+        text.as_bytes()
+            .first()
+            .is_none_or(|&byte| self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0)
+    }
 }
 
 #[cfg(test)]
@@ -285,19 +287,28 @@ mod tests {
     }
 
     #[test]
-    fn literal_prefix_holds_for_every_match() {
-        for (pattern, expected) in [
-            ("^cargo( \\+\\S+)? test", "cargo"),
-            ("^npm? x", "np"),
-            ("^go|make", ""),
-            ("^(a|b)", ""),
-            ("cargo", ""),
-            ("^git log$", "git log"),
-            ("^x[|]y", ""),
-            ("^safe[(]|other", ""),
-            ("^a{2}", ""),
+    fn first_bytes_hold_for_every_match() {
+        for (pattern, bytes) in [
+            ("^cargo( \\+\\S+)? test", Some("c")),
+            ("^(n?px |bun )?jest", Some("npbj")),
+            ("^n?px", Some("np")),
+            ("^(?i:go|make)", Some("gGmM")),
+            ("^[x]|^y", Some("xy")),
+            ("^\u{e9}", Some("\u{c3}")),
+            ("^go|make", None),
+            ("cargo", None),
+            ("^a*", None),
+            ("^(a|)", None),
+            ("^\\S+ test", None),
+            ("(?m)^a", None),
+            ("(", None),
         ] {
-            assert_eq!(literal_prefix(pattern), expected, "{pattern}");
+            let first = FirstBytes::of_matches(pattern);
+            for byte in 0..=u8::MAX {
+                let expected = bytes.is_none_or(|bytes| bytes.contains(char::from(byte)));
+                let fits = first.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0;
+                assert_eq!(fits, expected, "{pattern} {byte}");
+            }
         }
     }
 
