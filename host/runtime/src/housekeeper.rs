@@ -1,11 +1,11 @@
 //! Makes warm instances, and drops used stores after the answer has left.
 //!
 //! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
-//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets one
-//! only if it is called again soon: if many are called in turn, each would lose its instances before
-//! it is called again. Calls don't wake the thread up, since that would cost a call more than it
-//! saves. The ticker checks whether there is work for it. Each instance
-//! serves one call and is never reused.
+//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets
+//! one only if it is called again soon: if many are called in turn, each would lose its instances
+//! before it is called again. Calls don't wake the thread up, since that would cost a call more
+//! than it saves. The ticker checks whether there is work for it. Each instance serves one call and
+//! is never reused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -204,9 +204,9 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// Whether a plugin that was called gets a place. While all are taken, only its second call gets one,
-/// and only if some plugin with a place wasn't called in between. `passed`: the plugins that got
-/// none, each with the time of its call.
+/// Whether a plugin that was called gets a place. While all are taken, only its second call gets
+/// one, and only if some plugin with a place wasn't called in between. `passed`: the plugins that
+/// got none, each with the time of its call.
 fn has_place(
     plugin: &Weak<Loaded>,
     now: Instant,
