@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
     ("berth-private", &["berth-contract"]),
+    ("berth-store", &["berth-private"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
     (

@@ -1,0 +1,52 @@
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+use thiserror::Error;
+
+/// Why a store did nothing.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A key, a value or a write isn't valid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The quota is reached.
+    #[error("{0}")]
+    Limit(String),
+    /// The operation reached its deadline, or was cancelled.
+    #[error("the call ended before the store was done")]
+    Stopped,
+    /// Another process writes to the store all the time.
+    #[error("other processes write to the store; repeat the call")]
+    Busy,
+    /// The file can't be used.
+    #[error("the store {} can't be used: {reason}", path.display())]
+    Unavailable {
+        /// The file.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// SQLite's own error, on its way to one of the others.
+    #[doc(hidden)]
+    #[error("{0}")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl StoreError {
+    /// The error for the store in `path`.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        let Self::Sqlite(error) = self else { return self };
+        let unavailable = |reason: String| Self::Unavailable { path: path.to_owned(), reason };
+        match error.sqlite_error_code() {
+            // Only the deadline and cancelling interrupt it.
+            Some(ErrorCode::OperationInterrupted) => Self::Stopped,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unavailable(
+                "it is damaged. Move it and its `-wal` file away to begin with an empty store"
+                    .into(),
+            ),
+            Some(ErrorCode::DiskFull) => unavailable("the disk is full".into()),
+            _ => unavailable(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Keys and values that a plugin keeps between its calls.
+//!
+//! A plugin has one file, an SQLite database in Berth's own data folder. All statements are
+//! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes
+//! may use a store at once.
+
+mod connection;
+mod error;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_private::PrivateFolder;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+pub use error::StoreError;
+
+/// Most bytes of a key. An empty string is no key.
+pub const MAX_KEY: usize = 512;
+/// Most bytes of a value.
+pub const MAX_VALUE: usize = 1 << 20;
+/// Most expectations and changes of one write together.
+pub const MAX_CHANGES: usize = 1000;
+/// Most entries of a page.
+pub const MAX_ENTRIES: usize = 1000;
+/// Most bytes of the keys and values of a page. One entry always fits.
+pub const MAX_PAGE: usize = 4 << 20;
+
+/// How long an operation waits for another process that writes, at most.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// What a plugin may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of all keys and values together.
+    pub bytes: u64,
+    /// Number of keys.
+    pub keys: u64,
+}
+
+/// When an operation has to stop. Shared with whoever cancels it.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// The latest time.
+    pub deadline: Instant,
+    /// Set when nobody waits any more.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Whether the operation has to stop now.
+    fn is_due(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key, 1 to [`MAX_KEY`] bytes.
+    pub key: String,
+    /// The value, at most [`MAX_VALUE`] bytes.
+    pub value: Vec<u8>,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The entries, sorted by the bytes of their keys.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins. `None`: this is the last one.
+    pub cursor: Option<String>,
+}
+
+/// A key and a value: what a write expects, or what it makes. `None`: no such key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyValue<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The value that the key has to have, or gets. `None`: it has to be missing, or is deleted.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The store of one plugin. All its operations block.
+#[derive(Debug)]
+pub struct Store {
+    /// The file, for messages.
+    path: PathBuf,
+    quota: Quota,
+    connection: Mutex<Connection>,
+}
+
+impl Store {
+    /// Opens the store `name` in a folder of Berth's own, and creates both if they don't exist.
+    /// `name`: a plugin's name, `[a-z0-9-]`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] if the folder or the file can't be trusted or used, or if the
+    /// file is damaged or of another version.
+    pub fn open(folder: &Path, name: &str, quota: Quota) -> Result<Self, StoreError> {
+        let path = folder.join(format!("{name}.db"));
+        let unusable = |error: io::Error| StoreError::Unavailable {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        let well_formed = !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !well_formed {
+            return Err(unusable(io::Error::other("a store has the name of a plugin")));
+        }
+        let private = PrivateFolder::make(folder).map_err(unusable)?;
+        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
+        // exchange it. The file is not opened here: closing it would end the locks of other
+        // connections of this process.
+        private.check_closed().map_err(unusable)?;
+        let connection = connection::open(&path, quota).map_err(|error| error.at(&path))?;
+        Ok(Self { path, quota, connection: Mutex::new(connection) })
+    }
+
+    /// The value of a key. `None`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// An invalid key, a store that can't be read, or the stop.
+    pub fn get(&self, key: &str, stop: &Stop) -> Result<Option<Vec<u8>>, StoreError> {
+        check_key(key)?;
+        self.run(stop, |connection| {
+            Ok(connection
+                .prepare_cached("SELECT value FROM entries WHERE key = ?1")?
+                .query_row([key.as_bytes()], |row| row.get(0))
+                .optional()?)
+        })
+    }
+
+    /// The entries whose keys begin with `prefix`: at most `limit` of them, and at most
+    /// [`MAX_ENTRIES`] and [`MAX_PAGE`]. `cursor`: where to go on, from the page before.
+    ///
+    /// # Errors
+    ///
+    /// A prefix or cursor that is too long, a store that can't be read, or the stop.
+    pub fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+        stop: &Stop,
+    ) -> Result<Page, StoreError> {
+        for text in [prefix, cursor.unwrap_or_default()] {
+            if text.len() > MAX_KEY {
+                return Err(key_too_long(text.len()));
+            }
+        }
+        let limit = limit.clamp(1, MAX_ENTRIES);
+        self.run(stop, |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT key, value FROM entries WHERE key >= ?1 AND key > ?2 ORDER BY key",
+            )?;
+            let after = cursor.unwrap_or_default();
+            let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
+            let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0);
+            while let Some(row) = rows.next()? {
+                let key = row.get_ref(0)?.as_bytes().map_err(rusqlite::Error::from)?;
+                if !key.starts_with(prefix.as_bytes()) {
+                    break;
+                }
+                let value = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+                bytes += key.len() + value.len();
+                if entries.len() == limit || (bytes > MAX_PAGE && !entries.is_empty()) {
+                    let cursor = entries.last().map(|last| last.key.clone());
+                    return Ok(Page { entries, cursor });
+                }
+                let key = String::from_utf8_lossy(key).into_owned();
+                entries.push(Entry { key, value: value.to_vec() });
+            }
+            Ok(Page { entries, cursor: None })
+        })
+    }
+
+    /// Makes all `changes` at once, if each key of `expected` has its value. Returns false, and
+    /// changes nothing, if one doesn't. Once this returns, the changes are on disk.
+    ///
+    /// # Errors
+    ///
+    /// Invalid keys or values, the quota, a store that can't be written, or the stop. Nothing has
+    /// changed then.
+    pub fn write(
+        &self,
+        expected: &[KeyValue<'_>],
+        changes: &[KeyValue<'_>],
+        stop: &Stop,
+    ) -> Result<bool, StoreError> {
+        let count = expected.len() + changes.len();
+        if count > MAX_CHANGES {
+            return Err(StoreError::Invalid(format!(
+                "the write has {count} expectations and changes; the limit is {MAX_CHANGES}"
+            )));
+        }
+        for KeyValue { key, value } in expected.iter().chain(changes) {
+            check_key(key)?;
+            let size = value.map_or(0, <[u8]>::len);
+            if size > MAX_VALUE {
+                return Err(StoreError::Invalid(format!(
+                    "a value is {size} bytes; the limit is {MAX_VALUE}"
+                )));
+            }
+        }
+        self.run(stop, |connection| {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            if !holds(&transaction, expected)? {
+                return Ok(false);
+            }
+            apply(&transaction, changes, self.quota)?;
+            transaction.commit()?;
+            Ok(true)
+        })
+    }
+
+    /// What the plugin keeps: bytes of keys and values, and keys.
+    ///
+    /// # Errors
+    ///
+    /// A store that can't be read, or the stop.
+    pub fn used(&self, stop: &Stop) -> Result<Quota, StoreError> {
+        self.run(stop, |connection| totals(connection))
+    }
+
+    /// Runs an operation until `stop`.
+    fn run<T>(
+        &self,
+        stop: &Stop,
+        operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.connection();
+        if stop.is_due() {
+            return Err(StoreError::Stopped);
+        }
+        let left = stop.deadline.saturating_duration_since(Instant::now());
+        connection::bounded(&mut connection, left.min(BUSY), stop, operation)
+            .map_err(|error| error.at(&self.path))
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // An operation that panicked has rolled back.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn check_key(key: &str) -> Result<(), StoreError> {
+    match key.len() {
+        0 => Err(StoreError::Invalid("a key is empty; it needs 1 byte or more".into())),
+        size if size > MAX_KEY => Err(key_too_long(size)),
+        _ => Ok(()),
+    }
+}
+
+fn key_too_long(size: usize) -> StoreError {
+    StoreError::Invalid(format!("a key is {size} bytes; the limit is {MAX_KEY}"))
+}
+
+/// Whether each key has its expected value.
+fn holds(transaction: &Transaction<'_>, expected: &[KeyValue<'_>]) -> Result<bool, StoreError> {
+    let mut statement =
+        transaction.prepare_cached("SELECT value = ?2 FROM entries WHERE key = ?1")?;
+    for KeyValue { key, value } in expected {
+        let same: Option<Option<bool>> =
+            statement.query_row(params![key.as_bytes(), value], |row| row.get(0)).optional()?;
+        let as_expected = match (same, value) {
+            (None, None) => true,
+            (Some(same), Some(_)) => same == Some(true),
+            _ => false,
+        };
+        if !as_expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes the changes, within the quota.
+fn apply(
+    transaction: &Transaction<'_>,
+    changes: &[KeyValue<'_>],
+    quota: Quota,
+) -> Result<(), StoreError> {
+    let before = totals(transaction)?;
+    let mut now = before;
+    let mut size =
+        transaction.prepare_cached("SELECT length(value) FROM entries WHERE key = ?1")?;
+    let mut put = transaction.prepare_cached(
+        "INSERT INTO entries (key, value) VALUES (?1, ?2)
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+    )?;
+    let mut delete = transaction.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
+    for KeyValue { key, value } in changes {
+        let name = key.as_bytes();
+        let of = |value: usize| u64::try_from(key.len() + value).unwrap_or(u64::MAX);
+        let old: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
+        if let Some(old) = old {
+            now.bytes = now.bytes.saturating_sub(old.saturating_add(of(0)));
+            now.keys = now.keys.saturating_sub(1);
+        }
+        match value {
+            Some(value) => {
+                now.bytes = now.bytes.saturating_add(of(value.len()));
+                now.keys += 1;
+                put.execute(params![name, value])?;
+            }
+            None => {
+                delete.execute([name])?;
+            }
+        }
+    }
+    // A store over a quota that was lowered may still shrink.
+    let over = |now: u64, before: u64, most: u64| now > most && now > before;
+    if over(now.bytes, before.bytes, quota.bytes) {
+        return Err(StoreError::Limit(format!(
+            "the store would have {} bytes; the limit is {}",
+            now.bytes, quota.bytes
+        )));
+    }
+    if over(now.keys, before.keys, quota.keys) {
+        return Err(StoreError::Limit(format!(
+            "the store would have {} keys; the limit is {}",
+            now.keys, quota.keys
+        )));
+    }
+    transaction
+        .prepare_cached("UPDATE totals SET bytes = ?1, keys = ?2")?
+        .execute(params![now.bytes, now.keys])?;
+    Ok(())
+}
+
+fn totals(connection: &Connection) -> Result<Quota, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT bytes, keys FROM totals")?
+        .query_row([], |row| Ok(Quota { bytes: row.get(0)?, keys: row.get(1)? }))?)
+}
