@@ -10,7 +10,7 @@ mod error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_private::PrivateFolder;
@@ -84,41 +84,43 @@ pub struct KeyValue<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// The store of one plugin. All its operations block.
+/// The store of one plugin. Its file is opened, or created, by the first operation. All operations
+/// block.
 #[derive(Debug)]
 pub struct Store {
-    /// The file, for messages.
-    path: PathBuf,
+    folder: PathBuf,
+    name: String,
     quota: Quota,
-    connection: Mutex<Connection>,
+    connection: Mutex<Option<Connection>>,
 }
 
 impl Store {
-    /// Opens the store `name` in a folder of Berth's own, and creates both if they don't exist.
-    /// `name`: a plugin's name, `[a-z0-9-]`.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unavailable`] if the folder or the file can't be trusted or used, or if the
-    /// file is damaged or of another version.
-    pub fn open(folder: &Path, name: &str, quota: Quota) -> Result<Self, StoreError> {
-        let path = folder.join(format!("{name}.db"));
+    /// The store `name` in a folder of Berth's own. `name`: a plugin's name, `[a-z0-9-]`.
+    pub fn new(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
+        Self { folder: folder.into(), name: name.into(), quota, connection: Mutex::new(None) }
+    }
+
+    /// The store's file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.db", self.name))
+    }
+
+    fn open(&self, path: &Path) -> Result<Connection, StoreError> {
         let unusable = |error: io::Error| StoreError::Unavailable {
-            path: path.clone(),
+            path: path.to_owned(),
             reason: error.to_string(),
         };
-        let well_formed = !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let well_formed = !self.name.is_empty()
+            && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
             return Err(unusable(io::Error::other("a store has the name of a plugin")));
         }
-        let private = PrivateFolder::make(folder).map_err(unusable)?;
+        let private = PrivateFolder::make(&self.folder).map_err(unusable)?;
         // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
         // exchange it. The file is not opened here: closing it would end the locks of other
         // connections of this process.
         private.check_closed().map_err(unusable)?;
-        let connection = connection::open(&path, quota).map_err(|error| error.at(&path))?;
-        Ok(Self { path, quota, connection: Mutex::new(connection) })
+        connection::open(path, self.quota)
     }
 
     /// The value of a key. `None`: there is none.
@@ -235,18 +237,19 @@ impl Store {
         stop: &Stop,
         operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.connection();
+        // An operation that panicked has rolled back.
+        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if stop.is_due() {
             return Err(StoreError::Stopped);
         }
+        let path = self.path();
+        let connection = match &mut *kept {
+            Some(connection) => connection,
+            none => none.insert(self.open(&path).map_err(|error| error.at(&path))?),
+        };
         let left = stop.deadline.saturating_duration_since(Instant::now());
-        connection::bounded(&mut connection, left.min(BUSY), stop, operation)
-            .map_err(|error| error.at(&self.path))
-    }
-
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        // An operation that panicked has rolled back.
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        connection::bounded(connection, left.min(BUSY), stop, operation)
+            .map_err(|error| error.at(&path))
     }
 }
 

@@ -21,7 +21,7 @@ fn stop() -> Stop {
 }
 
 fn open(folder: &Path) -> Store {
-    Store::open(folder, "notes", QUOTA).expect("the store opens")
+    Store::new(folder, "notes", QUOTA)
 }
 
 /// A folder whose parent exists. The store creates it.
@@ -59,7 +59,7 @@ fn value_outlives_the_store() {
 fn other_plugin_has_another_store() {
     let (_root, folder) = folder();
     set(&open(&folder), "a", b"1");
-    let other = Store::open(&folder, "other", QUOTA).expect("the store opens");
+    let other = Store::new(&folder, "other", QUOTA);
     assert_eq!(other.get("a", &stop()).expect("it is read"), None);
 }
 
@@ -67,7 +67,7 @@ fn other_plugin_has_another_store() {
 fn name_that_leads_elsewhere_is_refused() {
     let (root, folder) = folder();
     for name in ["", "../up", "a/b", ".", "UPPER", "a\0b"] {
-        Store::open(&folder, name, QUOTA).expect_err(name);
+        Store::new(&folder, name, QUOTA).get("a", &stop()).expect_err(name);
     }
     assert!(!root.path().join("up.db").exists());
 }
@@ -156,7 +156,7 @@ fn limits_of_keys_values_and_writes_hold() {
 fn quota_of_bytes_and_keys_holds_and_a_full_store_can_shrink() {
     let (_root, folder) = folder();
     let quota = Quota { bytes: 100, keys: 3 };
-    let store = Store::open(&folder, "notes", quota).expect("the store opens");
+    let store = Store::new(&folder, "notes", quota);
     let refused = |changes: &[KeyValue<'_>], what: &str| {
         let error = store.write(&[], changes, &stop()).expect_err("it is refused").to_string();
         assert!(error.contains(what), "{error}");
@@ -172,7 +172,7 @@ fn quota_of_bytes_and_keys_holds_and_a_full_store_can_shrink() {
     assert!(store.write(&[], &[delete("a"), put("d", b"")], &stop()).expect("one goes, one comes"));
     drop(store);
     let smaller = Quota { bytes: 2, keys: 1 };
-    let store = Store::open(&folder, "notes", smaller).expect("the store opens");
+    let store = Store::new(&folder, "notes", smaller);
     assert!(store.write(&[], &[delete("b")], &stop()).expect("a full store can shrink"));
     store.write(&[], &[put("e", b"")], &stop()).expect_err("but not grow");
 }
@@ -221,11 +221,11 @@ fn writers_in_several_connections_lose_nothing() {
 #[test]
 fn damaged_or_foreign_file_is_named_and_kept() {
     let (_root, folder) = folder();
-    drop(open(&folder));
+    set(&open(&folder), "a", b"1");
     let file = folder.join("notes.db");
     for content in [&b"not a database, but long enough to be one: "[..], &[0xff; 8192]] {
         std::fs::write(&file, content.repeat(100)).expect("the file is written");
-        let error = Store::open(&folder, "notes", QUOTA).expect_err("it is refused").to_string();
+        let error = open(&folder).get("a", &stop()).expect_err("it is refused").to_string();
         assert!(error.contains("notes.db") && error.contains("ove it"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it is there"), content.repeat(100));
     }
@@ -235,9 +235,9 @@ fn damaged_or_foreign_file_is_named_and_kept() {
 fn folder_that_others_may_enter_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_root, folder) = folder();
-    drop(open(&folder));
+    set(&open(&folder), "a", b"1");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    let error = Store::open(&folder, "notes", QUOTA).expect_err("it is refused").to_string();
+    let error = open(&folder).get("a", &stop()).expect_err("it is refused").to_string();
     assert!(error.contains("chmod go-rwx"), "{error}");
 }
 

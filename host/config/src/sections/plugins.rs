@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, section};
 use crate::{
-    AllowedPath, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
+    AllowedPath, Bounded, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
     WrittenPrivateHosts, WrittenProgram,
 };
 
@@ -56,6 +56,11 @@ section! {
         /// Secrets that Berth adds to its requests, by names that you choose. The plugin sees none
         /// of them.
         pub secrets: BTreeMap<String, Secret>, Rule::Named(Secret::RULES);
+        /// MiB of keys and values that the plugin may keep between its calls, in a store that no
+        /// other plugin sees. 0: it keeps nothing.
+        pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Rule::Smaller;
+        /// Keys that it may keep there.
+        pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Rule::Smaller;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
     }
