@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, section};
 use crate::{
-    AllowedPath, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
-    WrittenPrivateHosts, WrittenProgram,
+    AllowedPath, HostGrant, PluginLimits, PluginSettings, Reload, Secret, VariableName,
+    WrittenHost, WrittenPrivateHosts, WrittenProgram,
 };
 
 section! {
@@ -56,6 +56,11 @@ section! {
         /// Secrets that Berth adds to its requests, by names that you choose. The plugin sees none
         /// of them.
         pub secrets: BTreeMap<String, Secret>, Rule::Named(Secret::RULES);
+        /// The plugin's own settings: its keys are whatever the plugin reads, and `berth plugin
+        /// inspect` shows them if the plugin describes them. At most 64 KiB and 32 levels. A
+        /// `berth.toml` in the working directory can't set them. They are no place for secrets: the
+        /// plugin reads them.
+        pub config: PluginSettings, Rule::Free;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
     }
