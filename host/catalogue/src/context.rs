@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use berth_contract::{CallId, Content};
 use berth_policy::{Action, Phase, ResolvedSubject, Trust};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Tool;
 
@@ -36,6 +36,8 @@ pub struct CallContext {
     pub arguments: Arc<Value>,
     /// Larger arguments. The other arguments refer to them by index.
     pub attachments: Vec<Content>,
+    /// What the caller sent beside the arguments.
+    pub meta: Option<Arc<Map<String, Value>>>,
     /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
 }
@@ -64,6 +66,7 @@ impl CallContext {
             subjects_trusted: tool.claims_trusted,
             subjects: &self.subjects,
             arguments: &self.arguments,
+            network: tool.definition.asks_for_network(&self.arguments),
             trust: self.trust,
             phase: self.phase,
             caller: self.caller.as_deref(),

@@ -85,7 +85,7 @@ impl Link {
             (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
         };
         let matchers = definition.matchers.iter().map(matcher).collect();
-        let is_fallback = !security && is_fallback(definition.meta.as_deref());
+        let is_fallback = !security && definition.fallback;
         Self {
             name,
             plugin: plugin.clone(),
@@ -112,12 +112,6 @@ impl Link {
                     || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
         })
     }
-}
-
-/// Whether a filter says that it is for outputs that no other filter matches.
-fn is_fallback(meta: Option<&str>) -> bool {
-    let meta: Option<serde_json::Value> = meta.and_then(|meta| serde_json::from_str(meta).ok());
-    meta.is_some_and(|meta| meta["berth:fallback"] == true)
 }
 
 /// A matcher for names of tools.
@@ -271,19 +265,6 @@ mod tests {
     fn invalid_pattern_matches_for_security_filters_only() {
         assert!(!fits(Pattern::Regex("(".into()), "x"));
         assert!(Subjects::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).fit(Some("x")));
-    }
-
-    #[test]
-    fn fallback_is_declared_in_the_metadata() {
-        for (meta, fallback) in [
-            (Some(r#"{"berth:fallback":true}"#), true),
-            (Some(r#"{"berth:fallback":"yes"}"#), false),
-            (Some(r#"{"strategy":"dedup"}"#), false),
-            (Some("[1"), false),
-            (None, false),
-        ] {
-            assert_eq!(is_fallback(meta), fallback, "{meta:?}");
-        }
     }
 
     #[test]

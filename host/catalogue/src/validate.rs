@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 5;
 const MAX_PROBLEM: usize = 300;
 
 /// Limit for the values of the arguments times the values of the schema: about a second of work.
-const MAX_WORK: usize = 20_000_000;
+pub(crate) const MAX_WORK: usize = 20_000_000;
 
 /// Renames aliases of arguments to the arguments' own names. This comes before any other step:
 /// rules know the own names only, and an argument that they don't find must not reach the tool.
@@ -51,7 +51,7 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
             fields.insert(argument.to_owned(), value);
         }
     }
-    if let Some((pattern, folder)) = definition.pattern_base() {
+    for (pattern, folder) in definition.pattern_bases() {
         name_folder(arguments, pattern, folder);
     }
     Ok(())
@@ -110,8 +110,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
         return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
     }
     // The validator can't be interrupted, so its work is limited before it starts.
-    let work = values(arguments).saturating_mul(tool.weight);
-    if work > MAX_WORK {
+    if work(arguments, tool.weight) > MAX_WORK {
         let message = format!(
             "the arguments have too many values to check against the schema of `{}`",
             tool.definition.name
@@ -130,8 +129,9 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
         .peek()
         .is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
     let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
-    let problems: Vec<String> =
-        problems.map(|problem| describe(&problem, &tool.definition.input_schema)).collect();
+    let problems: Vec<String> = problems
+        .map(|problem| describe(&problem, &tool.definition.input_schema, "argument"))
+        .collect();
     let message = format!(
         "the arguments don't match the schema of `{}`: {}",
         tool.definition.name,
@@ -142,13 +142,14 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
 }
 
 /// Describes a problem and its place, without repeating a large value.
-fn describe(problem: &ValidationError<'_>, schema: &Value) -> String {
+/// `what`: the word for an argument.
+pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str) -> String {
     let place = problem.instance_path().to_string();
     let text = match problem.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let names: Vec<String> =
                 unexpected.iter().take(MAX_PROBLEMS).map(|name| suggest(name, schema)).collect();
-            format!("there is no argument {}", names.join(", "))
+            format!("there is no {what} {}", names.join(", "))
         }
         ValidationErrorKind::Required { property } => format!("{property} is missing"),
         ValidationErrorKind::Enum { options } => format!("it has to be one of {options}"),
@@ -225,6 +226,11 @@ fn json_size(value: &Value, limit: usize) -> usize {
     }
 }
 
+/// The work of checking a value against a schema of this weight.
+pub(crate) fn work(value: &Value, weight: usize) -> usize {
+    values(value).saturating_mul(weight)
+}
+
 /// How many values a value holds, including itself.
 fn values(value: &Value) -> usize {
     match value {
@@ -256,15 +262,17 @@ mod tests {
         assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
     }
 
+    use berth_contract::{Argument, Role};
+
     #[track_caller]
     fn check_rename(given: Value, expected: Option<Value>) {
         let properties =
             json!({ "command": { "type": "string" }, "timeout": { "type": "integer" } });
         let mut definition =
             Definition::new("bash", "runs", json!({ "type": "object", "properties": properties }));
-        definition.meta = Some(
-            json!({ "berth:argument-aliases": { "command": ["cmd", "sh"] }, "berth:bare-argument": "command" }),
-        );
+        let aliases = ["cmd", "sh"].map(str::to_owned).to_vec();
+        definition.arguments =
+            vec![Argument { aliases, ..Argument::with_role("command", Role::Text) }];
         let mut arguments = Arc::new(given.clone());
         let renamed = rename(&definition, &mut arguments);
         match expected {
@@ -310,7 +318,9 @@ mod tests {
             "finds",
             json!({ "type": "object", "properties": properties }),
         );
-        definition.meta = Some(json!({ "berth:pattern-base": { "pattern": "path" } }));
+        let base = Some("path".to_owned());
+        definition.arguments =
+            vec![Argument { base, ..Argument::with_role("pattern", Role::Glob) }];
         for (given, expected) in [
             (json!({ "pattern": "/a/b/*.rs" }), json!({ "path": "/a/b", "pattern": "./*.rs" })),
             (json!({ "pattern": "/a/b", "path": null }), json!({ "path": "/a", "pattern": "./b" })),

@@ -116,6 +116,7 @@ pub(super) fn rule(path: &[String]) -> Option<Rule> {
         Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
         Rule::Named(keys) => Some(Rule::Table(keys)),
         Rule::Each(rule) => Some(*rule),
+        Rule::Free => Some(Rule::Free),
         _ => None,
     })
 }
@@ -187,8 +188,10 @@ mod tests {
     #[test]
     fn every_key_has_a_rule_and_every_table_a_table_rule() {
         for key in known().iter().filter(|key| !key.in_list) {
-            let table =
-                matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
+            let table = matches!(
+                rule(&key.path),
+                Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_) | Rule::Free)
+            );
             assert!(
                 rule(&key.path).is_some() && table == key.table,
                 "{key:?}: {:?}",

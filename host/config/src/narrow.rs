@@ -255,7 +255,10 @@ impl Comparison<'_> {
                     "only your own configuration can trust new plugins without approval",
                 ),
             },
-            Rule::Ignored => {
+            Rule::Free if self.leaf.value.as_table().is_some_and(toml::Table::is_empty) => {
+                Outcome::default()
+            }
+            Rule::Ignored | Rule::Free => {
                 return self.uncomparable(
                     "only your own configuration can set it",
                     "a ceiling can't bound it; remove it",

@@ -43,6 +43,9 @@ pub(super) enum Rule {
     Covered(fn(&Value, &Value) -> bool),
     /// Only `"approve"`.
     Approve,
+    /// Nothing. A table of which only the reader knows the keys, and only the operator's own
+    /// configuration can set them.
+    Free,
     /// Nothing. Only the operator's own configuration can set the key.
     Ignored,
 }

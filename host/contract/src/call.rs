@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{ChangeRecorder, Content, OutputRecorder, PathRules, Report};
@@ -19,6 +19,8 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// Large or binary arguments. The JSON refers to them as `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
+    /// What the caller sent beside the arguments: a JSON object of at most 64 KiB.
+    pub meta: Option<Arc<Map<String, Value>>>,
     /// The tool's time limit if its arguments name one; otherwise the provider's default applies.
     /// The provider adds time for the answer.
     pub time: Option<Duration>,
@@ -102,7 +104,8 @@ pub trait Events: Send + Sync + 'static {
     /// The call made progress. A plugin's call reports at most ten times a second.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is available. It is repeated in the answer only if the call fails.
+    /// A part of the answer is available. It is repeated in the answer only if the call
+    /// fails, or if the tool says that its answer begins with what it emitted.
     fn emitted(&self, part: &Content);
 
     /// The old state of what the call changed in files is saved. By default ignored.

@@ -1,5 +1,7 @@
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The definition of one tool: what a catalogue shows, and what the host needs to check a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +24,15 @@ pub struct Definition {
     /// The arguments that name what a call acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
+    /// The arguments with which the host does more than to pass them on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<Argument>,
+    /// The arguments that say what a call changes in a file. Counts for built-in tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<PreviewArguments>,
+    /// Whether models should read the text of an answer, and only programs the structured value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub text_for_models: bool,
     /// The tag under which a model without native tool use may call it in a fenced block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
@@ -33,97 +44,80 @@ pub struct Definition {
     pub meta: Option<Value>,
 }
 
-/// The meta key for other names of arguments.
-const MAX_ALIASES: usize = 16;
-
 impl Definition {
-    /// The other names that the tool asks for: `berth:aliases` in the meta, a list.
-    pub fn own_aliases(&self) -> Vec<String> {
-        let names = self.meta.as_ref().and_then(|meta| meta.get("berth:aliases"));
-        let names = names.and_then(Value::as_array).into_iter().flatten();
-        names.filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
-    /// Other names of arguments, with the argument that each stands for: `berth:argument-aliases`
-    /// in the meta, an object of lists of names. An argument's own name always means that argument.
+    /// Other names of arguments, with the argument that each stands for. An argument's own name
+    /// always means that argument.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
-        let properties = self.input_schema.get("properties").and_then(Value::as_object);
-        let is_argument =
-            move |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
-        let aliases = self
-            .meta
-            .as_ref()
-            .and_then(|meta| meta.get("berth:argument-aliases"))
-            .and_then(Value::as_object);
-        let lists = aliases
-            .into_iter()
-            .flatten()
-            .take(MAX_ALIASES)
-            .filter(move |(argument, _)| is_argument(argument));
-        let pairs = lists.flat_map(|(argument, names)| {
-            names
-                .as_array()
-                .into_iter()
-                .flatten()
-                .take(MAX_ALIASES)
-                .filter_map(move |name| Some((name.as_str()?, argument.as_str())))
+        let pairs = self.arguments.iter().flat_map(|argument| {
+            argument.aliases.iter().map(|alias| (alias.as_str(), argument.name.as_str()))
         });
-        pairs.filter(move |(name, _)| !is_argument(name))
+        pairs.filter(|(alias, _)| !self.has_argument(alias))
     }
 
-    /// The argument that a single text stands for if it is given in place of all arguments:
-    /// `berth:bare-argument` in the meta.
+    /// The arguments with a role.
+    pub fn arguments_with(&self, role: Role) -> impl Iterator<Item = &Argument> {
+        self.arguments.iter().filter(move |argument| argument.roles.contains(&role))
+    }
+
+    /// The argument that a single text stands for if it is given in place of all arguments.
     pub fn bare_argument(&self) -> Option<&str> {
-        let argument = self.meta.as_ref()?.get("berth:bare-argument")?.as_str()?;
-        self.input_schema.get("properties")?.get(argument)?;
-        Some(argument)
+        self.arguments_with(Role::Text).next().map(|argument| argument.name.as_str())
     }
 
-    /// The argument that takes a glob over paths, and the one that names the folder where it
-    /// starts: `berth:pattern-base` in the meta, an object of the two. If the glob is absolute, its
-    /// folder is what the call acts on.
-    pub fn pattern_base(&self) -> Option<(&str, &str)> {
-        let (pattern, folder) =
-            self.meta.as_ref()?.get("berth:pattern-base")?.as_object()?.iter().next()?;
-        let (properties, folder) = (self.input_schema.get("properties")?, folder.as_str()?);
-        (properties.get(pattern).is_some() && properties.get(folder).is_some())
-            .then_some((pattern, folder))
+    /// The arguments that take a glob over paths, each with the one that names the folder where it
+    /// starts. If the glob is absolute, its folder is what the call acts on.
+    pub fn pattern_bases(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.arguments_with(Role::Glob)
+            .filter_map(|argument| Some((argument.name.as_str(), argument.base.as_deref()?)))
     }
 
-    /// Whether a call with these arguments only reads, even if others may act: `berth:reads-when`
-    /// in the meta, an object of pointers into the arguments, each with the values that mean
-    /// reading. A missing value is the schema's default.
+    /// The time limit that a call asks for with its arguments, in seconds.
+    pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
+        let seconds = |argument: &Argument| arguments.get(&argument.name)?.as_f64();
+        self.arguments_with(Role::Timeout).filter_map(seconds).min_by(f64::total_cmp)
+    }
+
+    /// Whether the arguments of a call ask for the network.
+    pub fn asks_for_network(&self, arguments: &Value) -> bool {
+        let asks = |argument: &Argument| arguments.get(&argument.name) == Some(&Value::Bool(true));
+        self.arguments_with(Role::Network).any(asks)
+    }
+
+    /// Whether a call with these arguments only reads, even if others may act: each argument that
+    /// decides it has one of its values. A missing value is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {
-        let value = |pointer: &str| {
-            let default = || {
-                self.input_schema.get("properties")?.get(pointer.strip_prefix('/')?)?.get("default")
-            };
-            arguments.pointer(pointer).or_else(default)
+        let reads = |argument: &Argument| {
+            let default =
+                || self.input_schema.get("properties")?.get(&argument.name)?.get("default");
+            let value = arguments.get(&argument.name).or_else(default);
+            value.is_some_and(|value| argument.reads_with.contains(value))
         };
-        self.reads_when().is_some_and(|when| {
-            when.iter().all(|(pointer, values)| {
-                value(pointer)
-                    .is_some_and(|value| values.as_array().is_some_and(|all| all.contains(value)))
-            })
-        })
+        self.reads_with_some() && self.deciding_arguments().all(reads)
     }
 
-    /// Whether a model should read the text of an answer: `berth:answers-in` in the meta is `text`,
-    /// or there is no schema for structured answers.
+    /// Whether calls with some arguments only read.
+    pub fn reads_with_some(&self) -> bool {
+        self.deciding_arguments().next().is_some()
+    }
+
+    fn deciding_arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
+    }
+
+    /// Whether a model should read the text of an answer: the tool says so, or there is no schema
+    /// for structured answers.
     pub fn answers_in_text(&self) -> bool {
-        let says = |meta: &Value| meta.get("berth:answers-in").is_some_and(|form| form == "text");
-        self.output_schema.is_none() || self.meta.as_ref().is_some_and(says)
-    }
-
-    /// The values of arguments in calls that only read, if the tool declares them.
-    pub fn reads_when(&self) -> Option<&Map<String, Value>> {
-        let when = self.meta.as_ref()?.get("berth:reads-when")?.as_object()?;
-        (!when.is_empty()).then_some(when)
+        self.output_schema.is_none() || self.text_for_models
     }
 
     /// Whether an argument takes content that travels beside the JSON, as `{"$attachment": 0}`.
     pub fn takes_attachments(&self) -> bool {
-        self.input_schema.to_string().contains("\"$attachment\"")
+        self.arguments_with(Role::Attachment).next().is_some()
+    }
+
+    /// Whether the schema has an argument of this name.
+    pub fn has_argument(&self, name: &str) -> bool {
+        self.input_schema.get("properties").is_some_and(|arguments| arguments.get(name).is_some())
     }
 
     /// A tool with a name, a description and the schema of its arguments. Its behaviour isn't
@@ -141,11 +135,96 @@ impl Definition {
             output_schema: None,
             annotations: Annotations::default(),
             subjects: Vec::new(),
+            arguments: Vec::new(),
+            preview: None,
+            text_for_models: false,
             fence: None,
             aliases: Vec::new(),
             meta: None,
         }
     }
+}
+
+/// What the host does with an argument, beside checking it against the schema.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Argument {
+    /// A property of the input schema.
+    pub name: String,
+    /// Other names of it. The host renames them before anything else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// What the host does with it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub roles: BTreeSet<Role>,
+    /// The argument with the folder where a [`Role::Glob`] starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The values with which a call only reads. If it is empty, the argument doesn't decide that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads_with: Vec<Value>,
+}
+
+impl Argument {
+    /// An argument with one role.
+    pub fn with_role(name: impl Into<String>, role: Role) -> Self {
+        Self { name: name.into(), roles: BTreeSet::from([role]), ..Self::default() }
+    }
+}
+
+/// A meaning of an argument that the host knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A number of seconds, which sets the deadline of the call.
+    Timeout,
+    /// A boolean: the commands of the call need the network.
+    Network,
+    /// It takes content that travels beside the JSON.
+    Attachment,
+    /// If the arguments are one text instead of an object, this argument gets it.
+    Text,
+    /// A glob over paths, which starts at [`Argument::base`].
+    Glob,
+}
+
+impl Role {
+    /// The role with this name in the contract. `None` if this host doesn't know it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "timeout" => Self::Timeout,
+            "network" => Self::Network,
+            "attachment" => Self::Attachment,
+            "text" => Self::Text,
+            "glob" => Self::Glob,
+            _ => return None,
+        })
+    }
+}
+
+/// The names of the arguments that say what a call changes in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviewArguments {
+    /// The file.
+    pub file: String,
+    /// What becomes of it.
+    pub change: ChangeArguments,
+}
+
+/// How a call changes its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeArguments {
+    /// The argument with the new content of the whole file.
+    Whole(String),
+    /// A part is replaced by another.
+    Part {
+        /// The argument with the part that is replaced.
+        old: String,
+        /// The argument with the part in its place.
+        new: String,
+        /// The argument that says whether all such parts are replaced. `None`: only one is.
+        all: Option<String>,
+    },
 }
 
 /// How a tool behaves, with the meanings of MCP's tool annotations.
@@ -227,26 +306,64 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn definition(arguments: Vec<Argument>) -> Definition {
+        let schema = json!({
+            "type": "object",
+            "properties": { "command": {}, "shell": {}, "method": { "default": "GET" } },
+        });
+        Definition { arguments, ..Definition::new("bash", "runs", schema) }
+    }
+
     #[test]
-    fn aliases_belong_to_one_argument_and_shadow_none() {
-        let schema = json!({ "type": "object", "properties": { "command": {}, "shell": {} } });
-        let mut definition = Definition::new("bash", "runs", schema);
-        assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
-        let aliases =
-            json!({ "command": ["cmd", "shell", 5, "sh"], "nothing": ["other"], "shell": "sh" });
-        definition.meta =
-            Some(json!({ "berth:argument-aliases": aliases, "berth:bare-argument": "command" }));
+    fn aliases_shadow_no_argument() {
+        let aliases = ["cmd", "shell", "sh"].map(str::to_owned).to_vec();
+        let argument = Argument { aliases, ..Argument::with_role("command", Role::Text) };
+        let definition = definition(vec![argument]);
         assert_eq!(
             definition.argument_aliases().collect::<Vec<_>>(),
             [("cmd", "command"), ("sh", "command")]
         );
         assert_eq!(definition.bare_argument(), Some("command"));
-        definition.meta = Some(
-            json!({ "berth:argument-aliases": ["command"], "berth:bare-argument": "nothing" }),
-        );
-        assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
-        let many: Vec<String> = (0..1000).map(|number| format!("name{number}")).collect();
-        definition.meta = Some(json!({ "berth:argument-aliases": { "command": many } }));
-        assert_eq!(definition.argument_aliases().count(), MAX_ALIASES);
+    }
+
+    #[test]
+    fn call_only_reads_if_each_deciding_argument_says_so() {
+        let deciding = |name: &str, values: Value| Argument {
+            name: name.to_owned(),
+            reads_with: values.as_array().cloned().unwrap_or_default(),
+            ..Argument::default()
+        };
+        let one = definition(vec![deciding("method", json!(["GET", "HEAD"]))]);
+        assert!(one.reads_with_some());
+        for (arguments, reads) in [
+            (json!({}), true),
+            (json!({ "method": "HEAD" }), true),
+            (json!({ "method": "POST" }), false),
+            (json!({ "method": null }), false),
+        ] {
+            assert_eq!(one.reads_with(&arguments), reads, "{arguments}");
+        }
+        let two = definition(vec![
+            deciding("method", json!(["GET"])),
+            deciding("command", json!(["ls"])),
+        ]);
+        assert!(!two.reads_with(&json!({})), "a missing value without a default doesn't read");
+        assert!(two.reads_with(&json!({ "command": "ls" })));
+        assert!(!definition(Vec::new()).reads_with(&json!({})));
+    }
+
+    #[test]
+    fn only_arguments_with_a_role_set_the_time_and_the_network() {
+        let arguments = json!({ "command": 3, "shell": true, "timeout": 1, "network": true });
+        let plain = definition(Vec::new());
+        assert_eq!(plain.requested_seconds(&arguments), None);
+        assert!(!plain.asks_for_network(&arguments) && !plain.takes_attachments());
+        let roles = definition(vec![
+            Argument::with_role("command", Role::Timeout),
+            Argument::with_role("shell", Role::Network),
+        ]);
+        assert_eq!(roles.requested_seconds(&arguments), Some(3.0));
+        assert!(roles.asks_for_network(&arguments));
+        assert!(!roles.asks_for_network(&json!({ "shell": "yes" })));
     }
 }

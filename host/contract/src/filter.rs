@@ -11,6 +11,9 @@ pub struct FilterDefinition {
     pub purpose: Purpose,
     /// The outputs that it looks at: those that match one of these.
     pub matchers: Vec<Matcher>,
+    /// Whether a cosmetic filter gets only outputs that no other filter matches.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fallback: bool,
     /// A JSON object for fields that this type doesn't have, as the plugin wrote it. It is parsed
     /// only on demand, since few callers need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

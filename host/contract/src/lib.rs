@@ -22,7 +22,10 @@ pub mod text;
 pub use bounded_output::BoundedOutput;
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use changes::ChangeRecorder;
-pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
+pub use definition::{
+    Access, Annotations, Argument, ChangeArguments, Definition, PreviewArguments, Role, Subject,
+    SubjectKind,
+};
 pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use filter::{

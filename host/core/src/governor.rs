@@ -54,7 +54,7 @@ impl Rules {
             aliases,
             provider: tool.provider.name(),
             // If some of its calls only read, those aren't denied.
-            acts: !annotations.read_only && tool.definition.reads_when().is_none(),
+            acts: !annotations.read_only && !tool.definition.reads_with_some(),
             harmless: annotations.read_only && !annotations.open_world,
         })
     }

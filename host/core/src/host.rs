@@ -14,7 +14,7 @@ use berth_contract::{
 use berth_policy::{Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;
@@ -66,6 +66,10 @@ pub struct Request {
     /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
     /// here.
     pub attachments: Vec<Content>,
+    /// What the tool gets beside the arguments, such as an ID of the caller's own. At most 64 KiB as
+    /// JSON text. Keys have a prefix: `example.com/trace`. Models don't write it and rules don't see
+    /// it.
+    pub meta: Option<Map<String, Value>>,
     /// The agent that calls, unless it is the primary one.
     pub caller: Option<String>,
     /// The session that the call belongs to. `None`: the host's own session.
@@ -92,6 +96,7 @@ impl Request {
             tool: tool.into(),
             arguments,
             attachments: Vec::new(),
+            meta: None,
             caller: None,
             session: None,
             phase: None,

@@ -10,10 +10,11 @@ use berth_answers::ShapeReport;
 use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{
-    Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report,
+    Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
+    Outcome, Report,
 };
 use berth_policy::{Decision, Verdict};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
@@ -23,6 +24,9 @@ use crate::host::{Host, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
 use crate::undo::{CallChanges, CallJournal};
+
+/// Most bytes of what a caller sends beside the arguments, as JSON text.
+const MAX_META: usize = 64 * 1024;
 
 impl Host {
     /// Runs one call. It always returns an answer: if a tool, a rule or a limit ends the call, the
@@ -84,6 +88,7 @@ impl Host {
             tool,
             arguments,
             attachments,
+            meta,
             caller,
             session,
             phase,
@@ -107,6 +112,7 @@ impl Host {
             tool: None,
             arguments: Arc::new(arguments),
             attachments,
+            meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
             subjects: Vec::new(),
         };
         (context, session, CallInputs { approver, events, cancel })
@@ -128,6 +134,7 @@ impl Host {
             return Err(refuse(governance, context, off.clone()));
         }
 
+        check_meta(context.meta.as_deref())?;
         validate::rename(&tool.definition, &mut context.arguments)?;
         validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
         steps.finish_step("validate");
@@ -178,7 +185,7 @@ impl Host {
         if let Some(place) = governance.place.take() {
             place.used();
         }
-        let time = asked_time(&tool.definition.input_schema, &context.arguments)
+        let time = asked_time(&tool.definition, &context.arguments)
             .map(|time| time.min(self.settings.max_call));
         let watcher = Arc::clone(&inputs.events);
         let events =
@@ -386,6 +393,7 @@ fn provider_call(
         time,
         arguments: Arc::clone(&context.arguments),
         attachments: context.attachments.clone(),
+        meta: context.meta.clone(),
         caller: context.caller.clone(),
         session: Arc::clone(&context.session),
         commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
@@ -402,11 +410,26 @@ fn provider_call(
     }
 }
 
-/// The time limit that a call asks for: its `timeout` in seconds, if the tool has this argument.
-fn asked_time(schema: &Value, arguments: &Value) -> Option<Duration> {
-    let seconds = arguments.get("timeout")?.as_f64()?;
-    schema.get("properties")?.get("timeout")?;
-    Duration::try_from_secs_f64(seconds).ok()
+/// The time limit that a call asks for, if the tool has an argument for it.
+fn asked_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
+    tool.requested_seconds(arguments).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// What the caller sent without keys that only the host may write.
+fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
+    meta.retain(|key, _| !key.starts_with("berth:"));
+    meta
+}
+
+/// Checks the size of what the caller sent beside the arguments.
+fn check_meta(meta: Option<&Map<String, Value>>) -> Result<(), Failure> {
+    let size = meta.map_or(0, |meta| serde_json::to_string(meta).map_or(0, |text| text.len()));
+    if size <= MAX_META {
+        return Ok(());
+    }
+    let message = format!("the meta of the call is {size} bytes; the limit is {MAX_META}");
+    Err(Failure::new(Category::InvalidParameters, message)
+        .with_suggestion("Send larger content as an attachment."))
 }
 
 /// A unique ID: random bytes of this process and a number.
@@ -444,12 +467,15 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_contract::{Argument, Role};
     use serde_json::json;
 
     #[test]
     fn timeout_counts_only_if_the_tool_has_one() {
-        let with = json!({ "type": "object", "properties": { "timeout": { "type": "number" } } });
-        let without = json!({ "type": "object" });
+        let schema = json!({ "type": "object", "properties": { "timeout": { "type": "number" } } });
+        let without = Definition::new("sleep", "sleeps", schema);
+        let arguments = vec![Argument::with_role("timeout", Role::Timeout)];
+        let with = Definition { arguments, ..without.clone() };
         let arguments = json!({ "timeout": 2.5 });
         assert_eq!(asked_time(&with, &arguments), Some(Duration::from_millis(2500)));
         assert_eq!(asked_time(&without, &arguments), None);

@@ -263,7 +263,7 @@ impl Requests {
             ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The tool's author has to remove `read-only`, or declare which calls only read with `berth:reads-when`.";
+            let remedy = "The tool's author has to remove `read-only`, or declare with which arguments a call only reads (`reads-with`).";
             return Err(refused(
                 &method,
                 &target,

@@ -8,7 +8,7 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
 
-use crate::tools;
+use crate::{meta, tools};
 
 /// The error for a client that would refuse the answer without a structured one.
 const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
@@ -67,9 +67,10 @@ pub(crate) fn result(
         let Snapshot { paths, bytes, lost } = snapshot;
         ("snapshot".to_owned(), json!({ "paths": paths, "bytes": bytes, "lost": lost }))
     }));
+    let mut own = Map::new();
     let mut result = match outcome {
         Ok(output) => {
-            add(&mut told, output.meta);
+            add(&mut told, &mut own, output.meta);
             match value.is_none() && is_promised {
                 true => {
                     CallToolResult::error(join_texts(NOT_STRUCTURED.to_owned(), output.content))
@@ -89,7 +90,7 @@ pub(crate) fn result(
         Err(failure) => {
             let feedback = failure.feedback();
             let Failure { category, code, content, meta, denial, retry_after, .. } = failure;
-            add(&mut told, meta);
+            add(&mut told, &mut own, meta);
             told.insert("category".to_owned(), json!(category.as_str()));
             told.extend(code.map(|code| ("code".to_owned(), json!(code))));
             told.extend(
@@ -101,6 +102,7 @@ pub(crate) fn result(
     };
     result.structured_content = value.take();
     let mut meta = MetaObject::new();
+    meta.0.extend(own);
     meta.0.insert(META.to_owned(), Value::Object(told));
     result.meta = Some(meta);
     Ok(result)
@@ -125,11 +127,17 @@ fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     parts
 }
 
-/// The tool's metadata under its own keys. Berth's keys are added later and win.
-fn add(told: &mut Map<String, Value>, meta: Option<Value>) {
-    if let Some(Value::Object(fields)) = meta {
-        told.insert("tool".to_owned(), Value::Object(fields));
+/// Divides the metadata of an answer: what the host added is `told` with the rest that Berth tells.
+/// The tool's `own` keys are the client's as they are, except the protocol's.
+fn add(told: &mut Map<String, Value>, own: &mut Map<String, Value>, meta: Option<Value>) {
+    let Some(Value::Object(fields)) = meta else { return };
+    // The runtime lets no tool write keys with this prefix.
+    let (host, tool): (Map<_, _>, Map<_, _>) =
+        fields.into_iter().partition(|(key, _)| key.starts_with("berth:"));
+    if !host.is_empty() {
+        told.insert("tool".to_owned(), Value::Object(host));
     }
+    own.extend(tool.into_iter().filter(|(key, _)| !meta::is_reserved(key)));
 }
 
 fn denied(denial: Denial) -> Value {
@@ -248,8 +256,7 @@ mod tests {
             texts(&result_of(Ok(Output { content, structured, meta: None }), tool, key))
         };
         let (plain, promises) = (tool(None), tool(Some(json!({ "type": "object" }))));
-        let text =
-            Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..promises.clone() };
+        let text = Definition { text_for_models: true, ..promises.clone() };
         let blank = || vec![Content::text(""), Content::text("\n \n")];
         let value = || Some(json!({ "a": 1 }));
         let said = r#"{"a":1,"notices":["mind this"],"rest":{"id":"h00","offset":7}}"#;

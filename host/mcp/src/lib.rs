@@ -17,6 +17,7 @@ mod extras;
 mod http;
 mod lines;
 mod live;
+mod meta;
 mod metrics;
 mod progress;
 mod prompts;

@@ -33,7 +33,7 @@ use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
-use crate::{prompts, resources, tools};
+use crate::{meta, prompts, resources, tools};
 
 /// Instructions for the client's model.
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
@@ -381,6 +381,7 @@ impl ServerHandler for Server {
                 || Arc::new(NoEvents) as Arc<dyn Events>,
                 |telling| Arc::clone(telling) as _,
             ),
+            meta: meta::for_tool(&context.meta),
             // A task lives longer than its request.
             cancel: if begun.is_some() { CancellationToken::new() } else { context.ct.clone() },
             ..Request::new(name, Value::Object(arguments.unwrap_or_default()))

@@ -151,8 +151,7 @@ mod tests {
     fn schema_is_advertised_if_structured_answers_are_sent() {
         let plain = Definition::new("count", "counts", json!({ "type": "object" }));
         let value = Definition { output_schema: Some(json!({ "type": "array" })), ..plain.clone() };
-        let text =
-            Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..value.clone() };
+        let text = Definition { text_for_models: true, ..value.clone() };
         use Structured::{Always, Auto, Never};
         for (definition, structured, sends, promises) in [
             (&plain, Auto, false, false),

@@ -25,6 +25,8 @@ pub struct Action<'a> {
     pub subjects_trusted: bool,
     /// Arguments, a JSON object. Paths in it are absolute.
     pub arguments: &'a Value,
+    /// Whether the arguments ask for the network.
+    pub network: bool,
     /// How far the caller is trusted. If the plugin is trusted less, the plugin's trust counts.
     pub trust: Trust,
     /// Part of the agent's work in which the call is made.

@@ -41,7 +41,7 @@ fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
         .filter(|_| action.built_in)
         .peekable();
     commands.peek()?;
-    if action.arguments.get("network").and_then(serde_json::Value::as_bool) == Some(true) {
+    if action.network {
         return Some(NetworkNeed::Call);
     }
     commands.find_map(|subject| {

@@ -68,6 +68,7 @@ fn decision(command: &str) -> &'static str {
         subjects: &subjects,
         subjects_trusted: true,
         arguments: &arguments,
+        network: false,
         trust: Trust::Trusted,
         phase: None,
         caller: None,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
-use wasmtime::component::{ComponentExportIndex, InstancePre};
+use wasmtime::component::InstancePre;
 
 use crate::compiled::Precompiled;
-use crate::filters::{self, Filters};
-use crate::guest::bindings::PluginIndices;
+use crate::filters::Filters;
+use crate::guest::contract::{CURRENT, ToolExports};
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
@@ -19,11 +19,8 @@ use crate::{Runtime, component_file, known_files};
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {
     pub(crate) pre: InstancePre<CallState>,
-    /// The indices of its exports for tools. `None` if it exports no tools.
-    pub(crate) exports: Option<PluginIndices>,
-    /// The export that calls a tool. A call looks up only that: the types of an export are compared
-    /// for each instance.
-    pub(crate) call_tool: Option<ComponentExportIndex>,
+    /// Its exports for tools. `None` if it exports no tools.
+    pub(crate) tools: Option<ToolExports>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<Filters>,
     pub(crate) warm_pool: WarmPool,
@@ -34,6 +31,20 @@ pub(crate) struct Code {
 pub(crate) enum Source {
     BuiltIn(&'static [u8], Option<Precompiled>),
     File(ComponentFile),
+}
+
+impl Source {
+    /// The component's bytes. Blocks. `digest`: the component's.
+    ///
+    /// # Errors
+    ///
+    /// They can't be read, or are another component's.
+    pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, String> {
+        match self {
+            Self::BuiltIn(wasm, _) => component_file::unpacked(wasm),
+            Self::File(file) => file.read_again(digest).map(Cow::Owned),
+        }
+    }
 }
 
 /// Code that is mapped once.
@@ -108,11 +119,7 @@ impl Code {
                 Source::BuiltIn(_, compiled) => compiled,
                 Source::File(_) => None,
             };
-            let wasm = || match (wasm, source) {
-                (Some(wasm), _) => Ok(wasm),
-                (None, Source::BuiltIn(wasm, _)) => component_file::unpacked(wasm),
-                (None, Source::File(file)) => file.read_again(&digest).map(Cow::Owned),
-            };
+            let wasm = || wasm.map_or_else(|| source.read(&digest), Ok);
             let engine = &runtime.engine;
             let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;
             let pre = engine.linker.instantiate_pre(&component);
@@ -123,22 +130,13 @@ impl Code {
     }
 
     fn new(pre: InstancePre<CallState>) -> Result<Self, String> {
-        let unknown = |interface: &str, error| {
-            format!(
-                "it does not export `berth:tool/{interface}@0.1.0` as this host defines it: {error:#}"
-            )
-        };
-        let filters = Filters::from_exports(&pre).map_err(|error| unknown("filter", error))?;
-        let exports = match PluginIndices::new(&pre) {
-            Ok(exports) => Some(exports),
-            Err(_) if filters.is_some() && !filters::has_export(&pre, "berth:tool/tools") => None,
-            Err(error) => return Err(unknown("tools", error)),
-        };
-        let component = pre.component();
-        let call_tool = component
-            .get_export_index(None, "berth:tool/tools@0.1.0")
-            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
+        let (tools, filters) = (ToolExports::find(&pre)?, Filters::from_exports(&pre)?);
+        if tools.is_none() && filters.is_none() {
+            return Err(format!(
+                "it exports neither `berth:tool/tools@{CURRENT}` nor `berth:tool/filter@{CURRENT}`, so it offers nothing"
+            ));
+        }
         let warm_pool = WarmPool::new(&pre);
-        Ok(Self { pre, exports, call_tool, filters, warm_pool })
+        Ok(Self { pre, tools, filters, warm_pool })
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{
-    CancellationToken, Category, Confidence, Failure, FilterDefinition, FilterInput, FilterVerdict,
-    Matcher, Pattern, Purpose,
+    CancellationToken, Category, Confidence, Content, Failure, FilterDefinition, FilterInput,
+    FilterVerdict, Matcher, Pattern, Purpose,
 };
 use wasmtime::Store;
 
@@ -18,8 +18,8 @@ use crate::clock::TickGuard;
 use crate::code::Code;
 use crate::filters::Filters;
 use crate::guest::bindings::berth::tool::types;
-use crate::guest::bindings::filter::Filters as Exports;
 use crate::guest::bindings::filter::exports::berth::tool::filter as wit;
+use crate::guest::contract::FilterInstance;
 use crate::guest::convert::{self, MAX_META};
 use crate::guest::state::CallState;
 use crate::guest::wasi::Files;
@@ -44,12 +44,10 @@ const MAX_PROBLEM: usize = 1024;
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String> {
     let Some(filters) = &code.filters else { return Ok(()) };
-    let (exports, rules) = (filters.exports.clone(), plugin.policy.filter_rules.clone());
+    let exports = filters.exports.clone();
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
-            Ok(instance) => {
-                instance.berth_tool_filter().call_list_filters(&mut store, rules.as_deref()).await
-            }
+            Ok(instance) => instance.list(&mut store).await,
             Err(error) => Err(error),
         };
         (store, listed)
@@ -79,7 +77,7 @@ pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String>
 }
 
 fn definition(registration: wit::Registration) -> Result<FilterDefinition, String> {
-    let wit::Registration { name, purpose, matchers, meta } = registration;
+    let wit::Registration { name, purpose, matchers, fallback, meta } = registration;
     let well_formed = (1..=MAX_NAME).contains(&name.len())
         && name
             .bytes()
@@ -92,10 +90,10 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
     }
     let matcher = |matcher: wit::Matcher| {
         let subject = match matcher.subject {
-            wit::Pattern::Any => Pattern::Any,
-            wit::Pattern::Exact(text) => Pattern::Exact(text),
-            wit::Pattern::Prefix(text) => Pattern::Prefix(text),
-            wit::Pattern::Regex(text) => Pattern::Regex(text),
+            wit::TextPattern::Any => Pattern::Any,
+            wit::TextPattern::Exact(text) => Pattern::Exact(text),
+            wit::TextPattern::Prefix(text) => Pattern::Prefix(text),
+            wit::TextPattern::Regex(text) => Pattern::Regex(text),
         };
         let length = match &subject {
             Pattern::Any => 0,
@@ -116,6 +114,7 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
             wit::Purpose::Security => Purpose::Security,
         },
         matchers: matchers.into_iter().map(matcher).collect::<Result<_, _>>()?,
+        fallback,
         meta: meta.filter(|text| text.len() <= MAX_META),
     })
 }
@@ -175,7 +174,7 @@ struct FilterCall {
 }
 
 impl FilterCall {
-    async fn run(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
+    async fn run(self, filter: String, input: wit::FilterInput) -> Result<FilterVerdict, Failure> {
         let filters =
             self.code.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let (mut store, instance) = match filters.take(&self.session) {
@@ -188,9 +187,7 @@ impl FilterCall {
             None => self.fresh(filters).await,
         };
         let answer = match &instance {
-            Ok(instance) => {
-                instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await
-            }
+            Ok(instance) => instance.apply(&mut store, &filter, &input).await,
             Err(error) => {
                 return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name));
             }
@@ -210,11 +207,14 @@ impl FilterCall {
     }
 
     /// A fresh instance. Only `list_filters` has been called on it.
-    async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
+    async fn fresh(
+        &self,
+        filters: &Filters,
+    ) -> (Store<CallState>, wasmtime::Result<FilterInstance>) {
         let Self { plugin, code, limits, watch, .. } = self;
         let state = CallState::idle(
             &plugin.name,
-            &plugin.policy.table,
+            &plugin.policy,
             limits,
             Files::new(None, 0),
             None,
@@ -223,11 +223,7 @@ impl FilterCall {
         let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
         let created = async {
             let instance = filters.exports.load(&mut store, &instance?)?;
-            let listed = instance
-                .berth_tool_filter()
-                .call_list_filters(&mut store, plugin.policy.filter_rules.as_deref())
-                .await?;
-            match listed {
+            match instance.list(&mut store).await? {
                 Ok(_) => Ok(instance),
                 Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),
             }
@@ -241,16 +237,17 @@ fn failed(reason: &str) -> Failure {
     Failure::new(Category::PermanentFailure, reason)
 }
 
-fn convert_input(input: FilterInput) -> wit::Input {
+fn convert_input(input: FilterInput) -> wit::FilterInput {
     let FilterInput { tool, subject, failed, exit_code, among_others, content } = input;
     let content = content.into_iter().map(convert::content_for_guest).collect();
-    wit::Input {
+    wit::FilterInput {
         tool,
         subject,
         failed: failed.map(convert::category_for_guest),
         exit_code,
         content,
-        meta: among_others.then(|| r#"{"berth:alone":false}"#.to_owned()),
+        alone: !among_others,
+        meta: None,
     }
 }
 
@@ -282,7 +279,11 @@ fn convert_verdict(
     let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
     let content: Vec<types::Content> = content;
     Ok(FilterVerdict::Replace {
-        content: content.into_iter().map(convert::content).collect(),
+        // A part of a kind that this host doesn't know has no text, and its place is kept.
+        content: content
+            .into_iter()
+            .map(|part| convert::content(part).unwrap_or_else(|| Content::text("")))
+            .collect(),
         confidence,
         rule,
     })

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
-use crate::guest::bindings::filter::{Filters as Exports, FiltersIndices};
+use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::state::CallState;
 use crate::warm_pool::{self, MEMORY};
 
@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(300);
 
 /// The export for filters, and its instances.
 pub(crate) struct Filters {
-    pub(crate) exports: FiltersIndices,
+    pub(crate) exports: FilterExports,
     /// Whether the plugin's stores fit into the spare slots of the pool.
     fits: bool,
     idle: Mutex<Vec<IdleFilter>>,
@@ -26,26 +26,20 @@ pub(crate) struct Filters {
 struct IdleFilter {
     session: Arc<str>,
     store: Store<CallState>,
-    instance: Exports,
+    instance: FilterInstance,
     since: Instant,
     _place: OwnedSemaphorePermit,
 }
 
-/// Whether a component exports an interface, in any version.
-pub(crate) fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
-    let is_interface =
-        |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
-    pre.component().component_type().exports(pre.engine()).any(|(name, _)| is_interface(name))
-}
-
 impl Filters {
     /// The filters of a component. `None` if it exports no filters.
-    pub(crate) fn from_exports(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
-        if !has_export(pre, "berth:tool/filter") {
-            return Ok(None);
-        }
-        let (exports, fits) = (FiltersIndices::new(pre)?, warm_pool::fits(pre));
-        Ok(Some(Self { exports, fits, idle: Mutex::default() }))
+    ///
+    /// # Errors
+    ///
+    /// The export isn't what the contract says.
+    pub(crate) fn from_exports(pre: &InstancePre<CallState>) -> Result<Option<Self>, String> {
+        let Some(exports) = FilterExports::find(pre)? else { return Ok(None) };
+        Ok(Some(Self { exports, fits: warm_pool::fits(pre), idle: Mutex::default() }))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<IdleFilter>> {
@@ -53,7 +47,7 @@ impl Filters {
     }
 
     /// Takes the instance of a session.
-    pub(crate) fn take(&self, session: &str) -> Option<(Store<CallState>, Exports)> {
+    pub(crate) fn take(&self, session: &str) -> Option<(Store<CallState>, FilterInstance)> {
         let mut idle = self.idle();
         let index = idle.iter().position(|one| *one.session == *session)?;
         let IdleFilter { store, instance, .. } = idle.remove(index);
@@ -67,7 +61,7 @@ impl Filters {
         places: &Arc<Semaphore>,
         session: &Arc<str>,
         store: Store<CallState>,
-        instance: Exports,
+        instance: FilterInstance,
     ) {
         let memory = &store.data().memory;
         if !self.fits || memory.refused() || memory.used() > MEMORY {

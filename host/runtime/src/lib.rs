@@ -11,6 +11,7 @@ mod code;
 mod compile;
 mod compiled;
 mod component_file;
+mod definition;
 mod engine;
 mod examine;
 mod filter;
@@ -47,7 +48,7 @@ pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
+pub use policy::{CommandAdvisor, FailedCommand, PluginConfig, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
 use crate::admission::Admission;

@@ -6,30 +6,18 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
-use berth_contract::{Access, Annotations, Definition, HostError, Subject, SubjectKind};
+use berth_contract::HostError;
 use berth_system::watch::FileStamp;
-use serde_json::Value;
 
 use crate::code::{Code, LazyCode, Source};
-use crate::guest::bindings::exports::berth::tool::tools;
-use crate::guest::convert::MAX_META;
-use crate::guest::linking;
+use crate::definition::convert_tools;
+use crate::guest::{contract, linking};
 use crate::known_files::ComponentFile;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Interfaces, Manifest};
 use crate::offer::Offer;
-use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, Tool};
-use crate::policy::PluginPolicy;
-use crate::{Runtime, component_file, filter, known_files, run, schema};
-
-/// Most tools of one plugin.
-const MAX_TOOLS: usize = 128;
-/// Most characters of a tool's own name.
-const MAX_TOOL_NAME: usize = 38;
-/// Most bytes of a description.
-const MAX_DESCRIPTION: usize = 4096;
-/// Most subjects of one tool.
-const MAX_SUBJECTS: usize = 32;
+use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
+use crate::policy::{PluginConfig, PluginPolicy};
+use crate::{Runtime, component_file, filter, known_files, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
 pub struct Candidate {
@@ -87,9 +75,9 @@ impl Candidate {
             HostError::Load { plugin, reason }
         };
         let manifest = Manifest::read(&wasm).map_err(fail)?;
-        let imports = manifest::imports(&wasm).map_err(fail)?;
+        let Interfaces { imports, exports } = manifest::interfaces(&wasm).map_err(fail)?;
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
-        let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports };
+        let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports, exports };
         Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
     }
 
@@ -130,8 +118,9 @@ impl Runtime {
             stamp: stamp.is_settled().then_some(stamp),
             recalled: false,
         };
-        let recalled = known_files::recall(self, path, &stamp)
-            .and_then(|digest| Some((Offer::read_kept(self, &digest, None)?, digest)));
+        let recalled = known_files::recall(self, path, &stamp).and_then(|digest| {
+            Some((Offer::read_kept(self, &digest, &PluginConfig::default())?, digest))
+        });
         let Some((offer, digest)) = recalled else {
             return Candidate::read(opened, file);
         };
@@ -154,15 +143,24 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
-            Content::Recalled(offer) => return self.load_known(info, source, granted, *offer),
-            Content::Read(wasm) => wasm,
+            // It was kept of the plugin without settings.
+            Content::Recalled(offer) if granted.config.is_empty() => {
+                return self.load_known(info, source, granted, *offer);
+            }
+            Content::Recalled(_) => None,
+            Content::Read(wasm) => Some(wasm),
         };
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());
-        let rules = granted.filter_rules.clone();
-        let kept = move || Offer::read_kept(&runtime, &digest, rules.as_deref());
-        match tokio::task::spawn_blocking(kept).await.unwrap_or_default() {
-            Some(offer) => self.load_known(info, source, granted, offer),
-            None => self.load_unknown(wasm, source, info, granted).await,
+        let (config, file) = (Arc::clone(&granted.config), source.clone());
+        let kept = move || match Offer::read_kept(&runtime, &digest, &config) {
+            Some(offer) => Ok(Err(offer)),
+            None => wasm.map_or_else(|| file.read(&digest), Ok).map(Ok),
+        };
+        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
+        let kept = tokio::task::spawn_blocking(kept).await;
+        match kept.unwrap_or_else(|_| Err("reading it failed".to_owned())).map_err(fail)? {
+            Err(offer) => self.load_known(info, source, granted, offer),
+            Ok(wasm) => self.load_unknown(wasm, source, info, granted).await,
         }
     }
 
@@ -179,8 +177,7 @@ impl Runtime {
         let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
         // A small file, which is read before the host serves.
         let kept = builtin.digest.and_then(|digest| {
-            let rules = granted.filter_rules.as_deref();
-            let offer = Offer::read_kept(self, digest, rules)?;
+            let offer = Offer::read_kept(self, digest, &granted.config)?;
             Some((Arc::new(offer.info(digest, Origin::BuiltIn)), offer))
         });
         match kept {
@@ -258,6 +255,9 @@ impl Runtime {
 ///
 /// The plugin imports what isn't granted, or the grants can't be given to it.
 fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, String> {
+    if let Some(refusal) = info.exports.iter().find_map(|name| contract::version_refusal(name)) {
+        return Err(refusal);
+    }
     let policy = effective(&info.manifest, granted)?;
     let refusal =
         info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy));
@@ -297,101 +297,4 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
         limits.call = limits.call.min(std::time::Duration::from_secs(secs.into()));
     }
     Ok(effective)
-}
-
-fn convert_tools(
-    plugin: &Loaded,
-    definitions: Vec<tools::Definition>,
-) -> Result<Vec<Tool>, String> {
-    if definitions.len() > MAX_TOOLS {
-        return Err(format!("it offers {} tools; the limit is {MAX_TOOLS}", definitions.len()));
-    }
-    let mut tools: Vec<Tool> = Vec::new();
-    for definition in definitions {
-        let guest_name = definition.name.clone();
-        let shown = neutral_line(cut(&guest_name, 80));
-        let tool = convert_tool(plugin, definition)
-            .map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
-        if tools.iter().any(|other| other.guest_name == tool.guest_name) {
-            return Err(format!("it offers the tool `{shown}` twice"));
-        }
-        tools.push(tool);
-    }
-    Ok(tools)
-}
-
-fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
-    let guest_name = definition.name;
-    let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
-        && guest_name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
-    if !well_formed {
-        return Err(format!("its name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]"));
-    }
-    if definition.description.len() > MAX_DESCRIPTION {
-        return Err(format!(
-            "its description is {} bytes; the limit is {MAX_DESCRIPTION}",
-            definition.description.len()
-        ));
-    }
-    if definition.subjects.len() > MAX_SUBJECTS {
-        return Err(format!(
-            "it has {} subjects; the limit is {MAX_SUBJECTS}",
-            definition.subjects.len()
-        ));
-    }
-    let input_schema = schema::parse(&definition.input_schema)
-        .map_err(|reason| format!("its input schema {reason}"))?;
-    if input_schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(
-            "its input schema isn't the schema of an object: it needs `\"type\": \"object\"`"
-                .into(),
-        );
-    }
-    let output_schema = definition.output_schema.as_deref().map(schema::parse).transpose();
-    let meta: Option<Value> = definition
-        .meta
-        .as_deref()
-        .filter(|text| text.len() <= MAX_META)
-        .and_then(|text| serde_json::from_str(text).ok())
-        .map(neutral_json);
-    let definition = Definition {
-        name: guest_name,
-        title: definition.title.map(|title| neutral_line(cut(&title, 128))),
-        description: neutral(&definition.description).into_owned(),
-        input_schema,
-        output_schema: output_schema.map_err(|reason| format!("its output schema {reason}"))?,
-        annotations: Annotations {
-            read_only: definition.annotations.read_only,
-            destructive: definition.annotations.destructive,
-            idempotent: definition.annotations.idempotent,
-            open_world: definition.annotations.open_world,
-            cacheable: definition.annotations.cacheable,
-        },
-        subjects: definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?,
-        fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
-        aliases: Vec::new(),
-        meta,
-    };
-    Ok(plugin.named(definition))
-}
-
-fn convert_subject(subject: tools::Subject) -> Result<Subject, String> {
-    if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
-        return Err(
-            "a subject's pointer has to begin with `/` (RFC 6901) and have at most 256 bytes"
-                .into(),
-        );
-    }
-    let kind = match subject.kind.as_str() {
-        "path" => SubjectKind::Path,
-        "name" => SubjectKind::Name,
-        "url" => SubjectKind::Url,
-        "command" => SubjectKind::Command,
-        _ => SubjectKind::Text,
-    };
-    // Every access except `read` counts as a write.
-    let access = if subject.access == "read" { Access::Read } else { Access::Write };
-    Ok(Subject { pointer: subject.pointer, kind, access })
 }

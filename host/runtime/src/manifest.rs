@@ -2,7 +2,10 @@
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use wasmparser::{Parser, Payload};
+
+use crate::schema;
 
 /// The custom section that holds the manifest.
 const SECTION: &str = "berth:manifest";
@@ -12,6 +15,9 @@ const MAX_MANIFEST: usize = 64 * 1024;
 
 /// The version of the manifest's format that this host reads.
 const VERSION: u32 = 1;
+
+/// Most interfaces that a component exports.
+const MAX_EXPORTS: usize = 256;
 
 /// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
@@ -45,6 +51,9 @@ pub struct Manifest {
     /// Limits that are enough for it. They can only lower the host's limits.
     #[serde(default)]
     pub limits: RequestedLimits,
+    /// The JSON Schema (2020-12) of its settings, `[plugins.NAME.config]`: of an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<Value>,
 }
 
 /// A capability that a plugin asks for.
@@ -109,6 +118,7 @@ impl Manifest {
                 "its name `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
             ));
         }
+        let config_schema = self.config_schema.as_ref().map(config_schema).transpose()?;
         // People and logs see these texts, so they are neutralised here (invariant 6).
         let line = |text: String| neutral_line(cut(&text, 256));
         let prose = |text: String| neutral(cut(&text, 4096)).into_owned();
@@ -128,6 +138,7 @@ impl Manifest {
                     reason: prose(request.reason),
                 })
                 .collect(),
+            config_schema,
             ..self
         })
     }
@@ -136,6 +147,16 @@ impl Manifest {
     pub fn asks_for(&self, capability: &str) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability)
     }
+}
+
+/// Checks the schema of the settings, as those of tools are checked.
+fn config_schema(written: &Value) -> Result<Value, String> {
+    let schema = schema::parse(&written.to_string())
+        .map_err(|reason| format!("the `config_schema` of its manifest {reason}"))?;
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("the `config_schema` of its manifest isn't the schema of an object: it needs `\"type\": \"object\"`".into());
+    }
+    Ok(schema)
 }
 
 /// The manifest sections of a component.
@@ -186,13 +207,22 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
     Ok(found)
 }
 
-/// The names of the interfaces that a component imports.
+/// The names of the interfaces that a component has at its own level.
+pub(crate) struct Interfaces {
+    /// Those that it imports.
+    pub(crate) imports: Vec<String>,
+    /// Those that it exports.
+    pub(crate) exports: Vec<String>,
+}
+
+/// The names of the interfaces of a component.
 ///
 /// # Errors
 ///
 /// The component is damaged.
-pub(crate) fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
-    let mut names = Vec::new();
+pub(crate) fn interfaces(wasm: &[u8]) -> Result<Interfaces, String> {
+    let mut found = Interfaces { imports: Vec::new(), exports: Vec::new() };
+    let shown = |name: &str| neutral_line(cut(name, 256));
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(|error| format!("it is damaged: {error}"))? {
@@ -201,11 +231,25 @@ pub(crate) fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(|error| format!("it is damaged: {error}"))?;
-                    names.push(neutral_line(cut(import.name.name, 256)));
+                    found.imports.push(shown(import.name.name));
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    let export = export.map_err(|error| format!("it is damaged: {error}"))?;
+                    // Functions and types have plain names.
+                    if export.name.name.contains(':') {
+                        found.exports.push(shown(export.name.name));
+                    }
+                    if found.exports.len() > MAX_EXPORTS {
+                        return Err(format!(
+                            "it exports more than {MAX_EXPORTS} interfaces, which is the limit"
+                        ));
+                    }
                 }
             }
             _ => {}
         }
     }
-    Ok(names)
+    Ok(found)
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Source;
 use crate::manifest::Manifest;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
+use crate::policy::PluginConfig;
 use crate::{Runtime, compile, known_files};
 
 /// What a component offers. Names are those inside the component.
@@ -21,30 +22,39 @@ pub(crate) struct Offer {
     manifest: Manifest,
     size: usize,
     imports: Vec<String>,
+    exports: Vec<String>,
     pub(crate) tools: Vec<Definition>,
     pub(crate) filters: Vec<FilterDefinition>,
     pub(crate) filter_problems: Vec<String>,
 }
 
-/// The name of the file with the offer of a component. `rules`: the operator's rules, which decide
-/// on what the built-in filters offer.
-fn file_name(runtime: &Runtime, digest: &str, rules: Option<&str>) -> String {
-    let rules = rules.map(|rules| {
-        // The default hasher has fixed keys. The rules are the operator's own, so nobody looks for
-        // two with the same hash.
+/// The format of the files. It is in their names, so that a file of another format isn't read.
+const FORMAT: u32 = 2;
+
+/// The name of the file with the offer of a component. `config`: the plugin's settings, which may
+/// decide on what it offers.
+fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
+    let config = (!config.is_empty()).then(|| {
+        // The default hasher has fixed keys. The settings are the operator's own, so nobody looks
+        // for two with the same hash.
         let mut hasher = DefaultHasher::new();
-        rules.hash(&mut hasher);
+        config.all().hash(&mut hasher);
         format!(".{:016x}", hasher.finish())
     });
     // Another version of Berth may read the same component in another way.
     let code = compile::key(&runtime.engine.wasm, digest);
-    format!("{code}{}.{}.offer", rules.unwrap_or_default(), env!("CARGO_PKG_VERSION"))
+    let (config, version) = (config.unwrap_or_default(), env!("CARGO_PKG_VERSION"));
+    format!("{code}{config}.{version}.{FORMAT}.offer")
 }
 
 impl Offer {
     /// What a component offers, if it has served on this machine. Blocks.
-    pub(crate) fn read_kept(runtime: &Runtime, digest: &str, rules: Option<&str>) -> Option<Self> {
-        let kept = runtime.compiler.read_kept(&file_name(runtime, digest, rules))?;
+    pub(crate) fn read_kept(
+        runtime: &Runtime,
+        digest: &str,
+        config: &PluginConfig,
+    ) -> Option<Self> {
+        let kept = runtime.compiler.read_kept(&file_name(runtime, digest, config))?;
         serde_json::from_slice(&kept).ok()
     }
 
@@ -52,13 +62,14 @@ impl Offer {
     fn from_plugin(plugin: &Loaded) -> Self {
         let tools = plugin.tools.iter().map(|tool| Definition {
             name: tool.guest_name.clone(),
-            aliases: Vec::new(),
+            aliases: tool.asked_aliases.clone(),
             ..(*tool.definition).clone()
         });
         Self {
             manifest: plugin.info.manifest.clone(),
             size: plugin.info.size,
             imports: plugin.info.imports.clone(),
+            exports: plugin.info.exports.clone(),
             tools: tools.collect(),
             filters: plugin.filters.iter().map(|filter| (**filter).clone()).collect(),
             filter_problems: plugin.filter_problems.clone(),
@@ -73,6 +84,7 @@ impl Offer {
             digest: digest.to_owned(),
             size: self.size,
             imports: self.imports.clone(),
+            exports: self.exports.clone(),
         }
     }
 }
@@ -104,8 +116,7 @@ impl Plugin {
 
     fn keep_offer(&self) {
         let plugin = &self.0;
-        let rules = plugin.policy.filter_rules.as_deref();
-        let name = file_name(&plugin.runtime, &plugin.info.digest, rules);
+        let name = file_name(&plugin.runtime, &plugin.info.digest, &plugin.policy.config);
         let kept = serde_json::to_vec(&Offer::from_plugin(plugin))
             .map_err(std::io::Error::from)
             .and_then(|offer| plugin.runtime.compiler.keep(&name, &offer));
@@ -123,7 +134,9 @@ impl Loaded {
         let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", self.name) };
         // Only built-in plugins may have aliases. A third-party alias could take calls of a tool
         // that is missing today.
-        let aliases = if bare { definition.own_aliases() } else { Vec::new() };
-        Tool { definition: Arc::new(Definition { name, aliases, ..definition }), guest_name }
+        let asked_aliases = definition.aliases.clone();
+        let aliases = if bare { asked_aliases.clone() } else { Vec::new() };
+        let definition = Arc::new(Definition { name, aliases, ..definition });
+        Tool { definition, guest_name, asked_aliases }
     }
 }

@@ -62,7 +62,7 @@ fn crash_failure(
 }
 
 /// Puts the emitted parts before the content of a failure, so that a stopped call answers with
-/// them. A successful answer is complete without them.
+/// them. A successful answer is complete without them, or has them already.
 pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     outcome.map_err(|mut failure| {
         let mut parts = take_emitted(emitted);
@@ -71,6 +71,16 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
             failure.content = parts;
         }
         failure
+    })
+}
+
+/// Puts the emitted parts before the content of an answer whose tool says so.
+pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
+    outcome.map(|mut output| {
+        let mut parts = take_emitted(emitted);
+        parts.append(&mut output.content);
+        output.content = parts;
+        output
     })
 }
 

@@ -53,6 +53,8 @@ pub struct PluginInfo {
     pub size: usize,
     /// The interfaces that it imports.
     pub imports: Vec<String>,
+    /// The interfaces that it exports.
+    pub exports: Vec<String>,
 }
 
 /// One version of a plugin, loaded and ready to be called. It never changes and is cheap to clone.
@@ -135,4 +137,6 @@ pub(crate) struct Tool {
     pub(crate) definition: Arc<Definition>,
     /// The tool's name inside the guest.
     pub(crate) guest_name: String,
+    /// The other names that it asks for, whether it may have them or not.
+    pub(crate) asked_aliases: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! The policy of a plugin: its grants and its limits.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use berth_egress::Egress;
 use berth_policy::{OwnTable, Programs};
 use berth_system::files::Grants;
 use berth_system::process::Places;
+use serde_json::{Map, Value};
 
 use crate::limits::Limits;
 
@@ -25,8 +27,8 @@ pub struct PluginPolicy {
     pub process: Option<Arc<ProcessPolicy>>,
     /// The egress of its requests. `None` if it may make no requests.
     pub egress: Option<Arc<Egress>>,
-    /// The operator's rules for filters. `None` if this plugin doesn't get them.
-    pub filter_rules: Option<Arc<str>>,
+    /// The plugin's settings.
+    pub config: Arc<PluginConfig>,
     /// The limits of its calls.
     pub limits: Limits,
     /// The table of the configuration that grants, for remedies.
@@ -37,6 +39,52 @@ pub struct PluginPolicy {
     /// Whether it replaces a built-in plugin. Then its tools have names without a prefix, and may
     /// have aliases.
     pub replaces_built_in: bool,
+}
+
+/// The settings of a plugin: `[plugins.NAME.config]`, with the defaults of its schema.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// The table as JSON text.
+    all: String,
+    /// The values as JSON texts.
+    values: BTreeMap<String, String>,
+}
+
+impl PluginConfig {
+    /// The key with the operator's rules for filters.
+    pub const RULES: &'static str = "rules";
+
+    /// The settings in a table.
+    pub fn new(table: Map<String, Value>) -> Self {
+        let values = table.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+        Self { all: Value::Object(table).to_string(), values }
+    }
+
+    /// The JSON text of a value. `None`: it isn't set.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
+    /// The JSON text of the whole table.
+    pub(crate) fn all(&self) -> &str {
+        &self.all
+    }
+
+    /// Whether no value is set.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The text of the rules for filters.
+    pub(crate) fn rules(&self) -> Option<String> {
+        serde_json::from_str(self.get(Self::RULES)?).ok()
+    }
+}
+
+impl Default for PluginConfig {
+    fn default() -> Self {
+        Self::new(Map::new())
+    }
 }
 
 /// The processes that a plugin may start.

@@ -19,6 +19,7 @@ use crate::admission::Place;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
 use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::contract::{CallTool, ToolExports};
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::guest::wasi::Files;
@@ -26,7 +27,7 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::stop::{self, Stop};
-use crate::warm_pool::{CallTool, WarmInstance};
+use crate::warm_pool::WarmInstance;
 use crate::watch::Watch;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
@@ -123,13 +124,10 @@ pub(crate) async fn list_tools(
     plugin: &Loaded,
     code: &Code,
 ) -> Result<Vec<tools::Definition>, String> {
-    let Some(exports) = code.exports.clone() else { return Ok(Vec::new()) };
+    let Some(tools) = code.tools.as_ref().map(ToolExports::list) else { return Ok(Vec::new()) };
     let ask = async move |mut store: Store<CallState>, instance: Instance| {
-        let listed = match exports.load(&mut store, &instance) {
-            Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
-            Err(error) => Err(error),
-        };
-        (store, listed.map(|listed| listed.map_err(|failure| failure.message)))
+        let listed = tools.ask(&mut store, &instance).await;
+        (store, listed)
     };
     list(plugin, code, "tools", ask).await
 }
@@ -150,7 +148,7 @@ where
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
     let state = CallState::idle(
         &plugin.name,
-        &plugin.policy.table,
+        &plugin.policy,
         &limits,
         Files::new(None, 0),
         None,
@@ -247,9 +245,9 @@ async fn execute(job: Job) -> Outcome {
                 // A value is always valid JSON. Its `to_string` takes longer.
                 arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
-                meta: None,
+                meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
             };
-            call_tool.call_async(&mut store, (invocation,)).await.map(|(answer,)| answer)
+            call_tool.call(&mut store, invocation).await
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
@@ -258,6 +256,11 @@ async fn execute(job: Job) -> Outcome {
         }
     };
     let outcome = match answer {
+        Ok(Ok(output)) if output.after_emitted => {
+            // Together they are within the limit for an answer.
+            let outcome = convert::outcome(Ok(output), store.data().call.emit_budget);
+            outcome::after_emitted(outcome, &store.data().call.emitted)
+        }
         Ok(answer) => convert::outcome(answer, limits.result),
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
@@ -285,16 +288,17 @@ pub(crate) async fn fresh(
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
     let state = CallState::idle(
         &plugin.name,
-        &policy.table,
+        policy,
         &policy.limits,
         Files::new(view, 0),
         directory,
         Arc::clone(watch),
     );
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
-    let export =
-        || code.call_tool.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
-    let call_tool = instance.and_then(|instance| instance.get_typed_func(&mut store, export()?));
+    let call_tool = instance.and_then(|instance| {
+        let tools = code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+        tools?.call_tool(&mut store, &instance)
+    });
     (store, call_tool)
 }
 

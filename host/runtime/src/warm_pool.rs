@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wasmtime::Store;
-use wasmtime::component::{InstancePre, TypedFunc};
+use wasmtime::component::InstancePre;
 
-use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::contract::CallTool;
 use crate::guest::state::CallState;
 
 /// Most warm instances of one plugin. An agent often makes two calls at once.
@@ -34,10 +34,6 @@ pub(crate) const TABLES: u32 = 4;
 
 /// Most bytes of memory of an instance that waits, before its call or after it.
 pub(crate) const MEMORY: usize = 64 << 20;
-
-/// The function of an instance that calls a tool.
-pub(crate) type CallTool =
-    TypedFunc<(tools::Invocation,), (Result<tools::Output, tools::Failure>,)>;
 
 /// An instance that was made before a call needs it.
 pub(crate) struct WarmInstance {

@@ -6,8 +6,9 @@ use std::sync::PoisonError;
 
 use berth_config::{BUILT_IN_FILTERS, FilterRules};
 use berth_contract::HostError;
-use berth_runtime::{Builtin, Plugin};
+use berth_runtime::{Builtin, Plugin, PluginConfig};
 use serde::Serialize;
+use serde_json::Map;
 
 use super::slot::Slot;
 use super::{Plugins, blocking};
@@ -141,7 +142,10 @@ impl Plugins {
     ) -> Result<Plugin, HostError> {
         let mut policy = self.policies.built_in(builtin.name)?;
         policy.files = None;
-        policy.filter_rules = rules.map(Into::into);
+        if let Some(rules) = rules {
+            let config = Map::from_iter([(PluginConfig::RULES.to_owned(), rules.into())]);
+            policy.config = PluginConfig::new(config).into();
+        }
         let plugin = self.runtime.load_built_in(builtin, policy).await?;
         for problem in plugin.filter_problems() {
             tracing::warn!("a rule for filters is ignored: {problem}");

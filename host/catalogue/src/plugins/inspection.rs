@@ -129,7 +129,7 @@ fn change(old: &str, new: &str) -> Option<Change> {
 fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = before.iter().find(|old| old.name == tool.name) else { return Vec::new() };
     let text = |part: &dyn Fn(&Definition) -> String| change(&part(old), &part(tool));
-    let parts: [(&str, Option<Change>); 7] = [
+    let parts: [(&str, Option<Change>); 8] = [
         ("title", text(&|tool| tool.title.clone().unwrap_or_default())),
         ("description", text(&|tool| tool.description.clone())),
         ("input schema", text(&|tool| tool.input_schema.to_string())),
@@ -139,6 +139,7 @@ fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
         ),
         ("annotations", text(&|tool| annotations(tool.annotations))),
         ("subjects", text(&|tool| serde_json::to_string(&tool.subjects).unwrap_or_default())),
+        ("arguments", text(&|tool| serde_json::to_string(&tool.arguments).unwrap_or_default())),
         ("fence", text(&|tool| tool.fence.clone().unwrap_or_default())),
     ];
     let changed = parts.into_iter().filter_map(|(what, change)| Some((what, change?)));

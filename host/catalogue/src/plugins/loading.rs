@@ -224,7 +224,8 @@ impl Plugins {
         name: &str,
         candidate: Candidate,
     ) -> Result<berth_runtime::Plugin, HostError> {
-        self.runtime.load(candidate, self.policies.third_party(name)?).await
+        let policy = self.policy_for(name, &candidate).await?;
+        self.runtime.load(candidate, policy).await
     }
 
     /// Applies decisions: new versions start to serve, or old ones continue. `done`: plugins for

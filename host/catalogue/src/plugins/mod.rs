@@ -14,6 +14,7 @@ mod folder;
 mod inspection;
 mod loading;
 mod policies;
+mod settings;
 mod slot;
 mod unknown;
 mod watching;
@@ -167,7 +168,8 @@ impl Plugins {
             };
             return Err(HostError::Load { plugin: name, reason });
         }
-        let plugin = self.runtime.load(candidate, self.policies.third_party(&name)?).await?;
+        let policy = self.policy_for(&name, &candidate).await?;
+        let plugin = self.runtime.load(candidate, policy).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
         slot.serve(&plugin, true)?;
         plugin.remember().await;

@@ -262,6 +262,7 @@ fn unknown(schema: &Value, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use berth_core::Argument;
     use serde_json::json;
 
     use super::*;
@@ -290,7 +291,8 @@ mod tests {
 
     fn convert(words: &[&str]) -> Result<Value, String> {
         let mut definition = Definition::new("tool", "does it", schema());
-        definition.meta = Some(json!({ "berth:argument-aliases": { "limit": ["max", "path"] } }));
+        let (name, aliases) = ("limit".to_owned(), ["max", "path"].map(str::to_owned).to_vec());
+        definition.arguments = vec![Argument { name, aliases, ..Argument::default() }];
         from_words(&definition, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 

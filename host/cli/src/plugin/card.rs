@@ -15,7 +15,7 @@ pub(crate) struct Card<'a>(pub(crate) &'a PluginInfo);
 
 impl fmt::Display for Card<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PluginInfo { manifest, origin, digest, size, imports: _ } = self.0;
+        let PluginInfo { manifest, origin, digest, size, imports: _, exports: _ } = self.0;
         let line = neutral_line;
         writeln!(
             f,

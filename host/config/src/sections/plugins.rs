@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Rule, section};
 use crate::{
-    AllowedPath, Bounded, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
-    WrittenPrivateHosts, WrittenProgram,
+    AllowedPath, Bounded, HostGrant, PluginLimits, PluginSettings, Reload, Secret, VariableName,
+    WrittenHost, WrittenPrivateHosts, WrittenProgram,
 };
 
 section! {
@@ -61,6 +61,11 @@ section! {
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Rule::Smaller;
         /// Keys that it may keep there.
         pub store_keys: Bounded<1, 10_000_000> = Bounded::clamped(10_000), Rule::Smaller;
+        /// The plugin's own settings: its keys are whatever the plugin reads, and `berth plugin
+        /// inspect` shows them if the plugin describes them. At most 64 KiB and 32 levels. A
+        /// `berth.toml` in the working directory can't set them. They are no place for secrets: the
+        /// plugin reads them.
+        pub config: PluginSettings, Rule::Free;
         /// What one call of the plugin may use if it differs from `[tools.limits]`.
         pub limits: PluginLimits, Rule::Table(PluginLimits::RULES);
     }

@@ -22,6 +22,7 @@ fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decisio
             subjects: &subjects,
             subjects_trusted: true,
             arguments: &json!({}),
+            network: false,
             trust: Trust::Trusted,
             phase: None,
             caller: None,

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_catalogue::CallContext;
-use berth_contract::{Category, Failure};
+use berth_contract::{Category, ChangeArguments, Failure, PreviewArguments};
 use berth_system::files::{FileError, FileView, Grants, OpenOptions};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use similar::TextDiff;
@@ -28,21 +27,6 @@ const MAX_DIFF: usize = 48 * 1024;
 /// After this time, the comparison takes the differences found so far: the diff is still correct,
 /// but not the shortest.
 const TIME: Duration = Duration::from_millis(200);
-
-/// Key of a built-in tool's definition that says what a call changes: `{"file": "path", "content":
-/// "content"}`, or `{"file": "path", "old": "old_string", "new": "new_string", "all":
-/// "replace_all"}`. Each value is the name of an argument.
-const META: &str = "berth:preview";
-
-/// The arguments that make the change.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Change {
-    /// The whole file is replaced.
-    Whole { file: String, content: String },
-    /// A text in the file is replaced by another, once or everywhere.
-    Part { file: String, old: String, new: String, all: String },
-}
 
 /// A preview and the state of the file that it shows. In another state, the same arguments may
 /// change something else.
@@ -75,56 +59,54 @@ fn look(
     context: &CallContext,
 ) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
     let tool = context.tool.as_deref()?;
-    let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
-    let change = Change::deserialize(meta).ok()?;
+    let declared = tool.definition.preview.clone().filter(|_| tool.is_built_in())?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&context.arguments);
     // The real path: whoever looks at the question later follows no link.
     let real = context.subjects.first().map(|subject| subject.text.clone());
-    Some(move || change.seen(grants, &arguments, real).transpose())
+    Some(move || seen(&declared, grants, &arguments, real).transpose())
 }
 
-impl Change {
-    fn seen(
-        &self,
-        grants: Arc<Grants>,
-        arguments: &Value,
-        real: Option<String>,
-    ) -> Option<Result<PreviewedChange, Failure>> {
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
-        let file = text(match self {
-            Self::Whole { file, .. } | Self::Part { file, .. } => file,
-        })?;
-        let before = read(grants, Path::new(file))?;
-        let (after, shows) = match self {
-            Self::Whole { content, .. } => (text(content)?.to_owned(), vec![content.clone()]),
-            Self::Part { old, new, all, .. } => {
-                let (from, to) = (text(old)?, text(new)?);
-                // A text without carriage returns also matches lines that end in one.
-                if !from.is_empty()
-                    && !before.contains(from)
-                    && !before.replace("\r\n", "\n").contains(from)
-                {
-                    return Some(Err(no_match(old, file, &before)));
-                }
-                if from.is_empty() || !before.contains(from) {
-                    return None;
-                }
-                let everywhere = arguments.get(all).and_then(Value::as_bool) == Some(true);
-                let after = before.replacen(from, to, if everywhere { usize::MAX } else { 1 });
-                (after, vec![old.clone(), new.clone()])
+fn seen(
+    declared: &PreviewArguments,
+    grants: Arc<Grants>,
+    arguments: &Value,
+    real: Option<String>,
+) -> Option<Result<PreviewedChange, Failure>> {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let PreviewArguments { file, change } = declared;
+    let file = text(file)?;
+    let before = read(grants, Path::new(file))?;
+    let (after, shows) = match change {
+        ChangeArguments::Whole(content) => (text(content)?.to_owned(), vec![content.clone()]),
+        ChangeArguments::Part { old, new, all } => {
+            let (from, to) = (text(old)?, text(new)?);
+            // A text without carriage returns also matches lines that end in one.
+            if !from.is_empty()
+                && !before.contains(from)
+                && !before.replace("\r\n", "\n").contains(from)
+            {
+                return Some(Err(no_match(old, file, &before)));
             }
-        };
-        let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
-        let held = Sha256::digest(&before);
-        let preview = Preview {
-            file: real.unwrap_or_else(|| file.to_owned()),
-            sha256: format!("{held:x}"),
-            diff: diff(&before, &after)?,
-            shows,
-        };
-        Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
-    }
+            if from.is_empty() || !before.contains(from) {
+                return None;
+            }
+            let everywhere =
+                all.as_ref().and_then(|all| arguments.get(all)?.as_bool()) == Some(true);
+            let after = before.replacen(from, to, if everywhere { usize::MAX } else { 1 });
+            (after, vec![old.clone(), new.clone()])
+        }
+    };
+    let settled =
+        matches!(change, ChangeArguments::Whole(_)).then(|| Sha256::digest(&after).into());
+    let held = Sha256::digest(&before);
+    let preview = Preview {
+        file: real.unwrap_or_else(|| file.to_owned()),
+        sha256: format!("{held:x}"),
+        diff: diff(&before, &after)?,
+        shows,
+    };
+    Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
 }
 
 /// The failure of a tool that doesn't find the text to replace.

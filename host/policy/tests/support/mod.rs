@@ -36,6 +36,7 @@ impl Call {
             subjects: &self.subjects,
             subjects_trusted: self.subjects_trusted,
             arguments: &self.arguments,
+            network: self.arguments["network"] == true,
             trust: self.trust,
             phase: self.phase,
             caller: None,

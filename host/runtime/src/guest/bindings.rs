@@ -1,20 +1,33 @@
 //! The contract and the file system interface of WASI as Rust types, generated from their WIT.
+//!
+//! These are the types of the newest version of the contract, [`CURRENT`]. The host functions, and
+//! everything behind them, know only these. An older version has an adapter beside this module.
+//!
+//! [`CURRENT`]: crate::guest::contract::CURRENT
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({
-    path: ["../../wit/tool", "../../wit/host", "wit/io", "wit/clocks", "wit/filesystem"],
+    path: [
+        "../../wit/deps/io",
+        "../../wit/tool",
+        "../../wit/host",
+        "wit/io",
+        "wit/clocks",
+        "wit/filesystem",
+    ],
     inline: "
         package berth:runtime;
 
         world plugin {
-            import berth:host/call@0.1.0;
-            import berth:host/log@0.1.0;
-            import berth:host/process@0.1.0;
-            import berth:host/search@0.1.0;
-            import berth:host/secrets@0.1.0;
+            import berth:host/call@0.2.0;
+            import berth:host/config@0.2.0;
+            import berth:host/log@0.2.0;
+            import berth:host/process@0.2.0;
+            import berth:host/search@0.2.0;
+            import berth:host/secrets@0.2.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
-            export berth:tool/tools@0.1.0;
+            export berth:tool/tools@0.2.0;
         }
     ",
     world: "berth:runtime/plugin",
@@ -46,7 +59,7 @@ pub mod filter {
             package berth:runtime;
 
             world filters {
-                export berth:tool/filter@0.1.0;
+                export berth:tool/filter@0.2.0;
             }
         ",
         world: "berth:runtime/filters",

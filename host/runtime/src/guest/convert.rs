@@ -7,6 +7,7 @@ use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 use serde_json::Value;
 
+use crate::guest::bindings::berth::host::types::Error;
 use crate::guest::bindings::berth::tool::types;
 
 /// Most bytes of a failure's message or suggestion.
@@ -36,10 +37,35 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
         Ok(output) => Ok(Output {
             content: contents(output.content),
             structured: json(output.structured, "structured output")?,
-            meta: json(output.meta, "meta")?,
+            meta: answer_meta(output.meta)?,
         }),
         Err(failure) => Err(convert_failure(failure)?),
     }
+}
+
+/// The `meta` of an answer, without the keys that only the host may use.
+fn answer_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
+    let size = text.as_ref().map_or(0, String::len);
+    if size > MAX_META {
+        let message = format!("the tool's meta is {size} bytes; the limit is {MAX_META}");
+        return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
+    }
+    match json(text, "meta")? {
+        None => Ok(None),
+        Some(Value::Object(mut fields)) => {
+            fields.retain(|key, _| !is_of_host(key));
+            Ok((!fields.is_empty()).then_some(Value::Object(fields)))
+        }
+        Some(_) => {
+            let message = "the tool's meta isn't a JSON object";
+            Err(Failure::new(Category::PermanentFailure, message).with_code("bad_answer"))
+        }
+    }
+}
+
+/// Whether a key of `meta` is the host's own.
+fn is_of_host(key: &str) -> bool {
+    key.starts_with("berth:")
 }
 
 fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
@@ -55,26 +81,33 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
         content: contents(failure.content),
         structured: json(failure.structured, "structured output")?,
         denial: None,
-        meta: json(failure.meta, "meta")?,
+        meta: answer_meta(failure.meta)?,
     })
 }
 
-/// Converts a part of an answer. It is neutralised later, when it leaves the host.
-pub(crate) fn content(content: types::Content) -> Content {
+/// Converts a part of an answer. It is neutralised later, when it leaves the host. `None`: it is of
+/// a kind that this host doesn't know.
+pub(crate) fn content(content: types::Content) -> Option<Content> {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
         types::Body::Bytes(bytes) => Body::Bytes(bytes),
         types::Body::Link(uri) => Body::Link(uri),
+        types::Body::Other(_) => return None,
     };
-    Content {
-        body,
-        media_type: content.media_type.map(|written| media_type(&written)),
-        // `meta` is optional, so it is left out if it isn't valid.
-        meta: content
-            .meta
-            .filter(|text| text.len() <= MAX_META)
-            .and_then(|text| serde_json::from_str(&text).ok()),
-    }
+    // `meta` is optional, so it is left out if it isn't valid.
+    let meta = content
+        .meta
+        .filter(|text| text.len() <= MAX_META)
+        .and_then(|text| serde_json::from_str(&text).ok());
+    let meta = meta.map(|meta| match meta {
+        Value::Object(mut fields) => {
+            fields.retain(|key, _| !is_of_host(key));
+            Value::Object(fields)
+        }
+        other => other,
+    });
+    let media_type = content.media_type.map(|written| media_type(&written));
+    Some(Content { body, media_type, meta })
 }
 
 /// Checks a media type. It may come from an untrusted server, but readers trust it, since it is
@@ -106,7 +139,7 @@ pub(crate) fn content_for_guest(content: Content) -> types::Content {
 }
 
 fn contents(parts: Vec<types::Content>) -> Vec<Content> {
-    parts.into_iter().map(content).collect()
+    parts.into_iter().filter_map(content).collect()
 }
 
 /// The size of a part for the limit of an answer. Even an empty part has a size.
@@ -114,6 +147,7 @@ pub(crate) fn part_size(part: &types::Content) -> usize {
     let body = match &part.body {
         types::Body::Text(text) | types::Body::Link(text) => text.len(),
         types::Body::Bytes(bytes) => bytes.len(),
+        types::Body::Other((kind, value)) => kind.len() + value.len(),
     };
     body + [&part.meta, &part.media_type].into_iter().flatten().map(String::len).sum::<usize>() + 64
 }
@@ -168,6 +202,11 @@ fn category(category: types::Category) -> Category {
         | types::Category::ConfirmationRequired
         | types::Category::Cancelled => Category::PermanentFailure,
     }
+}
+
+/// Why a function of the host did nothing, for a guest.
+pub(crate) fn host_error(code: &str, message: impl Into<String>) -> Error {
+    Error { code: code.to_owned(), message: message.into(), meta: None }
 }
 
 /// Converts a category for a guest.

@@ -1,4 +1,4 @@
-//! `berth:host/call` and `berth:host/log`, which every guest may use, within limits.
+//! `berth:host/call`, `config` and `log`, which every guest may use, within limits.
 
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Content, Progress};
 use berth_redaction::{self as redaction, Keys};
 
-use crate::guest::bindings::berth::host::{call, log};
+use crate::guest::bindings::berth::host::{call, config, log, types as host_types};
 use crate::guest::bindings::berth::tool::types;
 use crate::guest::convert;
 use crate::guest::state::CallState;
@@ -56,14 +56,19 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        // The budget is checked before the part is converted. Even an empty part has a cost.
-        let Some(left) = self.call.emit_budget.checked_sub(convert::part_size(&part)) else {
-            self.call.emit_budget = 0;
+        // The budget is checked before the part is converted. Even an empty part has a cost. What
+        // is left after a part that is too large is for the answer, which may come behind the
+        // emitted parts.
+        let size = convert::part_size(&part);
+        let room = self.call.emit_budget.checked_sub(size).filter(|_| !self.call.emitted_all);
+        let Some(left) = room else {
+            self.call.emitted_all = true;
             return Ok(false);
         };
         self.call.emit_budget = left;
+        let Some(part) = convert::content(part) else { return Ok(left > 0) };
         // The part is shown before the answer, so it is neutralised here (invariant 6).
-        let mut part: Content = convert::content(part).neutralised();
+        let mut part: Content = part.neutralised();
         if let Some(egress) = self.http.egress() {
             crate::guest::http::part_without_secrets(&mut part, egress);
         }
@@ -105,4 +110,16 @@ impl log::Host for &mut CallState {
     }
 }
 
+impl config::Host for &mut CallState {
+    fn get(&mut self, key: String) -> wasmtime::Result<Option<String>> {
+        Ok(self.call.config.get(&key).map(str::to_owned))
+    }
+
+    fn all(&mut self) -> wasmtime::Result<String> {
+        Ok(self.call.config.all().to_owned())
+    }
+}
+
 impl types::Host for &mut CallState {}
+
+impl host_types::Host for &mut CallState {}

@@ -16,20 +16,26 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
-use crate::guest::bindings::berth::host::{call, log, process, search, secrets};
+use crate::guest::bindings::berth::host::{
+    call, config, log, process, search, secrets, types as host_types,
+};
 use crate::guest::bindings::berth::tool::types as tool_types;
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
+use crate::guest::contract::{self, FROZEN};
 use crate::guest::state::{CallState, HasState};
+use crate::guest::v0_1;
 use crate::guest::wasi::HasFiles;
 use crate::manifest::Manifest;
 use crate::policy::PluginPolicy;
 
 /// Interfaces that are always linked, by package and name, in any compatible version.
-const BASE: [&str; 32] = [
+const BASE: [&str; 34] = [
     "berth:host/call",
+    "berth:host/config",
     "berth:host/log",
     "berth:host/search",
     "berth:host/secrets",
+    "berth:host/types",
     "berth:tool/types",
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -60,6 +66,9 @@ const BASE: [&str; 32] = [
     "wasi:sockets/udp-create-socket",
 ];
 
+/// Interfaces that the frozen version of the contract doesn't have.
+const NEW: [&str; 2] = ["berth:host/config", "berth:host/types"];
+
 /// The capability to start programs.
 const PROCESS: &str = "berth:host/process";
 
@@ -69,12 +78,16 @@ const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
 /// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
 /// capabilities. `policy`: the granted ones.
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
-    let name = import.split_once('@').map_or(import, |(name, _)| name);
+    if let Some(refusal) = contract::version_refusal(import) {
+        return Some(refusal);
+    }
+    let (name, version) = contract::split(import);
+    let exists = !(version == Some(FROZEN) && NEW.contains(&name));
     let (process, http) = (name == PROCESS, HTTP.contains(&name));
     let inspected = |capability| policy.inspect_only && manifest.asks_for(capability).is_some();
     let granted = process && (policy.process.is_some() || inspected("process"))
         || http && (policy.egress.is_some() || inspected("http"));
-    if BASE.contains(&name) || granted {
+    if exists && BASE.contains(&name) || granted {
         return None;
     }
     if process || http {
@@ -156,11 +169,14 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     preopens::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
 
     tool_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    host_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    config::add_to_linker::<CallState, HasState>(l, |state| state)?;
     call::add_to_linker::<CallState, HasState>(l, |state| state)?;
     log::add_to_linker::<CallState, HasState>(l, |state| state)?;
     search::add_to_linker::<CallState, HasState>(l, |state| state)?;
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    v0_1::link(l)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(
         l,
@@ -196,6 +212,10 @@ mod tests {
             "wasi:filesystem/types@0.2.0",
             "wasi:sockets/udp-create-socket@0.2.9",
             "berth:host/search@0.1.0",
+            "berth:host/search@0.2.0",
+            "berth:host/config@0.2.0",
+            "berth:host/types@0.2.0",
+            "berth:tool/types@0.1.0",
         ] {
             assert_eq!(refusal_of(import, ""), None, "{import}");
         }
@@ -214,10 +234,17 @@ mod tests {
             .expect("is refused");
         assert!(text.contains("[plugins.tester]\nhosts = "), "{text}");
         assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
-        let text = refusal_of("berth:host/process@0.1.0", "").expect("is refused");
-        assert!(text.contains("doesn't ask for `process`"), "{text}");
-        let asks = r#"{"name": "process", "reason": "r"}"#;
-        let text = refusal_of("berth:host/process@0.1.0", asks).expect("is refused");
-        assert!(text.contains("[plugins.tester]\nprograms = "), "{text}");
+        for version in ["0.1.0", "0.2.0"] {
+            let process = format!("berth:host/process@{version}");
+            let text = refusal_of(&process, "").expect("is refused");
+            assert!(text.contains("doesn't ask for `process`"), "{text}");
+            let asks = r#"{"name": "process", "reason": "r"}"#;
+            let text = refusal_of(&process, asks).expect("is refused");
+            assert!(text.contains("[plugins.tester]\nprograms = "), "{text}");
+        }
+        for missing in ["berth:host/config@0.1.0", "berth:host/store@0.2.0"] {
+            let text = refusal_of(missing, "").expect("is refused");
+            assert!(text.contains("not granted") && text.contains(missing), "{text}");
+        }
     }
 }

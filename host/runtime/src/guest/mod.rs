@@ -2,6 +2,7 @@
 //! state of its call.
 
 pub(crate) mod bindings;
+pub(crate) mod contract;
 pub(crate) mod convert;
 mod host_functions;
 pub(crate) mod http;
@@ -10,4 +11,5 @@ mod output;
 mod process_functions;
 mod search_functions;
 pub(crate) mod state;
+mod v0_1;
 pub(crate) mod wasi;

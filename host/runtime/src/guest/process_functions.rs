@@ -13,8 +13,11 @@ use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::Bound;
 use berth_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
+use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
 use crate::guest::bindings::berth::host::process as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::FailedCommand;
 
@@ -122,13 +125,26 @@ impl LiveOutput {
     }
 }
 
+/// First and longest time between two looks at a process that the guest waits for beside other
+/// things. Somebody has to look again and again in any case, for the time limit of the process.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
+#[async_trait::async_trait]
+impl Pollable for Child {
+    async fn ready(&mut self) {
+        let mut pause = FIRST_LOOK;
+        let Self { child, live, .. } = self;
+        while !child.look(&mut |bytes| live.add(bytes)) {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_LOOK);
+        }
+    }
+}
+
 impl CallState {
     /// Checks a command, and starts it.
-    fn start(
-        &mut self,
-        command: wit::Command,
-        options: &wit::Options,
-    ) -> Result<Child, wit::ProcessError> {
+    fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
         let checked = self.processes().and_then(|processes| {
             Ok((processes.command(command, options)?, Arc::clone(&processes.policy)))
         });
@@ -137,18 +153,19 @@ impl CallState {
             Err(Refusal::Denied(denial)) => {
                 let text = denial.to_string();
                 self.files.denials().remember(denial);
-                return Err(wit::ProcessError::Denied(text));
+                return Err(host_error("denied", text));
             }
-            Err(Refusal::Invalid(reason)) => return Err(wit::ProcessError::Invalid(reason)),
+            Err(Refusal::Invalid(reason)) => return Err(host_error("invalid", reason)),
         };
         let call = &self.call;
         let Some(processes) = &call.processes else {
-            return Err(wit::ProcessError::Failed("the call is over".to_owned()));
+            return Err(host_error("failed", "the call is over"));
         };
         if Arc::strong_count(&processes.running) > MAX_CHILDREN {
-            return Err(wit::ProcessError::Failed(format!(
-                "the call has {MAX_CHILDREN} running processes, which is the limit"
-            )));
+            return Err(host_error(
+                "limit",
+                format!("the call has {MAX_CHILDREN} running processes, which is the limit"),
+            ));
         }
         let running = Arc::clone(&processes.running);
         // The host doesn't see which files a program reads.
@@ -164,13 +181,11 @@ impl CallState {
         match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
             Ok(child) => Ok(Child { child, live, _running: running }),
             Err(StartError::Sandbox(reason)) => {
-                Err(wit::ProcessError::Unavailable(unavailable(&reason, &policy.table.place.file)))
+                Err(host_error("unavailable", unavailable(&reason, &policy.table.place.file)))
             }
-            Err(error @ StartError::Moved(_)) => Err(wit::ProcessError::Failed(error.to_string())),
-            Err(StartError::Places(error)) => {
-                Err(wit::ProcessError::Unavailable(error.to_string()))
-            }
-            Err(StartError::Io(error)) => Err(wit::ProcessError::Failed(error.to_string())),
+            Err(error @ StartError::Moved(_)) => Err(host_error("failed", error.to_string())),
+            Err(StartError::Places(error)) => Err(host_error("unavailable", error.to_string())),
+            Err(StartError::Io(error)) => Err(host_error("failed", error.to_string())),
         }
     }
 
@@ -233,20 +248,20 @@ impl CallState {
             ));
         }
         let ending = match finished.ending {
-            Ending::Exited => wit::Ending::Exited,
-            Ending::Timeout => wit::Ending::Timeout,
-            Ending::Cancelled => wit::Ending::Cancelled,
-            Ending::Bound(Bound::Memory) => wit::Ending::Memory,
-            Ending::Bound(Bound::Processes) => wit::Ending::Processes,
-            Ending::Bound(Bound::Processor) => wit::Ending::Processor,
-            Ending::Output => wit::Ending::Output,
+            Ending::Exited => "exited",
+            Ending::Timeout => "timeout",
+            Ending::Cancelled => "cancelled",
+            Ending::Bound(Bound::Memory) => "memory",
+            Ending::Bound(Bound::Processes) => "processes",
+            Ending::Bound(Bound::Processor) => "processor",
+            Ending::Output => "output",
         };
         let notices: Vec<String> =
             notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
         if let Some(processes) = &self.call.processes {
             notices.iter().for_each(|notice| processes.report.notice(notice));
         }
-        wit::Finished { exit_code: finished.code, ending, notices }
+        wit::Finished { exit_code: finished.code, ending: ending.to_owned(), notices, meta: None }
     }
 }
 
@@ -457,9 +472,9 @@ impl Processes {
     }
 }
 
-fn output(child: &mut process::Child) -> wit::Output {
+fn output(child: &mut process::Child) -> wit::ProcessOutput {
     let output = child.output();
-    wit::Output {
+    wit::ProcessOutput {
         stdout: output.stdout.take(),
         stderr: output.stderr.take(),
         stdout_truncated: output.stdout.truncated,
@@ -473,12 +488,12 @@ impl wit::Host for &mut CallState {
         command: wit::Command,
         input: Vec<u8>,
         options: wit::Options,
-    ) -> wasmtime::Result<Result<(wit::Finished, wit::Output), wit::ProcessError>> {
+    ) -> wasmtime::Result<Result<(wit::Finished, wit::ProcessOutput), Error>> {
         let started = if input.len() > MAX_INPUT {
-            Err(wit::ProcessError::Invalid(format!(
-                "the standard input is {} bytes; the limit is {MAX_INPUT}",
-                input.len()
-            )))
+            Err(host_error(
+                "invalid",
+                format!("the standard input is {} bytes; the limit is {MAX_INPUT}", input.len()),
+            ))
         } else {
             self.start(command, &options)
         };
@@ -503,7 +518,7 @@ impl wit::HostChild for &mut CallState {
         &mut self,
         command: wit::Command,
         options: wit::Options,
-    ) -> wasmtime::Result<Result<Resource<Child>, wit::ProcessError>> {
+    ) -> wasmtime::Result<Result<Resource<Child>, Error>> {
         match CallState::start(self, command, &options) {
             Ok(child) => Ok(Ok(self.table().push(child)?)),
             Err(error) => Ok(Err(error)),
@@ -514,7 +529,7 @@ impl wit::HostChild for &mut CallState {
         &mut self,
         this: Resource<Child>,
         timeout_ms: Option<u64>,
-    ) -> wasmtime::Result<wit::Output> {
+    ) -> wasmtime::Result<wit::ProcessOutput> {
         let Child { child, live, .. } = self.table().get_mut(&this)?;
         let until =
             timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
@@ -541,8 +556,9 @@ impl wit::HostChild for &mut CallState {
         self.finished_child(&this).map(|finished| {
             finished.unwrap_or(wit::Finished {
                 exit_code: None,
-                ending: wit::Ending::Cancelled,
+                ending: "cancelled".to_owned(),
                 notices: Vec::new(),
+                meta: None,
             })
         })
     }
@@ -550,6 +566,10 @@ impl wit::HostChild for &mut CallState {
     fn kill(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
         self.table().get_mut(&this)?.child.end(Ending::Cancelled);
         Ok(())
+    }
+
+    fn subscribe(&mut self, this: Resource<Child>) -> wasmtime::Result<Resource<DynPollable>> {
+        subscribe(self.table(), this)
     }
 
     fn finished(&mut self, this: Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {

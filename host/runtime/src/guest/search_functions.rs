@@ -6,6 +6,8 @@ use std::time::Instant;
 use berth_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
 
 use crate::guest::bindings::berth::host::search as wit;
+use crate::guest::bindings::berth::host::types::Error;
+use crate::guest::convert::host_error;
 use crate::guest::state::CallState;
 
 /// Most threads of one search. More threads gain little on one disk, and one call would take the
@@ -18,9 +20,9 @@ impl CallState {
         &mut self,
         cpu: impl FnOnce(&T) -> std::time::Duration,
         run: impl FnOnce(&berth_system::files::FileView, &Control) -> Result<T, SearchError>,
-    ) -> Result<T, wit::SearchError> {
+    ) -> Result<T, Error> {
         let Some(view) = self.files.view() else {
-            return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
+            return Err(host_error("denied", "no directory is granted to this plugin"));
         };
         // The CPU budget includes the search threads. It is charged after the search, so the
         // deadline is the limit until then.
@@ -32,16 +34,14 @@ impl CallState {
                 watch.meter.charge(cpu(&found));
                 Ok(found)
             }
-            Err(SearchError::InvalidPattern(reason)) => {
-                Err(wit::SearchError::InvalidPattern(reason))
-            }
-            Err(SearchError::NotFound(path)) => Err(wit::SearchError::NotFound(path)),
+            Err(SearchError::InvalidPattern(reason)) => Err(host_error("invalid", reason)),
+            Err(SearchError::NotFound(path)) => Err(host_error("not-found", path)),
             Err(SearchError::Denied(denial)) => {
                 let text = denial.to_string();
                 self.files.denials().remember(denial);
-                Err(wit::SearchError::Denied(text))
+                Err(host_error("denied", text))
             }
-            Err(SearchError::Failed(reason)) => Err(wit::SearchError::Failed(reason)),
+            Err(SearchError::Failed(reason)) => Err(host_error("failed", reason)),
         }
     }
 }
@@ -51,7 +51,7 @@ impl wit::Host for &mut CallState {
         &mut self,
         scope: wit::Scope,
         limit: u32,
-    ) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
+    ) -> wasmtime::Result<Result<wit::Entries, Error>> {
         self.call.watch.may_block().await;
         let scope = convert_scope(scope);
         let found = self.search(
@@ -68,9 +68,9 @@ impl wit::Host for &mut CallState {
     async fn grep(
         &mut self,
         scope: wit::Scope,
-        pattern: wit::Pattern,
+        pattern: wit::LinePattern,
         limit: u32,
-    ) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
+    ) -> wasmtime::Result<Result<wit::Lines, Error>> {
         self.call.watch.may_block().await;
         let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
@@ -98,9 +98,9 @@ impl wit::Host for &mut CallState {
     async fn count(
         &mut self,
         scope: wit::Scope,
-        pattern: wit::Pattern,
+        pattern: wit::LinePattern,
         limit: u32,
-    ) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
+    ) -> wasmtime::Result<Result<wit::Counts, Error>> {
         self.call.watch.may_block().await;
         let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
         let found = self.search(
@@ -126,7 +126,7 @@ fn convert_scope(scope: wit::Scope) -> search::Scope {
     }
 }
 
-fn convert_pattern(pattern: wit::Pattern) -> search::Pattern {
+fn convert_pattern(pattern: wit::LinePattern) -> search::Pattern {
     search::Pattern {
         regex: pattern.regex,
         case_sensitive: pattern.case_sensitive,
@@ -146,13 +146,14 @@ fn convert_entry(entry: search::SearchEntry) -> wit::Entry {
     wit::Entry { path: entry.path, kind, size: entry.size, modified_ms: entry.modified_ms }
 }
 
-fn convert_ending(ending: SearchEnding) -> wit::Ending {
-    match ending {
-        SearchEnding::Complete => wit::Ending::Complete,
-        SearchEnding::Limit => wit::Ending::Limit,
-        SearchEnding::Deadline => wit::Ending::Deadline,
-        SearchEnding::Cancelled => wit::Ending::Cancelled,
-    }
+fn convert_ending(ending: SearchEnding) -> String {
+    let name = match ending {
+        SearchEnding::Complete => "complete",
+        SearchEnding::Limit => "limit",
+        SearchEnding::Deadline => "deadline",
+        SearchEnding::Cancelled => "cancelled",
+    };
+    name.to_owned()
 }
 
 fn convert_skipped(skipped: search::SkipCounts) -> wit::Skipped {

@@ -16,7 +16,7 @@ use crate::guest::http::Http;
 use crate::guest::output::Capture;
 use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
-use crate::policy::ProcessPolicy;
+use crate::policy::{PluginConfig, PluginPolicy, ProcessPolicy};
 use crate::watch::Watch;
 
 /// The host's side of one instance and of its one call. It is always dropped with its store.
@@ -36,6 +36,8 @@ pub(crate) struct RunningCall {
     pub(crate) plugin: Arc<str>,
     /// The table that grants, for remedies.
     pub(crate) table: Arc<OwnTable>,
+    /// The plugin's settings.
+    pub(crate) config: Arc<PluginConfig>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
     /// The emitted parts, which are the answer if the call is stopped. They are shared with the
@@ -43,6 +45,8 @@ pub(crate) struct RunningCall {
     pub(crate) emitted: Emitted,
     /// Bytes that may still be emitted.
     pub(crate) emit_budget: usize,
+    /// Whether a part was dropped, so that no more are taken.
+    pub(crate) emitted_all: bool,
     pub(crate) log_budget: usize,
     /// The current second, and the number of progress messages that were passed on in it.
     pub(crate) progress: (Duration, u32),
@@ -103,7 +107,7 @@ impl CallState {
     /// guest's working directory.
     pub(crate) fn idle(
         plugin: &Arc<str>,
-        grants: &Arc<OwnTable>,
+        policy: &PluginPolicy,
         limits: &Limits,
         files: Files,
         directory: Option<&str>,
@@ -128,11 +132,13 @@ impl CallState {
             call: RunningCall {
                 id: NO_CALL.clone(),
                 plugin: Arc::clone(plugin),
-                table: Arc::clone(grants),
+                table: Arc::clone(&policy.table),
+                config: Arc::clone(&policy.config),
                 watch,
                 events: Arc::new(NoEvents),
                 emitted: Emitted::default(),
                 emit_budget: 0,
+                emitted_all: false,
                 log_budget: IDLE_LOG_LINES,
                 progress: (Duration::ZERO, 0),
                 stdout,
@@ -153,6 +159,7 @@ impl CallState {
         call.events = setup.events;
         call.emitted = setup.emitted;
         call.emit_budget = setup.limits.result;
+        call.emitted_all = false;
         call.log_budget = setup.limits.log_lines;
         call.progress = (Duration::ZERO, 0);
         call.processes = setup.processes;

@@ -396,6 +396,13 @@ impl Child {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
 
+    /// Takes the output that there is without waiting, and passes it to `see`. Returns whether there
+    /// is output that wasn't taken yet, or it has ended.
+    pub fn look(&mut self, see: &mut dyn FnMut(&[u8])) -> bool {
+        self.wait_for_output(Some(Instant::now()), see);
+        self.finished.is_some() || !self.output.is_empty()
+    }
+
     /// Waits until it ends. Also passes its output to `see`.
     pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &CommandResult {
         self.wait(None, None, see, |_| false);
@@ -465,6 +472,7 @@ impl Child {
         enough: impl Fn(&Self) -> bool,
     ) {
         let feeds = input.is_some();
+        let mut looked = false;
         let mut buffer = vec![0; CHUNK];
         loop {
             let fed = input.as_ref().is_none_or(|left| left.is_empty()) || self.stdin.is_none();
@@ -472,7 +480,7 @@ impl Child {
             if self.finished.is_some()
                 || feeds && fed
                 || !feeds && enough(self)
-                || until.is_some_and(|until| now >= until)
+                || looked && until.is_some_and(|until| now >= until)
             {
                 return;
             }
@@ -502,7 +510,8 @@ impl Child {
             let ended = !fds[0].revents().is_empty();
             let reported = self.control.is_some() && !fds[1].revents().is_empty();
             drop(fds);
-            if polled == Ok(0) {
+            looked = true;
+            if polled == Ok(0) && !next.is_zero() {
                 // It takes its time, so the next helper doesn't disturb it.
                 hand_over(self.next.take(), None);
             }

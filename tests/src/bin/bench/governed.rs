@@ -86,6 +86,7 @@ fn call() -> Call {
         id: CallId("bench".into()),
         tool: ECHO.to_owned(),
         arguments: Arc::new(json!({ "text": "hello" })),
+        meta: None,
         attachments: Vec::new(),
         time: None,
         caller: None,

@@ -1,0 +1,89 @@
+//! The settings of a plugin: what the operator wrote, checked against the schema in the plugin's
+//! manifest, with the defaults of that schema.
+
+use std::sync::Arc;
+
+use berth_config::{Loaded, dotted_name};
+use berth_contract::HostError;
+use berth_runtime::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
+use serde_json::{Map, Value};
+
+use super::{Plugins, blocking};
+use crate::{schema, validate};
+
+/// Most problems that one error names.
+const MAX_PROBLEMS: usize = 5;
+
+impl Plugins {
+    /// The policy of a third-party plugin with its settings.
+    pub(super) async fn policy_for(
+        &self,
+        name: &str,
+        candidate: &Candidate,
+    ) -> Result<PluginPolicy, HostError> {
+        let policy = self.policies.third_party(name)?;
+        let fail = |reason| HostError::Load { plugin: name.to_owned(), reason };
+        let written = self.policies.config.plugin_config(name);
+        let written = written.map_err(|problem| fail(problem.to_string()))?;
+        let (info, config) = (Arc::clone(candidate.info()), self.policies.config.clone());
+        let config = match &info.manifest.config_schema {
+            None => written,
+            Some(_) => {
+                let check = move || effective(written, &info.manifest, &config);
+                blocking(check).await?.map_err(fail)?
+            }
+        };
+        Ok(PluginPolicy { config: PluginConfig::new(config).into(), ..policy })
+    }
+}
+
+/// The settings with the defaults of the schema.
+///
+/// # Errors
+///
+/// The settings don't match the schema: which key, where it is written, and what is expected.
+fn effective(
+    mut written: Map<String, Value>,
+    manifest: &Manifest,
+    config: &Loaded,
+) -> Result<Map<String, Value>, String> {
+    let Some(schema) = &manifest.config_schema else { return Ok(written) };
+    for (key, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    {
+        if let Some(default) = property.get("default") {
+            written.entry(key.clone()).or_insert_with(|| default.clone());
+        }
+    }
+    let written = Value::Object(written);
+    if validate::work(&written, schema_weight(schema)) > validate::MAX_WORK {
+        return Err("its settings have too many values to check against its schema".to_owned());
+    }
+    let validator = schema::compile(schema)
+        .map_err(|reason| format!("the `config_schema` of its manifest can't be used: {reason}"))?;
+    let problems: Vec<String> = validator
+        .iter_errors(&written)
+        .take(MAX_PROBLEMS)
+        .map(|problem| {
+            let table = format!("plugins.{}.config", dotted_name(&manifest.name));
+            let path = problem.instance_path().to_string();
+            let top = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let top = top.replace("~1", "/").replace("~0", "~");
+            let place = match top.is_empty() {
+                true => config.source_below(&table),
+                false => config.source_below(&format!("{table}.{}", dotted_name(&top))),
+            };
+            format!("[{table}] in {place}: {}", validate::describe(&problem, schema, "key"))
+        })
+        .collect();
+    if !problems.is_empty() {
+        return Err(format!(
+            "its settings don't match the schema in its manifest: {}; `berth plugin inspect {}` shows the keys",
+            problems.join("; "),
+            manifest.name
+        ));
+    }
+    match written {
+        Value::Object(fields) => Ok(fields),
+        _ => Ok(Map::new()),
+    }
+}

@@ -1,0 +1,108 @@
+//! A plugin's own settings: `[plugins.NAME.config]`.
+
+use schemars::json_schema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::keys::dotted;
+use super::{Loaded, Problem};
+use crate::written::inline_schema;
+
+/// Most bytes of the settings of a plugin, as JSON text.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// Most levels of tables and lists in them, each within the other.
+const MAX_DEPTH: usize = 32;
+
+/// The table of a plugin's settings. Its keys are the plugin's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PluginSettings(pub toml::Table);
+
+inline_schema!(
+    PluginSettings,
+    "PluginSettings",
+    json_schema!({ "type": "object", "additionalProperties": true })
+);
+
+impl Loaded {
+    /// The settings of a plugin as JSON. A date is a text. Empty if the plugin has no table.
+    ///
+    /// # Errors
+    ///
+    /// They are too long or too deep, or JSON can't represent a value.
+    pub fn plugin_config(&self, plugin: &str) -> Result<Map<String, Value>, Problem> {
+        let Some(settings) = self.config.plugins.get(plugin) else { return Ok(Map::new()) };
+        let table = dotted(&["plugins".to_owned(), plugin.to_owned(), "config".to_owned()]);
+        let problem = |message: String| Problem::new(self.source_below(&table), message);
+        let mut config = Map::new();
+        for (key, value) in &settings.config.0 {
+            let value = json(value, 1).map_err(|reason| {
+                problem(format!("`{table}.{}` {reason}", dotted(std::slice::from_ref(key))))
+            })?;
+            config.insert(key.clone(), value);
+        }
+        let size = serde_json::to_string(&config).map_or(0, |text| text.len());
+        if size > MAX_BYTES {
+            return Err(problem(format!(
+                "`{table}` is {size} bytes as JSON; the limit is {MAX_BYTES}"
+            )));
+        }
+        Ok(config)
+    }
+}
+
+/// A value as JSON. `depth`: of its level, the first is 1.
+///
+/// # Errors
+///
+/// What is wrong, as a phrase after the key.
+fn json(value: &toml::Value, depth: usize) -> Result<Value, String> {
+    if depth > MAX_DEPTH {
+        return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
+    }
+    Ok(match value {
+        toml::Value::String(text) => Value::String(text.clone()),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Float(number) => serde_json::Number::from_f64(*number)
+            .map(Value::Number)
+            .ok_or_else(|| format!("is {number}, which JSON doesn't have"))?,
+        toml::Value::Boolean(flag) => (*flag).into(),
+        toml::Value::Datetime(date) => Value::String(date.to_string()),
+        toml::Value::Array(items) => {
+            items.iter().map(|item| json(item, depth + 1)).collect::<Result<_, _>>()?
+        }
+        toml::Value::Table(table) => {
+            let fields =
+                table.iter().map(|(key, value)| Ok((key.clone(), json(value, depth + 1)?)));
+            Value::Object(fields.collect::<Result<_, String>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_become_json_within_limits() {
+        let parse = |text: &str| -> toml::Value {
+            toml::Value::Table(text.parse::<toml::Table>().expect("it is TOML"))
+        };
+        let written = "text = \"a\"\nnumber = 1\npart = 0.5\nflag = true\nday = 2026-01-02\n\
+            list = [1, [2]]\n[inner]\nx = { y = 1 }\n";
+        assert_eq!(
+            super::json(&parse(written), 1),
+            Ok(json!({
+                "text": "a", "number": 1, "part": 0.5, "flag": true, "day": "2026-01-02",
+                "list": [1, [2]], "inner": { "x": { "y": 1 } },
+            }))
+        );
+        let refused = |text: &str| super::json(&parse(text), 1).expect_err("it is refused");
+        assert!(refused("x = nan").contains("JSON doesn't have"));
+        let nested = |levels: usize| format!("x = {}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(super::json(&parse(&nested(MAX_DEPTH - 1)), 1).is_ok());
+        assert!(refused(&nested(MAX_DEPTH)).contains("32 levels"));
+    }
+}

@@ -1,0 +1,58 @@
+//! The protocol's `_meta`, between clients and tools.
+
+use rmcp::model::RequestMetaObject;
+use serde_json::{Map, Value};
+
+/// Keys of the protocol without a prefix.
+const PROTOCOL: [&str; 1] = ["progressToken"];
+
+/// Prefixes of Berth's own keys.
+const BERTH: [&str; 2] = ["berth:", "berth/"];
+
+/// What the client sent beside the arguments of a call, for the tool: without the keys of
+/// the protocol and of Berth.
+pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
+    let fields = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
+    let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+    (!fields.is_empty()).then_some(fields)
+}
+
+/// Whether a key is the protocol's own, or Berth's. A prefix whose second label is `modelcontextprotocol` or
+/// `mcp` is reserved for it.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    let reserved = |prefix: &str| {
+        matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
+            || matches!(prefix.split('.').next(), Some("modelcontextprotocol" | "mcp"))
+    };
+    PROTOCOL.contains(&key)
+        || BERTH.iter().any(|prefix| key.starts_with(prefix))
+        || key.split_once('/').is_some_and(|(prefix, _)| reserved(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::MetaObject;
+    use serde_json::json;
+
+    #[test]
+    fn keys_of_the_protocol_stay_with_the_host() {
+        let written = json!({
+            "progressToken": 5,
+            "io.modelcontextprotocol/related-task": {},
+            "dev.mcp/x": 1,
+            "modelcontextprotocol.io/x": 1,
+            "example.com/trace": "a",
+            "com.example.mcp/tool": 2,
+            "plain": true,
+            "berth:alone": true,
+            "berth/structured": true,
+        });
+        let Value::Object(fields) = written else { panic!("it is an object") };
+        let kept = for_tool(&RequestMetaObject(MetaObject(fields))).expect("some are kept");
+        let expected =
+            json!({ "example.com/trace": "a", "com.example.mcp/tool": 2, "plain": true });
+        assert_eq!(Value::Object(kept), expected);
+        assert_eq!(for_tool(&RequestMetaObject::default()), None);
+    }
+}
