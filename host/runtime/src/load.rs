@@ -277,6 +277,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     if manifest.asks_for("http").is_none() {
         effective.egress = None;
     }
+    if manifest.asks_for("store").is_none() {
+        effective.store = None;
+    }
     if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
         effective.read_only = true;
     }

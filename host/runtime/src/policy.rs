@@ -8,6 +8,7 @@ use std::sync::Arc;
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
 use berth_policy::{OwnTable, Programs};
+use berth_store::Store;
 use berth_system::files::Grants;
 use berth_system::process::Places;
 use serde_json::{Map, Value};
@@ -27,6 +28,8 @@ pub struct PluginPolicy {
     pub process: Option<Arc<ProcessPolicy>>,
     /// The egress of its requests. `None` if it may make no requests.
     pub egress: Option<Arc<Egress>>,
+    /// What it keeps between its calls. `None` if it may keep nothing.
+    pub store: Option<Arc<Store>>,
     /// The plugin's settings.
     pub config: Arc<PluginConfig>,
     /// The limits of its calls.

@@ -22,6 +22,7 @@ use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::contract::{CallTool, ToolExports};
 use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
+use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::Files;
 use crate::limits::Limits;
 use crate::outcome;
@@ -228,6 +229,12 @@ async fn execute(job: Job) -> Outcome {
                     Scope { report: Arc::clone(&call.report), read_only, origins: call.origins };
                 Requests::new(Arc::clone(egress), scope)
             });
+            let access = plugin.policy.store.as_ref().map(|kept| StoreAccess {
+                store: Arc::clone(kept),
+                // Read-only directories say nothing about the store.
+                read_only: tool.definition.annotations.read_only || call.read_only,
+                report: Arc::clone(&call.report),
+            });
             let setup = Setup {
                 id: call.id,
                 watch: Arc::clone(&watch),
@@ -236,6 +243,7 @@ async fn execute(job: Job) -> Outcome {
                 files,
                 processes,
                 requests,
+                store: access,
                 limits,
             };
             store.data_mut().begin(setup);

@@ -9,10 +9,10 @@ mod error;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use berth_contract::CancellationToken;
 use berth_private::PrivateFolder;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
@@ -41,19 +41,19 @@ pub struct Quota {
     pub keys: u64,
 }
 
-/// When an operation has to stop. Shared with whoever cancels it.
+/// When an operation has to stop.
 #[derive(Clone, Debug)]
 pub struct Stop {
     /// The latest time.
     pub deadline: Instant,
     /// Set when nobody waits any more.
-    pub cancelled: Arc<AtomicBool>,
+    pub cancel: CancellationToken,
 }
 
 impl Stop {
     /// Whether the operation has to stop now.
     fn is_due(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        self.cancel.is_cancelled() || Instant::now() >= self.deadline
     }
 }
 

@@ -3,10 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use berth_contract::CancellationToken;
 use berth_store::{KeyValue, Quota, Stop, Store};
 
 /// The variable that names the folder to a writer.
@@ -18,10 +17,7 @@ fn open(folder: &Path) -> Store {
 }
 
 fn stop() -> Stop {
-    Stop {
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancelled: Arc::new(AtomicBool::new(false)),
-    }
+    Stop { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new() }
 }
 
 fn number(store: &Store, key: &str) -> u64 {

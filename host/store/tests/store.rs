@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use berth_contract::CancellationToken;
 use berth_store::{
     Entry, KeyValue, MAX_CHANGES, MAX_KEY, MAX_PAGE, MAX_VALUE, Quota, Stop, Store, StoreError,
 };
@@ -14,10 +13,7 @@ use proptest::prelude::*;
 const QUOTA: Quota = Quota { bytes: 64 << 20, keys: 10_000 };
 
 fn stop() -> Stop {
-    Stop {
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancelled: Arc::new(AtomicBool::new(false)),
-    }
+    Stop { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new() }
 }
 
 fn open(folder: &Path) -> Store {
@@ -183,7 +179,7 @@ fn stopped_operation_changes_nothing() {
     let store = open(&folder);
     let late = Stop { deadline: Instant::now(), ..stop() };
     let cancelled = stop();
-    cancelled.cancelled.store(true, Ordering::Relaxed);
+    cancelled.cancel.cancel();
     for stop in [late, cancelled] {
         let error = store.write(&[], &[put("a", b"1")], &stop).expect_err("it is stopped");
         assert!(matches!(error, StoreError::Stopped), "{error}");

@@ -185,6 +185,38 @@ pub(crate) mod config {
     pub(crate) use super::bindings::berth::host::config::{all, get};
 }
 
+/// The plugin's store.
+pub(crate) mod store {
+    use super::bindings::berth::host::store as wit;
+    use super::host::types::Error;
+    use crate::store::{Entry, Pair, StoreError};
+
+    pub(crate) fn get(key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        wit::get(key).map_err(error)
+    }
+
+    pub(crate) fn list(
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), StoreError> {
+        let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
+        let entry = |entry: wit::Entry| Entry { key: entry.key, value: entry.value };
+        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+    }
+
+    pub(crate) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, StoreError> {
+        let expected: Vec<_> =
+            expected.into_iter().map(|(key, value)| wit::Expectation { key, value }).collect();
+        let changes: Vec<_> =
+            changes.into_iter().map(|(key, value)| wit::Change { key, value }).collect();
+        wit::write(&expected, &changes).map_err(error)
+    }
+
+    fn error(error: Error) -> StoreError {
+        StoreError { code: error.code, message: error.message }
+    }
+}
+
 /// The running call.
 pub(crate) mod call {
     use super::bindings::berth::host::call;

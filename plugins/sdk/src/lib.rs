@@ -49,6 +49,7 @@
 //! * [`process`] runs programs that the operator granted.
 //! * [`http`] sends requests to servers that the operator granted.
 //! * [`config`] has the plugin's own settings.
+//! * [`store`] keeps keys and values between calls.
 //! * [`log`] writes to the operator's log.
 //! * [`Call`] knows the time left and shows progress.
 
@@ -68,6 +69,7 @@ pub mod process;
 pub mod schema;
 pub mod search;
 pub mod secrets;
+pub mod store;
 pub mod testing;
 mod tool;
 

@@ -10,6 +10,7 @@ use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::OwnFolder;
 use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_store::{Quota, Store};
 use berth_system::files::Grants;
 use berth_system::process::{Places, RememberedPlaces};
 
@@ -96,7 +97,7 @@ impl Policies {
         let process = process.map(|grants| self.processes(&table, grants)).transpose()?;
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let egress = egress.map(|settings| self.egress(settings));
-        let policy = PluginPolicy { process, egress, ..policy };
+        let policy = PluginPolicy { process, egress, store: self.store(name), ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
@@ -118,6 +119,14 @@ impl Policies {
             table: self.config.own_table(table).into(),
             ..PluginPolicy::default()
         })
+    }
+
+    /// What a plugin may keep between its calls.
+    fn store(&self, name: &str) -> Option<Arc<Store>> {
+        let plugin = self.config.config.plugins.get(name)?;
+        let bytes = plugin.store_mib.get().saturating_mul(MIB);
+        let quota = Quota { bytes, keys: plugin.store_keys.get() };
+        (bytes > 0).then(|| Arc::new(Store::new(self.folders.data.join("stores"), name, quota)))
     }
 
     /// The egress of a plugin's requests.

@@ -25,6 +25,7 @@ wasmtime::component::bindgen!({
             import berth:host/process@0.2.0;
             import berth:host/search@0.2.0;
             import berth:host/secrets@0.2.0;
+            import berth:host/store@0.2.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
             export berth:tool/tools@0.2.0;
@@ -34,6 +35,7 @@ wasmtime::component::bindgen!({
     imports: {
         "wasi:filesystem/types": async | trappable,
         "berth:host/search": async | trappable,
+        "berth:host/store": async | trappable,
         default: trappable,
     },
     exports: { default: async },

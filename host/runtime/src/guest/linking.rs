@@ -17,7 +17,7 @@ use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
 use crate::guest::bindings::berth::host::{
-    call, config, log, process, search, secrets, types as host_types,
+    call, config, log, process, search, secrets, store, types as host_types,
 };
 use crate::guest::bindings::berth::tool::types as tool_types;
 use crate::guest::bindings::wasi::filesystem::{preopens, types};
@@ -67,13 +67,44 @@ const BASE: [&str; 34] = [
 ];
 
 /// Interfaces that the frozen version of the contract doesn't have.
-const NEW: [&str; 2] = ["berth:host/config", "berth:host/types"];
+const NEW: [&str; 3] = ["berth:host/config", "berth:host/store", "berth:host/types"];
 
-/// The capability to start programs.
-const PROCESS: &str = "berth:host/process";
+/// A capability that an operator grants.
+struct Capability {
+    /// Its name in manifests.
+    name: &'static str,
+    /// The interfaces that it links.
+    interfaces: &'static [&'static str],
+    /// What is granted, and a line that grants it, for example.
+    grants: &'static str,
+    line: &'static str,
+    is_granted: fn(&PluginPolicy) -> bool,
+}
 
-/// The capability to make requests. There is no capability to serve them.
-const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
+const CAPABILITIES: [Capability; 3] = [
+    Capability {
+        name: "process",
+        interfaces: &["berth:host/process"],
+        grants: "the programs that it may start, with their arguments",
+        line: r#"programs = ["git {status,diff} **"]"#,
+        is_granted: |policy| policy.process.is_some(),
+    },
+    // There is no capability to serve requests.
+    Capability {
+        name: "http",
+        interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
+        grants: "the hosts that it may reach",
+        line: r#"hosts = ["api.example.com"]"#,
+        is_granted: |policy| policy.egress.is_some(),
+    },
+    Capability {
+        name: "store",
+        interfaces: &["berth:host/store"],
+        grants: "what it may keep between its calls, in MiB",
+        line: "store_mib = 16",
+        is_granted: |policy| policy.store.is_some(),
+    },
+];
 
 /// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
 /// capabilities. `policy`: the granted ones.
@@ -83,34 +114,23 @@ pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) 
     }
     let (name, version) = contract::split(import);
     let exists = !(version == Some(FROZEN) && NEW.contains(&name));
-    let (process, http) = (name == PROCESS, HTTP.contains(&name));
-    let inspected = |capability| policy.inspect_only && manifest.asks_for(capability).is_some();
-    let granted = process && (policy.process.is_some() || inspected("process"))
-        || http && (policy.egress.is_some() || inspected("http"));
-    if exists && BASE.contains(&name) || granted {
+    if exists && BASE.contains(&name) {
         return None;
     }
-    if process || http {
+    let capability = CAPABILITIES.iter().find(|one| exists && one.interfaces.contains(&name));
+    if let Some(Capability { name: capability, grants, line, is_granted, .. }) = capability {
+        let asks = manifest.asks_for(capability).is_some();
+        if is_granted(policy) || policy.inspect_only && asks {
+            return None;
+        }
         let plugin = &manifest.name;
-        let (capability, what, line) = match process {
-            true => (
-                "process",
-                "the programs that it may start, with their arguments",
-                r#"programs = ["git {status,diff} **"]"#,
-            ),
-            false => ("http", "the hosts that it may reach", r#"hosts = ["api.example.com"]"#),
-        };
-        let remedy = match manifest.asks_for(capability) {
-            None => {
-                format!(
-                    "Its manifest doesn't ask for `{capability}`, so it can't be granted. The plugin's author has to add that."
-                )
-            }
-            Some(_) => {
-                let table =
-                    OwnTable { name: format!("plugins.{plugin}"), ..(*policy.table).clone() };
-                format!("To grant {what}, for example, {}", table.lines(line))
-            }
+        let remedy = if asks {
+            let table = OwnTable { name: format!("plugins.{plugin}"), ..(*policy.table).clone() };
+            format!("To grant {grants}, for example, {}", table.lines(line))
+        } else {
+            format!(
+                "Its manifest doesn't ask for `{capability}`, so it can't be granted. The plugin's author has to add that."
+            )
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
@@ -176,6 +196,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     search::add_to_linker::<CallState, HasState>(l, |state| state)?;
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    store::add_to_linker::<CallState, HasState>(l, |state| state)?;
     v0_1::link(l)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(

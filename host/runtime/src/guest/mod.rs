@@ -11,5 +11,6 @@ mod output;
 mod process_functions;
 mod search_functions;
 pub(crate) mod state;
+pub(crate) mod store_functions;
 mod v0_1;
 pub(crate) mod wasi;

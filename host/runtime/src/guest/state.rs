@@ -14,6 +14,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::guest::http::Http;
 use crate::guest::output::Capture;
+use crate::guest::store_functions::StoreAccess;
 use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
 use crate::policy::{PluginConfig, PluginPolicy, ProcessPolicy};
@@ -54,6 +55,8 @@ pub(crate) struct RunningCall {
     pub(crate) stderr: Capture,
     /// The processes that it may start. `None` if it may start none, or the call is over.
     pub(crate) processes: Option<Processes>,
+    /// The plugin's store. `None` if it has none, or the call is over.
+    pub(crate) store: Option<StoreAccess>,
 }
 
 /// The processes that a call may start.
@@ -94,6 +97,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) files: Files,
     pub(crate) processes: Option<Processes>,
     pub(crate) requests: Option<Requests>,
+    pub(crate) store: Option<StoreAccess>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -144,6 +148,7 @@ impl CallState {
                 stdout,
                 stderr,
                 processes: None,
+                store: None,
             },
         }
     }
@@ -163,6 +168,7 @@ impl CallState {
         call.log_budget = setup.limits.log_lines;
         call.progress = (Duration::ZERO, 0);
         call.processes = setup.processes;
+        call.store = setup.store;
     }
 
     /// Ends the call before its answer: closes all files and stops all events. Only the instance is
@@ -173,6 +179,7 @@ impl CallState {
         self.http = Http::default();
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
+        self.call.store = None;
     }
 
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
