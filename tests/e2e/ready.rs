@@ -242,6 +242,33 @@ fn nothing_is_written_before_a_call() {
     });
 }
 
+/// What a component reads while it is instantiated, it can keep for its call.
+#[test]
+fn rules_about_paths_hold_before_the_call() {
+    run(async {
+        let deny = "tools.policy.rules=[{ effect = \"deny\", paths = [\"work/early.txt\"], access = \"read\" }]";
+        // It crashes if it could open the file for reading.
+        let init = "(call $open-at (global.get $directory) (i32.const 0) (i32.const 400000) (i32.const 9) (i32.const 0) (i32.const 1) (i32.const 400016))
+            (if (i32.eqz (i32.load8_u (i32.const 400016))) (then unreachable))";
+        for (settings, opens) in [(&[][..], true), (&[deny], false)] {
+            let living = Living::new();
+            fs::write(living.work().join("early.txt"), "a secret").expect("a file is written");
+            let host = host_with(
+                &living,
+                settings,
+                &[("early", &early("early", init, "")), ("once", &once())],
+            )
+            .await;
+            for _ in 0..3 {
+                assert_eq!(said(&host, "early").await.is_err(), opens, "{settings:?}");
+                said(&host, "once").await.expect("others are served");
+                kept_house(&host).await;
+                assert_eq!(state(&host, "early").ready, 0, "it looks at files");
+            }
+        }
+    });
+}
+
 #[test]
 fn component_that_fails_to_warm_up_is_not_tried_again() {
     run(async {

@@ -286,7 +286,8 @@ fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance,
     let watch = Arc::new(Watch::new(TIME, &bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
     let created = reactor.block_on(async {
-        let mut created = pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch)));
+        let mut created =
+            pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch, None)));
         poll_fn(|context| match created.as_mut().poll(context) {
             Poll::Ready(created) => Poll::Ready(Some(created)),
             Poll::Pending => Poll::Ready(None),

@@ -187,17 +187,17 @@ async fn execute(job: Job) -> Outcome {
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
+    // All files that a call reads go through the path layer, which reports them.
+    call.report.tells_what_it_sees();
     let (mut store, call_tool) = match code.warm_pool.take() {
         Some(WarmInstance { store, call_tool }) => (store, Ok(call_tool)),
-        None => fresh(&plugin, &code, &watch).await,
+        None => fresh(&plugin, &code, &watch, Some(&call)).await,
     };
     let answer = match call_tool {
         Ok(call_tool) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
-            // All files that a call reads go through the path layer, which reports them. What the
-            // instance read before the call is unknown.
-            call.report.tells_what_it_sees();
+            // What the instance made of files before it got its arguments is unknown.
             if store.data().files.accessed() {
                 call.report.mark_incomplete();
                 // A warm instance opened files on a thread that may block. To read or close them
@@ -285,14 +285,25 @@ async fn execute(job: Job) -> Outcome {
     outcome
 }
 
-/// A fresh instance of a plugin, without a call.
+/// A fresh instance of a plugin, without a call. `waiting`: the call that it is made for. Code that
+/// runs now can keep what it reads, so the rules of that call hold for it. Without such a call, the
+/// caller drops the instance if it has read files.
 pub(crate) async fn fresh(
     plugin: &Loaded,
     code: &Code,
     watch: &Arc<Watch>,
+    waiting: Option<&Call>,
 ) -> (Store<CallState>, wasmtime::Result<CallTool>) {
     let policy = &plugin.policy;
-    let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
+    let view = policy.files.as_ref().map(|grants| {
+        let view = FileView::new(Arc::clone(grants), true);
+        match waiting {
+            Some(call) => {
+                view.reporting_to(&call.report).under(call.path_rules.as_ref(), &call.report)
+            }
+            None => view,
+        }
+    });
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
     let state = CallState::idle(
         &plugin.name,

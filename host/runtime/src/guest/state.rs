@@ -156,7 +156,8 @@ impl CallState {
     /// Gives the instance its one call. The instance keeps its handles and its memory. What it has
     /// used of memory, handles and printed bytes still counts.
     pub(crate) fn begin(&mut self, setup: Setup<'_>) {
-        self.files = setup.files;
+        let instantiating = std::mem::replace(&mut self.files, setup.files);
+        self.files.keep_denials_of(instantiating);
         self.http.begin(setup.requests);
         let call = &mut self.call;
         call.id = setup.id;

@@ -134,6 +134,11 @@ impl Files {
         &mut self.denials
     }
 
+    /// Keeps the refusals of the time before the call: they explain its failure as well.
+    pub(crate) fn keep_denials_of(&mut self, mut earlier: Self) {
+        self.denials = std::mem::take(&mut earlier.denials);
+    }
+
     /// Converts an error of the path layer for the guest, and remembers a denial.
     fn error_for_guest(&mut self, error: FileError) -> FsError {
         match error {
