@@ -292,7 +292,7 @@ mod tests {
     fn convert(words: &[&str]) -> Result<Value, String> {
         let mut definition = Definition::new("tool", "does it", schema());
         let (name, aliases) = ("limit".to_owned(), ["max", "path"].map(str::to_owned).to_vec());
-        definition.arguments = vec![Argument { name, aliases, ..Argument::default() }];
+        definition.arguments = vec![ToolArgument { name, aliases, ..ToolArgument::default() }];
         from_words(&definition, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
