@@ -170,10 +170,10 @@ impl Filters for Shorten {
     fn list(&self) -> Listing {
         let fallback = Registration {
             meta: Some(r#"{"berth:fallback":true}"#.into()),
-            ..Registration::new("rest", Purpose::Cosmetic, [Matcher::any("survey__tell")])
+            ..Registration::new("rest", Purpose::Cosmetic, [Matcher::any("survey__look")])
         };
-        let short =
-            Registration::new("short", Purpose::Cosmetic, [Matcher::any("survey__look")]);
+        let text = Matcher::regex("survey__look", r"/text\.txt$");
+        let short = Registration::new("short", Purpose::Cosmetic, [text]);
         Listing::from(vec![short, fallback])
     }
 

@@ -25,7 +25,6 @@ fn meta_of_a_call_reaches_the_tool() {
     run(async {
         let (_folder, host) = scene().await;
         let meta = json!({ "example.com/trace": { "id": [1, "a"] } });
-        // The same call with another meta is another call, though its answer may be used again.
         for meta in [&meta, &json!({ "example.com/trace": 2 }), &meta] {
             let answer = host.call(request(meta, json!({}))).await;
             assert_eq!(serde_json::from_str(&loot(&answer)).ok().as_ref(), Some(meta));
@@ -48,13 +47,14 @@ fn meta_of_an_answer_reaches_the_caller() {
         let answers = |answer: Value, fail: bool| {
             host.call(Request::new("probe__meta", json!({ "answer": answer, "fail": fail })))
         };
-        let meta =
-            json!({ "example.com/rows": 5, "berth:untrusted": false, "a\u{1b}[2J": "b\u{1b}" });
+        let meta = json!({ "example.com/rows": 5, "berth:untrusted": false, "a\u{1b}[2J": "b\u{1b}",
+            "example.com/token": "ghp_k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i" });
         let output = answers(meta.clone(), false).await.outcome.expect("it answers");
         let got = output.meta.expect("it has meta");
         assert_eq!(got["example.com/rows"], 5);
         assert_ne!(got.get("berth:untrusted"), Some(&json!(false)), "that key is the host's");
         assert!(!got.to_string().contains("\\u001b"), "{got}");
+        assert!(!got.to_string().contains("k3JqT8"), "it is redacted as the answer is: {got}");
         let failed = answers(meta, true).await.outcome.expect_err("it fails");
         assert_eq!(failed.meta.expect("it has meta")["example.com/rows"], 5);
 

@@ -262,7 +262,7 @@ fn unknown(schema: &Value, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_core::Argument;
+    use berth_core::ToolArgument;
     use serde_json::json;
 
     use super::*;
