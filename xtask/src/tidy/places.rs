@@ -27,10 +27,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-migration",
         ],
     ),
+    ("berth-component", &["berth-contract", "berth-policy"]),
     (
         "berth-runtime",
         &[
             "berth-contract",
+            "berth-component",
             "berth-redaction",
             "berth-policy",
             "berth-egress",
@@ -176,7 +178,7 @@ const OPEN_OWN: [&str; 22] = [
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/src/http/connections.rs", // the socket that the operator names
     "host/mcp/src/http/keys.rs", // the keys that the operator names
-    "host/runtime/src/component_file.rs", // components that the operator names
+    "host/component/src/file.rs", // components that the operator names
     "host/egress/src/secrets.rs", // the files of secrets that the operator names
     "host/system/src/confine/", // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs", // the granted directories, which are opened once

@@ -1,0 +1,207 @@
+//! Decides which interfaces a component may import.
+
+use berth_policy::OwnTable;
+
+use crate::manifest::Manifest;
+use crate::versions::{FROZEN, split, version_refusal};
+
+/// The capabilities that a plugin is granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted<'a> {
+    /// Whether it may start processes.
+    pub process: bool,
+    /// Whether it may make requests.
+    pub http: bool,
+    /// Whether it may keep something between its calls.
+    pub store: bool,
+    /// Whether the plugin is only inspected. Then what it asks for may be imported.
+    pub inspect_only: bool,
+    /// The table of the configuration that grants, for remedies.
+    pub table: &'a OwnTable,
+}
+
+/// Interfaces that are always linked, by package and name, in any compatible version.
+const BASE: [&str; 34] = [
+    "berth:host/call",
+    "berth:host/config",
+    "berth:host/log",
+    "berth:host/search",
+    "berth:host/secrets",
+    "berth:host/types",
+    "berth:tool/types",
+    "wasi:cli/environment",
+    "wasi:cli/exit",
+    "wasi:cli/stderr",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stderr",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:clocks/monotonic-clock",
+    "wasi:clocks/wall-clock",
+    "wasi:filesystem/preopens",
+    "wasi:filesystem/types",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:random/insecure",
+    "wasi:random/insecure-seed",
+    "wasi:random/random",
+    "wasi:sockets/instance-network",
+    "wasi:sockets/ip-name-lookup",
+    "wasi:sockets/network",
+    "wasi:sockets/tcp",
+    "wasi:sockets/tcp-create-socket",
+    "wasi:sockets/udp",
+    "wasi:sockets/udp-create-socket",
+];
+
+/// Interfaces that the frozen version of the contract doesn't have.
+const NEW: [&str; 3] = ["berth:host/config", "berth:host/store", "berth:host/types"];
+
+/// A capability that an operator grants.
+struct Capability {
+    /// Its name in manifests.
+    name: &'static str,
+    /// The interfaces that it admits.
+    interfaces: &'static [&'static str],
+    /// What the operator grants, and a line that grants it, for example.
+    grants: &'static str,
+    line: &'static str,
+    is_granted: fn(&Granted<'_>) -> bool,
+}
+
+const CAPABILITIES: [Capability; 3] = [
+    Capability {
+        name: "process",
+        interfaces: &["berth:host/process"],
+        grants: "the programs that it may start, with their arguments",
+        line: r#"programs = ["git {status,diff} **"]"#,
+        is_granted: |granted| granted.process,
+    },
+    // There is no capability to serve requests.
+    Capability {
+        name: "http",
+        interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
+        grants: "the hosts that it may reach",
+        line: r#"hosts = ["api.example.com"]"#,
+        is_granted: |granted| granted.http,
+    },
+    Capability {
+        name: "store",
+        interfaces: &["berth:host/store"],
+        grants: "what it may keep between its calls, in MiB",
+        line: "store_mib = 16",
+        is_granted: |granted| granted.store,
+    },
+];
+
+/// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
+/// capabilities. `granted`: the granted ones.
+pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Option<String> {
+    if let Some(refusal) = version_refusal(import) {
+        return Some(refusal);
+    }
+    let (name, version) = split(import);
+    let exists = !(version == Some(FROZEN) && NEW.contains(&name));
+    if exists && BASE.contains(&name) {
+        return None;
+    }
+    let capability = CAPABILITIES.iter().find(|one| exists && one.interfaces.contains(&name));
+    if let Some(Capability { name: capability, grants, line, is_granted, .. }) = capability {
+        let asks = manifest.asks_for(capability).is_some();
+        if is_granted(granted) || granted.inspect_only && asks {
+            return None;
+        }
+        let remedy = if asks {
+            let name = format!("plugins.{}", manifest.name);
+            let table = OwnTable { name, ..granted.table.clone() };
+            format!("To grant {grants}, for example, {}", table.lines(line))
+        } else {
+            format!(
+                "Its manifest doesn't ask for `{capability}`, so it can't be granted. The plugin's author has to add that."
+            )
+        };
+        return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
+    }
+    let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
+        "wasi:http" => {
+            "Plugins can make requests but can't serve them, so no line of the configuration grants it. Build the plugin without it."
+        }
+        "berth:host" => "This version of Berth doesn't have that interface. A newer version may.",
+        _ => {
+            "Berth doesn't have that interface, so no line of the configuration grants it. Build the plugin without it."
+        }
+    };
+    Some(format!("it imports `{import}`, which is not granted. {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal_of(import: &str, capabilities: &str) -> Option<String> {
+        let manifest = format!(
+            r#"{{"manifest": 1, "name": "tester", "version": "1", "description": "d", "capabilities": [{capabilities}]}}"#
+        );
+        let manifest = serde_json::from_str(&manifest).expect("it is a manifest");
+        let table = OwnTable::default();
+        let granted = Granted {
+            process: false,
+            http: false,
+            store: false,
+            inspect_only: false,
+            table: &table,
+        };
+        refusal(import, &manifest, &granted)
+    }
+
+    #[test]
+    fn base_is_allowed_in_every_compatible_version() {
+        for import in [
+            "wasi:filesystem/types@0.2.0",
+            "wasi:sockets/udp-create-socket@0.2.9",
+            "berth:host/search@0.1.0",
+            "berth:host/search@0.2.0",
+            "berth:host/config@0.2.0",
+            "berth:host/types@0.2.0",
+            "berth:tool/types@0.1.0",
+        ] {
+            assert_eq!(refusal_of(import, ""), None, "{import}");
+        }
+    }
+
+    #[test]
+    fn refusal_names_the_import_and_the_remedy() {
+        let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
+        assert!(
+            text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"),
+            "{text}"
+        );
+        let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");
+        assert!(text.contains("doesn't ask for `http`"), "{text}");
+        let text = refusal_of("wasi:http/types@0.2.3", r#"{"name": "http", "reason": "r"}"#)
+            .expect("is refused");
+        assert!(text.contains("[plugins.tester]\nhosts = "), "{text}");
+        assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
+        for version in ["0.1.0", "0.2.0"] {
+            let process = format!("berth:host/process@{version}");
+            let text = refusal_of(&process, "").expect("is refused");
+            assert!(text.contains("doesn't ask for `process`"), "{text}");
+            let asks = r#"{"name": "process", "reason": "r"}"#;
+            let text = refusal_of(&process, asks).expect("is refused");
+            assert!(text.contains("[plugins.tester]\nprograms = "), "{text}");
+            let asks = r#"{"name": "store", "reason": "r"}"#;
+            let text = refusal_of("berth:host/store@0.2.0", asks).expect("is refused");
+            assert!(text.contains("[plugins.tester]\nstore_mib = "), "{text}");
+            let text = refusal_of("berth:host/store@0.1.0", asks).expect("0.1 has no store");
+            assert!(text.contains("doesn't have that interface"), "{text}");
+        }
+        for missing in ["berth:host/config@0.1.0", "berth:host/store@0.2.0"] {
+            let text = refusal_of(missing, "").expect("is refused");
+            assert!(text.contains("not granted") && text.contains(missing), "{text}");
+        }
+    }
+}
