@@ -15,6 +15,7 @@ mod engine;
 mod examine;
 mod filter;
 mod filters;
+mod foreign;
 mod guest;
 mod housekeeper;
 mod known_files;
@@ -27,7 +28,6 @@ mod plugin;
 mod policy;
 mod provider;
 mod run;
-mod schema;
 mod shape;
 mod stop;
 mod warm_pool;
@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::HostError;
+use berth_typed::untrusted as schema;
 use tokio::sync::Semaphore;
 
 pub use compile::{helper_hook, own_helper};
@@ -46,9 +47,10 @@ pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
+pub use berth_typed::ComponentKind;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
-pub use schema::schema_weight;
+pub use berth_typed::untrusted::schema_weight;
 
 use crate::admission::Admission;
 use crate::compile::Compiler;
