@@ -65,7 +65,7 @@ pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{forget, trusted};
 pub use renamed::Renamed;
 pub use sections::{
-    Approvals, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Config,
+    Approvals, ArgumentPart, ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Config,
     Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, Keyring, Limits,
     McpApprovals, Network, NetworkGrant, OAuth, OnFailure, OtherDomains, Overflow, PathPrefix,
     PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits, PolicyAccess,

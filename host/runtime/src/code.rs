@@ -10,6 +10,7 @@ use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::compiled::Precompiled;
 use crate::filters::{self, Filters};
+use crate::foreign::Foreign;
 use crate::guest::bindings::PluginIndices;
 use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
@@ -26,6 +27,8 @@ pub(crate) struct Code {
     pub(crate) call_tool: Option<ComponentExportIndex>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<Filters>,
+    /// What it exports if it doesn't know Berth.
+    pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
 
@@ -128,6 +131,11 @@ impl Code {
                 "it does not export `berth:tool/{interface}@0.1.0` as this host defines it: {error:#}"
             )
         };
+        if !["berth:tool/tools", "berth:tool/filter"].iter().any(|name| filters::has_export(&pre, name)) {
+            let foreign = Some(Foreign::from_component(pre.component())?);
+            let warm_pool = WarmPool::new(&pre);
+            return Ok(Self { pre, exports: None, call_tool: None, filters: None, foreign, warm_pool });
+        }
         let filters = Filters::from_exports(&pre).map_err(|error| unknown("filter", error))?;
         let exports = match PluginIndices::new(&pre) {
             Ok(exports) => Some(exports),
@@ -139,6 +147,6 @@ impl Code {
             .get_export_index(None, "berth:tool/tools@0.1.0")
             .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
         let warm_pool = WarmPool::new(&pre);
-        Ok(Self { pre, exports, call_tool, filters, warm_pool })
+        Ok(Self { pre, exports, call_tool, filters, foreign: None, warm_pool })
     }
 }

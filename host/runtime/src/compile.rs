@@ -10,7 +10,12 @@ use std::time::Duration;
 use berth_contract::HostError;
 use berth_system::confine;
 use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+};
+use wasmparser::Parser;
 use wasmtime::component::Component;
+use wit_component::ComponentEncoder;
 
 use crate::cache::{Cache, MAX_OFFER, failure_name};
 use crate::compiled::Precompiled;
@@ -246,6 +251,21 @@ fn run(option: Option<&str>) -> Result<(), Fault> {
     }
 }
 
+/// The component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2, which
+/// runs in the sandbox beside it.
+fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
+    ComponentEncoder::default()
+        .module(module)
+        .and_then(|encoder| {
+            encoder.adapter(
+                WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
+                WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+            )
+        })
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| format!("it can't be made a component: {error:#}"))
+}
+
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
     let own = |error: std::io::Error| Fault::Own(error.to_string());
     confine::to_computing().map_err(Fault::Own)?;
@@ -259,6 +279,9 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
     shape::check(&wasm).map_err(Fault::Input)?;
+    if Parser::is_core_wasm(&wasm) {
+        wasm = component_of(&wasm).map_err(Fault::Input)?;
+    }
     let code =
         engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
     output.write_all(&code).map_err(own)

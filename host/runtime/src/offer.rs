@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use berth_contract::{Definition, FilterDefinition};
+use berth_typed::ComponentKind;
 use serde::{Deserialize, Serialize};
 
 use crate::code::Source;
@@ -21,6 +22,9 @@ pub(crate) struct Offer {
     manifest: Manifest,
     size: usize,
     imports: Vec<String>,
+    kind: ComponentKind,
+    without_manifest: bool,
+    pub(crate) left_out: Vec<String>,
     pub(crate) tools: Vec<Definition>,
     pub(crate) filters: Vec<FilterDefinition>,
     pub(crate) filter_problems: Vec<String>,
@@ -59,6 +63,9 @@ impl Offer {
             manifest: plugin.info.manifest.clone(),
             size: plugin.info.size,
             imports: plugin.info.imports.clone(),
+            kind: plugin.info.kind,
+            without_manifest: plugin.info.without_manifest,
+            left_out: plugin.left_out.clone(),
             tools: tools.collect(),
             filters: plugin.filters.iter().map(|filter| (**filter).clone()).collect(),
             filter_problems: plugin.filter_problems.clone(),
@@ -73,6 +80,8 @@ impl Offer {
             digest: digest.to_owned(),
             size: self.size,
             imports: self.imports.clone(),
+            kind: self.kind,
+            without_manifest: self.without_manifest,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use berth_contract::{Denial, PathRules};
 use berth_egress::Egress;
-use berth_policy::{OwnTable, Programs};
+use berth_policy::{CommandTemplate, OwnTable, Programs};
 use berth_system::files::Grants;
 use berth_system::process::Places;
 
@@ -25,6 +25,8 @@ pub struct PluginPolicy {
     pub process: Option<Arc<ProcessPolicy>>,
     /// The egress of its requests. `None` if it may make no requests.
     pub egress: Option<Arc<Egress>>,
+    /// The template of the arguments, for a WASI command. `None`: a command isn't offered.
+    pub command: Option<Arc<CommandTemplate>>,
     /// The operator's rules for filters. `None` if this plugin doesn't get them.
     pub filter_rules: Option<Arc<str>>,
     /// The limits of its calls.

@@ -26,7 +26,7 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::stop::{self, Stop};
-use crate::warm_pool::{CallTool, WarmInstance};
+use crate::warm_pool::{Entry, WarmInstance};
 use crate::watch::Watch;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
@@ -188,12 +188,20 @@ async fn execute(job: Job) -> Outcome {
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
-    let (mut store, call_tool) = match code.warm_pool.take() {
-        Some(WarmInstance { store, call_tool }) => (store, Ok(call_tool)),
+    // Before any code of the component runs.
+    let input = match &code.foreign {
+        Some(foreign) => {
+            let checked = foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?;
+            Some((foreign, checked))
+        }
+        None => None,
+    };
+    let (mut store, entry) = match code.warm_pool.take() {
+        Some(WarmInstance { store, entry }) => (store, Ok(entry)),
         None => fresh(&plugin, &code, &watch).await,
     };
-    let answer = match call_tool {
-        Ok(call_tool) => {
+    let answer = match entry {
+        Ok(entry) => {
             let read_only =
                 plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
             // All files that a call reads go through the path layer, which reports them. What the
@@ -249,7 +257,17 @@ async fn execute(job: Job) -> Outcome {
                 attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
                 meta: None,
             };
-            call_tool.call_async(&mut store, (invocation,)).await.map(|(answer,)| answer)
+            match (entry, input) {
+                (Entry::Tool(call_tool), _) => {
+                    let answer = call_tool.call_async(&mut store, (invocation,)).await;
+                    answer.map(|(answer,)| convert::outcome(answer, limits.result))
+                }
+                (Entry::Foreign(instance), Some((foreign, input))) => {
+                    let name = &tool.guest_name;
+                    foreign.call(&mut store, &instance, name, input, limits.result).await
+                }
+                (Entry::Foreign(_), None) => Err(wasmtime::Error::msg("it exports no tools")),
+            }
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
@@ -258,7 +276,7 @@ async fn execute(job: Job) -> Outcome {
         }
     };
     let outcome = match answer {
-        Ok(answer) => convert::outcome(answer, limits.result),
+        Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
     let outcome = outcome::without_secrets(outcome, store.data());
@@ -279,7 +297,7 @@ pub(crate) async fn fresh(
     plugin: &Loaded,
     code: &Code,
     watch: &Arc<Watch>,
-) -> (Store<CallState>, wasmtime::Result<CallTool>) {
+) -> (Store<CallState>, wasmtime::Result<Entry>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
@@ -294,8 +312,11 @@ pub(crate) async fn fresh(
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
     let export =
         || code.call_tool.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
-    let call_tool = instance.and_then(|instance| instance.get_typed_func(&mut store, export()?));
-    (store, call_tool)
+    let entry = instance.and_then(|instance| match code.foreign {
+        Some(_) => Ok(Entry::Foreign(instance)),
+        None => instance.get_typed_func(&mut store, export()?).map(Entry::Tool),
+    });
+    (store, entry)
 }
 
 /// Makes a store and sets all its limits. No other place makes stores.

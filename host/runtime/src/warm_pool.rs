@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wasmtime::Store;
-use wasmtime::component::{InstancePre, TypedFunc};
+use wasmtime::component::{Instance, InstancePre, TypedFunc};
 
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::state::CallState;
@@ -39,10 +39,18 @@ pub(crate) const MEMORY: usize = 64 << 20;
 pub(crate) type CallTool =
     TypedFunc<(tools::Invocation,), (Result<tools::Output, tools::Failure>,)>;
 
+/// How a call enters an instance.
+pub(crate) enum Entry {
+    /// By the contract.
+    Tool(CallTool),
+    /// By what a component exports that doesn't know Berth.
+    Foreign(Instance),
+}
+
 /// An instance that was made before a call needs it.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<CallState>,
-    pub(crate) call_tool: CallTool,
+    pub(crate) entry: Entry,
 }
 
 /// The warm instances of a plugin. They are dropped with the plugin.

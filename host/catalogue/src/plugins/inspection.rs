@@ -15,6 +15,8 @@ pub struct PluginInspection {
     pub info: Arc<PluginInfo>,
     /// Its tools.
     pub tools: Vec<Arc<Definition>>,
+    /// Its exported functions that are no tools, each with the reason, if it doesn't know Berth.
+    pub left_out: Vec<String>,
 }
 
 impl PluginInspection {
@@ -36,7 +38,8 @@ impl PluginInspection {
         let plugin = runtime
             .load(candidate, PluginPolicy { inspect_only: true, ..PluginPolicy::default() })
             .await?;
-        Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
+        let (info, left_out) = (Arc::clone(plugin.info()), plugin.left_out().to_vec());
+        Ok(Self { info, tools: plugin.tools(), left_out })
     }
 }
 

@@ -96,7 +96,8 @@ impl Policies {
         let process = process.map(|grants| self.processes(&table, grants)).transpose()?;
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let egress = egress.map(|settings| self.egress(settings));
-        let policy = PluginPolicy { process, egress, ..policy };
+        let command = self.config.command_of_plugin(name)?.map(Arc::new);
+        let policy = PluginPolicy { process, egress, command, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 

@@ -100,6 +100,12 @@ impl Question {
                 }
             }
         }
+        if self.foreign {
+            words.field(
+                "not checked",
+                "it doesn't say which files it uses, so rules about paths can't see them; it reaches what its plugin was granted",
+            );
+        }
         words.field(
             "why",
             &format!(
