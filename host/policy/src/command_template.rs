@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_contract::{Access, Subject, SubjectKind};
 use serde_json::{Map, Value, json};
 
 /// Most parts of a template, and most bytes of one.
@@ -35,7 +36,7 @@ pub struct CommandTemplate {
 /// A part of a template, as it is written.
 #[derive(Clone, Copy, Debug)]
 pub enum WrittenPart<'w> {
-    /// One word: `--json`, `{pattern}`, `--max-count={count}`, or `{files...}`.
+    /// One word: `--json`, `{pattern}`, `--max-count={count}`, `{file:read}`, or `{files:read...}`.
     Word(&'w str),
     /// Words that are left out if the call lacks one of their arguments.
     Optional(&'w [String]),
@@ -52,7 +53,7 @@ enum Word {
     /// Literal pieces and texts of arguments, together one word.
     Text(Vec<Piece>),
     /// Each text of a list, as a word of its own.
-    List(String),
+    List(Placeholder),
     /// Nothing. Its optional part is left out unless the argument is true.
     Switch(String),
 }
@@ -60,12 +61,20 @@ enum Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Literal(String),
-    Argument(String),
+    Argument(Placeholder),
+}
+
+/// The argument in the braces, and how it is used if it names a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Placeholder {
+    name: String,
+    path: Option<Access>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Argument {
     takes: Takes,
+    path: Option<Access>,
     required: bool,
     description: Option<String>,
 }
@@ -111,7 +120,7 @@ impl CommandTemplate {
         }
         if !stdin.is_empty() {
             check_name(stdin)?;
-            template.add_argument(stdin, Takes::Text, false)?;
+            template.add_argument(stdin, None, Takes::Text, false)?;
             template.stdin = Some(stdin.to_owned());
         }
         for (name, description) in descriptions {
@@ -132,19 +141,19 @@ impl CommandTemplate {
             match word {
                 Word::Text(pieces) => {
                     for piece in pieces {
-                        if let Piece::Argument(name) = piece {
+                        if let Piece::Argument(Placeholder { name, path }) = piece {
                             names += 1;
-                            self.add_argument(name, Takes::Text, !part.optional)?;
+                            self.add_argument(name, *path, Takes::Text, !part.optional)?;
                         }
                     }
                 }
-                Word::List(name) => {
+                Word::List(Placeholder { name, path }) => {
                     names += 1;
-                    self.add_argument(name, Takes::List, false)?;
+                    self.add_argument(name, *path, Takes::List, false)?;
                 }
                 Word::Switch(name) if part.optional => {
                     names += 1;
-                    self.add_argument(name, Takes::Switch, false)?;
+                    self.add_argument(name, None, Takes::Switch, false)?;
                 }
                 Word::Switch(name) => {
                     return Err(format!(
@@ -160,11 +169,19 @@ impl CommandTemplate {
         Ok(())
     }
 
-    fn add_argument(&mut self, name: &str, takes: Takes, required: bool) -> Result<(), String> {
-        let new = Argument { takes, required, description: None };
+    fn add_argument(
+        &mut self,
+        name: &str,
+        path: Option<Access>,
+        takes: Takes,
+        required: bool,
+    ) -> Result<(), String> {
+        let new = Argument { takes, path, required, description: None };
         let known = self.arguments.entry(name.to_owned()).or_insert(new);
-        if known.takes != takes {
-            return Err(format!("`{name}` stands for a text in one part and for something else in another"));
+        if (known.takes, known.path) != (takes, path) {
+            return Err(format!(
+                "`{name}` stands for one thing in one part and for something else in another"
+            ));
         }
         known.required |= required;
         Ok(())
@@ -194,6 +211,17 @@ impl CommandTemplate {
         }
         schema["additionalProperties"] = json!(false);
         schema
+    }
+
+    /// The paths among the arguments. The host resolves and checks them before the command runs.
+    pub fn subjects(&self) -> Vec<Subject> {
+        let paths = self.arguments.iter();
+        paths
+            .filter_map(|(name, argument)| {
+                let (pointer, kind) = (format!("/{name}"), SubjectKind::Path);
+                Some(Subject { pointer, kind, access: argument.path? })
+            })
+            .collect()
     }
 
     /// The words and the standard input of a call with arguments that fit the schema.
@@ -227,10 +255,10 @@ impl Word {
         match self {
             Self::Text(pieces) => pieces.iter().all(|piece| match piece {
                 Piece::Literal(_) => true,
-                Piece::Argument(name) => value(name).is_some_and(Value::is_string),
+                Piece::Argument(one) => value(&one.name).is_some_and(Value::is_string),
             }),
-            Self::List(name) => {
-                value(name).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+            Self::List(one) => {
+                value(&one.name).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
             }
             Self::Switch(name) => value(name) == Some(&Value::Bool(true)),
         }
@@ -250,17 +278,17 @@ impl Word {
                 for piece in pieces {
                     word += match piece {
                         Piece::Literal(text) => text,
-                        Piece::Argument(name) => text_of(name, arguments.get(name))?,
+                        Piece::Argument(one) => text_of(&one.name, arguments.get(&one.name))?,
                     };
                 }
                 match &pieces[..] {
-                    [Piece::Argument(name), ..] => check_option(name, &word, *options)?,
+                    [Piece::Argument(one), ..] => check_option(&one.name, &word, *options)?,
                     [Piece::Literal(text)] if text == END_OF_OPTIONS => *options = false,
                     _ => {}
                 }
                 words.push(word);
             }
-            Self::List(name) => {
+            Self::List(Placeholder { name, .. }) => {
                 for item in arguments.get(name).and_then(Value::as_array).into_iter().flatten() {
                     let word = text_of(name, Some(item))?;
                     check_option(name, word, *options)?;
@@ -301,7 +329,7 @@ fn parse_word(written: &str) -> Result<Word, String> {
     }
     let whole = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     if let Some(name) = whole.and_then(|name| name.strip_suffix("...")) {
-        return check_name(name).map(|()| Word::List(name.to_owned()));
+        return placeholder(name).map(Word::List);
     }
     if let Some(name) = whole.and_then(|name| name.strip_suffix('?')) {
         return check_name(name).map(|()| Word::Switch(name.to_owned()));
@@ -322,11 +350,11 @@ fn parse_word(written: &str) -> Result<Word, String> {
         if name.ends_with("...") || name.ends_with('?') {
             return Err(format!("`{{{name}}}` has to be a word of its own, not a part of `{shown}`"));
         }
-        check_name(name)?;
+        let one = placeholder(name)?;
         if !literal.is_empty() {
             pieces.push(Piece::Literal(std::mem::take(&mut literal)));
         }
-        pieces.push(Piece::Argument(name.to_owned()));
+        pieces.push(Piece::Argument(one));
         rest = after;
     }
     literal += rest;
@@ -334,6 +362,22 @@ fn parse_word(written: &str) -> Result<Word, String> {
         pieces.push(Piece::Literal(literal));
     }
     Ok(Word::Text(pieces))
+}
+
+/// `NAME`, `NAME:read` or `NAME:write`.
+fn placeholder(written: &str) -> Result<Placeholder, String> {
+    let (name, path) = match written.split_once(':') {
+        None => (written, None),
+        Some((name, "read")) => (name, Some(Access::Read)),
+        Some((name, "write")) => (name, Some(Access::Write)),
+        Some((name, other)) => {
+            check_name(name)?;
+            let shown: String = other.chars().take(MAX_NAME).collect();
+            return Err(format!("`{name}` can be a path to `read` or to `write`, not to `{shown}`"));
+        }
+    };
+    check_name(name)?;
+    Ok(Placeholder { name: name.to_owned(), path })
 }
 
 fn check_name(name: &str) -> Result<(), String> {
@@ -413,6 +457,14 @@ mod tests {
         assert_eq!(schema["additionalProperties"], json!(false));
         let names: Vec<_> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
         assert_eq!(names, ["context", "files", "input", "pattern"]);
+        assert_eq!(
+            self::template(&[&["{out:write}"], &["{in:read...}"], &["{text}"]])
+                .map(|template| template.subjects()),
+            Ok(vec![
+                Subject { pointer: "/in".into(), kind: SubjectKind::Path, access: Access::Read },
+                Subject { pointer: "/out".into(), kind: SubjectKind::Path, access: Access::Write },
+            ])
+        );
         let line = template.expand(&json!({ "pattern": "p", "input": "--text" }));
         assert_eq!(line.map(|line| line.stdin), Ok("--text".to_owned()));
     }
@@ -429,6 +481,8 @@ mod tests {
             (&[&["a", "b"]], "never be left out"),
             (&[&["{a}"], &["{a...}"]], "something else in another"),
             (&[&["a\0"]], "NUL"),
+            (&[&["{a:run}"]], "to `read` or to `write`"),
+            (&[&["{a}"], &["{a:read}"]], "something else in another"),
         ] {
             let error = template(parts).expect_err("the template is wrong");
             assert!(error.contains(reason), "{error}");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::text::{cut, neutral};
 use berth_contract::{Category, Content, Definition, Failure, Outcome, Output};
 use berth_policy::{CommandLine, CommandTemplate};
 use berth_typed::{Bounds, ComponentKind, Docs, Functions, Outline};
@@ -136,6 +136,7 @@ pub(crate) fn command(
     };
     let about = template.description.as_deref().unwrap_or(&manifest.description);
     let mut tool = Definition::new(RUN, neutral(cut(about, MAX_DESCRIPTION)), template.schema());
+    tool.subjects = template.subjects();
     tool.foreign = true;
     Ok(vec![tool])
 }
@@ -236,13 +237,10 @@ fn ended(code: i32, state: &CallState) -> Outcome {
         }
         return Ok(Output { content, ..Output::default() });
     }
-    let last = stderr.lines().next_back().map(|line| neutral_line(cut(line, 400)));
-    let said = last.map(|line| format!(": {line}")).unwrap_or_default();
     if !stderr.is_empty() {
         content.push(Content::text(format!("Standard error:\n{stderr}")));
     }
-    let mut failure =
-        Failure::new(Category::PermanentFailure, format!("Exit code: {code}{said}"));
+    let mut failure = Failure::new(Category::PermanentFailure, format!("Exit code: {code}"));
     failure.code = Some("exit-status".to_owned());
     failure.content = content;
     Err(failure)

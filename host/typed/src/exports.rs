@@ -314,12 +314,14 @@ impl Function {
         let own = self.written.rsplit('.').next().unwrap_or_default();
         let said = docs.function(self.interface.as_deref(), own);
         let said = said.map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim()).unwrap_or_default();
-        let name = match &self.interface {
-            Some(interface) => format!(" of `{interface}`"),
-            None => String::new(),
+        let exported = match &self.interface {
+            Some(interface) => format!("`{signature}` of `{interface}`"),
+            None => format!("`{signature}`"),
         };
-        let separator = if said.is_empty() { "" } else { "\n\n" };
-        let description = format!("{said}{separator}The exported function{name}: `{signature}`");
+        let description = match said.is_empty() {
+            true => format!("{exported}. It has no description."),
+            false => format!("{said}\n\n{exported}"),
+        };
         Definition {
             description: neutral(cut(&description, limit)).into_owned(),
             ..self.definition.clone()
@@ -356,7 +358,9 @@ impl Function {
             .ok_or_else(|| wasmtime::Error::msg("the instance lacks the function"))?;
         let returns = self.ok.is_some() || self.fails;
         let mut results = vec![Val::Bool(false); usize::from(returns)];
-        function.call_async(&mut *store, values, &mut results).await?;
+        if let Err(error) = function.call_async(&mut *store, values, &mut results).await {
+            return if is_too_large(&error) { Ok(Err(too_large(store))) } else { Err(error) };
+        }
         Ok(self.outcome(results.pop(), limit))
     }
 
@@ -414,6 +418,22 @@ impl Function {
         failure.structured = Some(Map::from_iter([("error".to_owned(), error)]).into());
         failure
     }
+}
+
+/// Whether a call failed since its answer would take too much of the host's memory. Nothing but the
+/// text of the error says so.
+fn is_too_large(error: &wasmtime::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
+}
+
+fn too_large<T: 'static>(store: &Store<T>) -> Failure {
+    let (limit, each) = (store.hostcall_fuel(), size_of::<Val>());
+    let message = format!(
+        "the tool's answer has too many values: they may take {limit} bytes of the host's memory, and each number or byte takes {each}"
+    );
+    Failure::new(Category::PermanentFailure, message)
+        .with_code("result_limit")
+        .with_suggestion("Ask for less at once.")
 }
 
 /// The schema of a structured answer: an object, since clients expect one.

@@ -78,7 +78,7 @@ impl fmt::Display for LeftOut<'_> {
         if tools.iter().any(|tool| tool.foreign) {
             writeln!(
                 f,
-                "  {FAINT}They don't say which files they use, so rules about paths can't see them.{FAINT:#}"
+                "  {FAINT}No rule about paths sees which files they use, except paths in their arguments that you marked.{FAINT:#}"
             )?;
         }
         if left_out.is_empty() {

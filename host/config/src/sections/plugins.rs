@@ -32,9 +32,10 @@ section! {
         /// standard output and an exit code. Its one tool is `NAME__run`.
         pub command: bool, Rule::Ignored;
         /// The arguments of the command. `"{name}"` stands for an argument of the tool, always as
-        /// one word; `"{name...}"` for a list, each text as a word. A list of words is left out if
-        /// the call lacks one of their arguments: `["--max-count", "{count}"]`, or `["-i",
-        /// "{ignore_case?}"]` for an argument that is true or false.
+        /// one word; `"{name...}"` for a list, each text as a word. `"{name:read}"` and
+        /// `"{name:write}"` are paths, which are checked before the command runs. A list of words
+        /// is left out if the call lacks one of their arguments: `["--max-count", "{count}"]`, or
+        /// `["-i", "{ignore_case?}"]` for an argument that is true or false.
         pub arguments: Vec<ArgumentPart>, Rule::Ignored;
         /// The argument whose text is the command's standard input. If empty, there is none.
         pub stdin: String, Rule::Ignored;

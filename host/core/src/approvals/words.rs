@@ -101,10 +101,11 @@ impl Question {
             }
         }
         if self.foreign {
-            words.field(
-                "not checked",
-                "it doesn't say which files it uses, so rules about paths can't see them; it reaches what its plugin was granted",
-            );
+            let seen = match self.subjects.is_empty() {
+                true => "no rule about paths sees which files it uses",
+                false => "no rule about paths sees which other files it uses",
+            };
+            words.field("not checked", &format!("{seen}; it reaches all that its plugin was granted"));
         }
         words.field(
             "why",
